@@ -9,7 +9,7 @@ use crate::process::Result;
 use crate::serve::{ASKING, Running};
 use serde_json::Value as Json;
 use std::process::Command;
-use stook_lab::measure::run::{Run, Set, Times};
+use stook_lab::measure::run::{Durations, RequestSet, Run};
 
 const ROUNDS: usize = 5;
 const CLIENTS: &str = "64";
@@ -31,13 +31,13 @@ fn alone(program: &str, arguments: &[&str]) -> Result<String> {
 }
 
 /// The only set of a run.
-fn set(text: &str) -> Result<Set> {
+fn set(text: &str) -> Result<RequestSet> {
     let run: Run = serde_json::from_str(text).map_err(|error| error.to_string())?;
     run.sets.into_iter().next().ok_or_else(|| "the run has no set".into())
 }
 
 /// Microseconds that this share did not exceed.
-fn at(times: &Times, share: f64) -> f64 {
+fn at(times: &Durations, share: f64) -> f64 {
     times.at(share).unwrap_or(0.0) * 1e6
 }
 

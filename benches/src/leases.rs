@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use stook_store::journal::ChunkJournal;
 use stook_store::postgres::PostgresStore;
-use stook_store::queue::{JobFile, NewChunk, NewJob, Progress, Slice};
-use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Conflict, DEFAULT_TENANT, Fence, RecordWrite, Refused, Store, StoreError, Tenant, Unit};
+use stook_store::queue::{ChunkSlice, JobFile, NewChunk, NewJob, SplitProgress};
+use stook_store::sqlite::{SqliteOptions, SqliteStore};
+use stook_store::{DEFAULT_TENANT, LeaseToken, RecordWrite, Store, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
 
 const DEFINITION: &str = "
 catalogue: queue
@@ -22,7 +22,7 @@ collections: { item: { key: name, fields: { name: text } } }
 /// A chunk without documents.
 struct Nothing {
     tenant: Tenant,
-    fence: Fence,
+    fence: LeaseToken,
     journal: ChunkJournal,
 }
 
@@ -30,16 +30,16 @@ impl Unit for Nothing {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
-    fn fence(&self) -> Option<Fence> {
+    fn fence(&self) -> Option<LeaseToken> {
         Some(self.fence)
     }
     fn writes(&self) -> &[RecordWrite] {
         &[]
     }
-    fn resolve(&mut self, _: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+    fn resolve(&mut self, _: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         Ok(Vec::new())
     }
-    fn refused(&mut self, _: Refused) {}
+    fn refused(&mut self, _: UniqueConflict) {}
     fn journal(&mut self) -> Option<&ChunkJournal> {
         Some(&self.journal)
     }
@@ -51,7 +51,7 @@ fn open(store: &str) -> Result<Box<dyn Store>> {
     if store.starts_with("postgres://") {
         return Ok(Box::new(PostgresStore::open(store, catalogue, &Default::default()).map_err(failed)?));
     }
-    Ok(Box::new(SqliteStore::open(Path::new(store), catalogue, Options::default()).map_err(failed)?))
+    Ok(Box::new(SqliteStore::open(Path::new(store), catalogue, SqliteOptions::default()).map_err(failed)?))
 }
 
 /// Fills a queue with chunks that wait.
@@ -68,10 +68,10 @@ fn add(store: &dyn Store, waiting: u32) -> Result<()> {
     let mut done = 0;
     while done < waiting {
         let count = (waiting - done).min(20_000);
-        let slice = |ordinal: u32| Slice { offset: u64::from(ordinal), length: 1, documents: 1, ..Slice::default() };
+        let slice = |ordinal: u32| ChunkSlice { offset: u64::from(ordinal), length: 1, documents: 1, ..ChunkSlice::default() };
         let chunks = (done + 1..=done + count).map(|ordinal| NewChunk { ordinal, slice: slice(ordinal) }).collect();
         done += count;
-        store.add_chunks(job, chunks, Progress { chunks: done, offset: u64::from(done), ..Progress::default() }).map_err(failed)?;
+        store.add_chunks(job, chunks, SplitProgress { chunks: done, offset: u64::from(done), ..SplitProgress::default() }).map_err(failed)?;
     }
     store.sync().map_err(failed)
 }
@@ -91,9 +91,9 @@ pub fn run(store: &str, seconds: f64, keep: u32) -> ExitCode {
             }
             let began = Instant::now();
             for lease in store.lease(None, 1, 60).map_err(failed)? {
-                let fence = Fence { chunk: lease.chunk, token: lease.token };
+                let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
                 let unit = Nothing { tenant: tenant.clone(), fence, journal: ChunkJournal::default() };
-                store.submit(Box::new(unit), stook_store::Urgency::Bulk).wait().map_err(failed)?;
+                store.submit(Box::new(unit), stook_store::Priority::Bulk).wait().map_err(failed)?;
                 done += 1;
                 left = left.saturating_sub(1);
             }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 use stook_formats::marc::MarcRecord;
-use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Detail, Store, Tenant};
+use stook_store::sqlite::{SqliteOptions, SqliteStore};
+use stook_store::{ReadDetail, Store, Tenant};
 
 /// Rows of a transaction, as the store's writer groups them.
 const GROUP: usize = 20_000;
@@ -72,7 +72,7 @@ pub fn raw_rows(source: &str, target: &str, synchronous: &str) -> ExitCode {
 pub fn visit_marc(file: &str) -> ExitCode {
     finish((|| {
         let started = Instant::now();
-        let mut records = stook_formats::read::Documents::new(std::fs::File::open(file)?, stook_formats::Syntax::Marc, None);
+        let mut records = stook_formats::read::DocumentReader::new(std::fs::File::open(file)?, stook_formats::Syntax::Marc, None);
         let (mut count, mut fields, mut bytes) = (0_u64, 0_u64, 0_u64);
         while let Some((_, record)) = records.next()? {
             let record = MarcRecord::parse(record)?;
@@ -95,10 +95,10 @@ pub fn look_ups(store: &str, catalogue: &str) -> ExitCode {
     finish((|| {
         let text = std::fs::read_to_string(catalogue)?;
         let catalogue = stook_catalogue::parse::parse(&text).map_err(|problems| format!("{problems:?}"))?;
-        let store = SqliteStore::open(Path::new(store), Arc::new(catalogue), Options { reader_cache: 256 << 20, ..Options::default() })?;
+        let store = SqliteStore::open(Path::new(store), Arc::new(catalogue), SqliteOptions { reader_cache: 256 << 20, ..SqliteOptions::default() })?;
         let tenant = Tenant::new(stook_store::DEFAULT_TENANT)?;
         let keys: Vec<_> = {
-            let mut plan = stook_store::plan::Plan::all(tenant.clone(), 0);
+            let mut plan = stook_store::plan::QueryPlan::all(tenant.clone(), 0);
             plan.limit = Some(20_000);
             let rows = store.find(&plan)?.rows;
             rows.iter().filter_map(|row| row.first()?.as_text().and_then(|key| stook_catalogue::key::Key::new(key).ok())).collect()
@@ -106,7 +106,7 @@ pub fn look_ups(store: &str, catalogue: &str) -> ExitCode {
         let look_up_all = || -> Result<u64, stook_store::StoreError> {
             let mut found = 0;
             for key in &keys {
-                let record = store.read(&tenant, 0, std::slice::from_ref(key), Detail::Full)?;
+                let record = store.read(&tenant, 0, std::slice::from_ref(key), ReadDetail::Full)?;
                 found += record.iter().flatten().count() as u64;
             }
             Ok(found)

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::measure::http::{Connection, Outcome};
+use stook_lab::measure::http::{HttpConnection, RequestOutcome};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
@@ -96,7 +96,7 @@ pub fn open_loop(plan: &str) -> ExitCode {
             .flatten()
             .map(|(name, value)| format!("{name}: {}\r\n", value.as_str().unwrap_or_default()))
             .collect();
-        let (free, idle) = mpsc::unbounded_channel::<Connection>();
+        let (free, idle) = mpsc::unbounded_channel::<HttpConnection>();
         let idle = Arc::new(Mutex::new(idle));
         let open = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let began = Instant::now() + Duration::from_millis(50);
@@ -116,14 +116,14 @@ pub fn open_loop(plan: &str) -> ExitCode {
                     let kept = idle.lock().await.try_recv().ok();
                     let connection = match kept {
                         Some(connection) => Some(connection),
-                        None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => Connection::open(address).await.ok(),
+                        None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => HttpConnection::open(address).await.ok(),
                         None => idle.lock().await.recv().await,
                     };
                     let Some(mut connection) = connection else { return (0, due.elapsed()) };
                     let answer = tokio::time::timeout(Duration::from_secs(30), connection.exchange(&bytes)).await;
                     let took = due.elapsed();
                     match answer.map(|answer| (answer.outcome, answer.reusable)) {
-                        Ok((Outcome::Status(status), true)) => {
+                        Ok((RequestOutcome::Status(status), true)) => {
                             let _ = free.send(connection);
                             (status, took)
                         }

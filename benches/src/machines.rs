@@ -17,13 +17,13 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::xpath::XPath;
-use stook_engine::pick::{self, Picks};
-use stook_engine::transition::{self, Arguments, Ask, Ended};
-use stook_formats::tree::Tree;
+use stook_engine::pick::{self, PickGroups};
+use stook_engine::transition::{self, TransitionArguments, TransitionRequest, TransitionResult};
+use stook_formats::tree::XmlTree;
 use stook_formats::xpath::holds;
-use stook_lab::postgres::Server;
-use stook_store::postgres::{Options as ServerOptions, PostgresStore};
-use stook_store::sqlite::{Options, SqliteStore};
+use stook_lab::postgres::TestServer;
+use stook_store::postgres::{PostgresOptions as ServerOptions, PostgresStore};
+use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::{Store, Tenant};
 
 const ROUNDS: usize = 3;
@@ -88,7 +88,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     if bench.setting.python.is_none() {
         figures.note("skipped: STOOK_TEST_PYTHON names no Python with lxml; no figures beside it");
     }
-    let server = Server::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"]);
+    let server = TestServer::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"]);
     if let Err(reason) = &server {
         figures.note(&format!("skipped: {reason}; no figures on PostgreSQL"));
     }
@@ -110,7 +110,7 @@ fn drop_caches() -> bool {
 }
 
 /// Definitions for all machines.
-fn definitions(bench: &Bench<'_>, server: Option<&Server>, sample: &str, store: &str, figures: &mut Figures) -> Result<()> {
+fn definitions(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, store: &str, figures: &mut Figures) -> Result<()> {
     let three = bench.path("three.ndjson");
     let lines: String =
         THREE.iter().enumerate().map(|(place, xpath)| json!({ "name": format!("t{place}"), "xpath": xpath }).to_string() + "\n").collect();
@@ -160,7 +160,7 @@ fn definitions(bench: &Bench<'_>, server: Option<&Server>, sample: &str, store: 
 }
 
 /// Seconds of PostgreSQL for the same definition over the same documents, by one backend.
-fn in_database(bench: &Bench<'_>, server: &Server, sample: &str, loads: bool) -> Result<f64> {
+fn in_database(bench: &Bench<'_>, server: &TestServer, sample: &str, loads: bool) -> Result<f64> {
     let (psql, url) = (server.program("psql"), server.url("postgres"));
     if loads {
         let file = bench.path("documents.csv");
@@ -169,7 +169,7 @@ fn in_database(bench: &Bench<'_>, server: &Server, sample: &str, loads: bool) ->
         for line in lines {
             let json: Json = serde_json::from_str(&line.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
             // what is not well-formed cannot be stored there
-            let whole = json["lshw"].as_str().filter(|text| Tree::parse(text.as_bytes()).is_ok());
+            let whole = json["lshw"].as_str().filter(|text| XmlTree::parse(text.as_bytes()).is_ok());
             if let Some(text) = whole {
                 writeln!(out, "\"{}\"", text.replace('"', "\"\"")).map_err(|error| error.to_string())?;
             }
@@ -265,7 +265,7 @@ fn many_machines(bench: &Bench<'_>, few: &str, figures: &mut Figures) -> Result<
 }
 
 /// Machines acquired by tag and released, by many callers at once.
-fn acquire(bench: &Bench<'_>, server: Option<&Server>, sample: &str, figures: &mut Figures) -> Result<()> {
+fn acquire(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, figures: &mut Figures) -> Result<()> {
     let tag = ["tag", "create", "vmx-or-svm", "--xpath", "//capability/@id = 'vmx' or //capability/@id = 'svm'"];
     let store = bench.path("acquire.sqlite");
     let mut own = Samples::default();
@@ -325,7 +325,7 @@ pub fn parse_and_evaluate(file: &str, definition: &str) -> ExitCode {
         let started = Instant::now();
         let mut matched = 0;
         for document in &documents {
-            matched += u64::from(Tree::parse(document.as_bytes()).is_ok_and(|tree| holds(&xpath, &tree, 1_000_000) == Ok(true)));
+            matched += u64::from(XmlTree::parse(document.as_bytes()).is_ok_and(|tree| holds(&xpath, &tree, 1_000_000) == Ok(true)));
         }
         let microseconds = started.elapsed().as_secs_f64() * 1e6 / documents.len() as f64;
         Ok(json!({ "microseconds": microseconds, "matched": matched }))
@@ -335,7 +335,7 @@ pub fn parse_and_evaluate(file: &str, definition: &str) -> ExitCode {
 /// Evaluates all definitions of a file on parsed documents; prints microseconds of each document.
 pub fn evaluate(file: &str, definitions: &str) -> ExitCode {
     finish((|| {
-        let trees: Vec<Tree<'_>> = documents(file)?.iter().take(500).filter_map(|text| Tree::parse(text.as_bytes()).ok()).collect();
+        let trees: Vec<XmlTree<'_>> = documents(file)?.iter().take(500).filter_map(|text| XmlTree::parse(text.as_bytes()).ok()).collect();
         let text = std::fs::read_to_string(definitions)?;
         let xpaths: Vec<XPath> =
             text.lines().map(|line| XPath::parse(line, &[]).map_err(|error| error.message)).collect::<std::result::Result<_, _>>()?;
@@ -357,19 +357,19 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
         let catalogue = Arc::new(parse(&text).map_err(|problems| format!("{problems:?}"))?);
         let store: Box<dyn Store> = match store.starts_with("postgres") {
             true => Box::new(PostgresStore::open(store, catalogue.clone(), &ServerOptions::default())?),
-            false => Box::new(SqliteStore::open(Path::new(store), catalogue.clone(), Options::default())?),
+            false => Box::new(SqliteStore::open(Path::new(store), catalogue.clone(), SqliteOptions::default())?),
         };
         let tenant = Tenant::new("main")?;
         let place = |name: &str| catalogue.collections[0].transitions.iter().position(|own| own.name == name).unwrap_or(0);
         let ask = |name: &str| {
-            let (tenant, args, caller) = (tenant.clone(), Arguments::default(), "bench".to_owned());
-            Arc::new(Ask { tenant, collection: 0, transition: place(name), args, caller, role: "admin", call: None })
+            let (tenant, args, caller) = (tenant.clone(), TransitionArguments::default(), "bench".to_owned());
+            Arc::new(TransitionRequest { tenant, collection: 0, transition: place(name), args, caller, role: "admin", call: None })
         };
         let (acquire, release) = (ask("acquire"), ask("release"));
         let resolved = stook_query::resolve("machine status=Ready tag=vmx-or-svm", &catalogue, &*store, &tenant, store.clock())?;
         let plan = resolved.map_err(|problem| problem.message)?.plan;
         let (done, doubles) = (AtomicU64::new(0), AtomicU64::new(0));
-        let picks = Picks::default();
+        let picks = PickGroups::default();
         let held: Mutex<HashSet<String>> = Mutex::default();
         let held = || held.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
@@ -383,7 +383,7 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
                     while done.load(Ordering::Relaxed) < transitions {
                         turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                         let granted = pick::pick(picks, catalogue, store, &evaluator, acquire, plan, turn >> 33);
-                        let Ok(Some(Ended::Done(record))) = granted else { continue };
+                        let Ok(Some(TransitionResult::Done(record))) = granted else { continue };
                         let key = record["key"].as_str().unwrap_or_default().to_owned();
                         doubles.fetch_add(u64::from(!held().insert(key.clone())), Ordering::Relaxed);
                         // a twentieth is kept
@@ -391,7 +391,7 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
                             held().remove(&key);
                             let key = Key::new(key).map_err(|error| error.to_string())?;
                             let ended = transition::run(catalogue, store, &evaluator, release, &key).map_err(|error| error.to_string())?;
-                            if !matches!(ended, Ended::Done(_)) {
+                            if !matches!(ended, TransitionResult::Done(_)) {
                                 return Err(format!("{} was not released", key.as_str()));
                             }
                             done.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::process::{Result, execute, stook};
 use crate::serve::Running;
 use std::path::Path;
 use stook_lab::measure::run::Run;
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 
 const ROUNDS: usize = 3;
 const RECORDS: &str = "1000000";
@@ -22,7 +22,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     execute(&setting.stook, &["sample", "authorities", "--records", RECORDS, "-o", &names])?;
     on_store(setting, figures, folder.path(), (&catalogue, &path("own.sqlite"), ""), &names)?;
     satellites(setting, figures, folder.path())?;
-    match Server::start(&["shared_buffers=1GB"]) {
+    match TestServer::start(&["shared_buffers=1GB"]) {
         Ok(server) => {
             let store = server.url("postgres");
             stook(&setting.stook, &catalogue, &store, &["prepare"])?;

@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use stook_catalogue::definition::Share;
-use stook_lab::postgres::Server;
+use stook_catalogue::definition::TenantShare;
+use stook_lab::postgres::TestServer;
 use stook_store::queue::JobFile;
-use stook_store::schedule::{Line, Owner, Ready, charge, due};
+use stook_store::schedule::{Backlog, LeasableJob, TenantLoad, charge, due};
 
 const ROUNDS: usize = 3;
 const RECORDS: u64 = 50_000;
@@ -28,7 +28,7 @@ const FEW_CHUNKS: u32 = 1_000;
 
 struct Bench<'s> {
     setting: &'s Setting,
-    server: Server,
+    server: TestServer,
     folder: PathBuf,
     catalogue: String,
 }
@@ -71,7 +71,7 @@ impl Bench<'_> {
 
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
-    let server = Server::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"])?;
+    let server = TestServer::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"])?;
     let catalogue = setting.root.join("examples/authorities").display().to_string();
     let bench = Bench { setting, server, folder: folder.path().to_owned(), catalogue };
     one_file(&bench, figures)?;
@@ -254,14 +254,14 @@ fn inverted(ran: &Ran) -> u64 {
 /// `seconds`. What is promised is fair within a chunk for each other worker, so much is added.
 fn simulate(jobs: &[(String, u64, String)], seconds: f64) -> Result<BTreeMap<(String, u64), f64>> {
     let tenant = |name: &str| TENANTS.iter().position(|tenant| *tenant == name).unwrap_or(0) as i64;
-    let owners = (0..3).map(|tenant| Owner { tenant, share: Share::default(), given: 0, running: 0 }).collect();
-    let mut line = Line { owners, ready: Vec::new() };
+    let owners = (0..3).map(|tenant| TenantLoad { tenant, share: TenantShare::default(), charged: 0, running: 0 }).collect();
+    let mut line = Backlog { owners, ready: Vec::new() };
     let mut waiting: Vec<u64> = Vec::new();
     let mut bytes = Vec::new();
     for (number, (name, size, file)) in jobs.iter().enumerate() {
         let length = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
         let own = JobFile { path: file.clone(), size: length, modified: 0, syntax: None, compressed: false, part: None, retires_all: false };
-        line.ready.push(Ready { job: number as u64, tenant: tenant(name), due: due(number as i64, &[own]) });
+        line.ready.push(LeasableJob { job: number as u64, tenant: tenant(name), due: due(number as i64, &[own]) });
         waiting.push(size / CHUNK);
         bytes.push((length / (size / CHUNK)) as i64);
     }

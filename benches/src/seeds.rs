@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_lab::random::Random;
 use stook_lab::sample::datasets::Datasets;
 
@@ -31,7 +31,7 @@ const MACHINES: &str = "10000";
 
 struct Seeds<'s> {
     setting: &'s Setting,
-    server: Option<Server>,
+    server: Option<TestServer>,
     folder: PathBuf,
     out: PathBuf,
 }
@@ -72,7 +72,7 @@ pub fn run(setting: &Setting, out: &str, parts: &[&str]) -> Result<()> {
         return Err(format!("there is no report `{unknown}`; there are {}", known.join(", ")));
     }
     let folder = tempfile::Builder::new().prefix("stook-seeds").tempdir().map_err(|error| error.to_string())?;
-    let server = Server::start(&["shared_buffers=512MB", "max_connections=200", "shared_preload_libraries=pg_stat_statements"]);
+    let server = TestServer::start(&["shared_buffers=512MB", "max_connections=200", "shared_preload_libraries=pg_stat_statements"]);
     if let Err(reason) = &server {
         println!("skipped: {reason}; no measurements on PostgreSQL");
     }

@@ -7,7 +7,7 @@ use crate::figures::{Figures, Samples};
 use crate::process::{Ran, Result, execute, remove_store, stook};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 
 const ROUNDS: usize = 5;
 /// Days of deliveries.
@@ -47,7 +47,7 @@ collections:
 
 struct Bench<'s> {
     setting: &'s Setting,
-    server: Option<Server>,
+    server: Option<TestServer>,
     folder: PathBuf,
     satellites: String,
     plain: String,
@@ -140,7 +140,7 @@ impl Bench<'_> {
 
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
-    let server = Server::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"]);
+    let server = TestServer::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"]);
     if let Err(reason) = &server {
         figures.note(&format!("skipped: {reason}; no figures on PostgreSQL"));
     }

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_lab::sample::businesses::{id, reference};
 
 const ROUNDS: usize = 5;
@@ -34,7 +34,7 @@ pub struct Bench<'s> {
     /// The folder.
     pub folder: PathBuf,
     /// PostgreSQL.
-    pub server: Option<Server>,
+    pub server: Option<TestServer>,
 }
 
 /// A program that serves, bound to its core.
@@ -185,7 +185,7 @@ impl Bench<'_> {
     }
 
     fn database(&self) -> f64 {
-        self.server.as_ref().and_then(Server::processor_seconds).unwrap_or(0.0)
+        self.server.as_ref().and_then(TestServer::processor_seconds).unwrap_or(0.0)
     }
 
     /// Serves a store, asked with a token.
@@ -300,7 +300,7 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
         }
     }
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
-    let server = Server::start(&["shared_buffers=512MB", "max_connections=200"]);
+    let server = TestServer::start(&["shared_buffers=512MB", "max_connections=200"]);
     if let Err(reason) = &server {
         figures.note(&format!("skipped: {reason}; no figures on PostgreSQL and none beside the peer"));
     }
@@ -692,7 +692,7 @@ fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str
     // both cores for whoever serves: an import takes what it gets
     let running = bench.serve("authorities", store, &["--workers", "1", "--files", &folder])?;
     execute(Path::new("taskset"), &["-a", "-p", "-c", "0,1", &running.child.id().to_string()])?;
-    if let Some(pid) = bench.server.as_ref().and_then(Server::pid) {
+    if let Some(pid) = bench.server.as_ref().and_then(TestServer::pid) {
         execute(Path::new("taskset"), &["-a", "-p", "-c", "0,1", &pid.to_string()])?;
     }
     let header = format!("Authorization: {}", running.token.clone().unwrap_or_default());

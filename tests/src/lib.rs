@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use tempfile::TempDir;
 
 /// The definition of a library's authority file, as it stands in the examples.
@@ -155,7 +155,7 @@ impl Place {
     pub fn both(definition: &str) -> Vec<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut places = vec![Self::new(definition)];
-        if let Some(server) = Server::shared() {
+        if let Some(server) = TestServer::shared() {
             let number = NUMBER.fetch_add(1, Ordering::SeqCst);
             places.push(Self::on_server(definition, format!("{}?schema=both{number}", server.url("postgres"))));
         }
@@ -324,7 +324,7 @@ impl Place {
         let Some(schema) = self.schema() else {
             return rusqlite::Connection::open(self.store()).and_then(|connection| connection.execute_batch(statement)).expect("SQL");
         };
-        Server::shared().expect("the tests' server").sql(&format!("SET search_path TO \"{schema}\"; {statement}")).expect("SQL");
+        TestServer::shared().expect("the tests' server").sql(&format!("SET search_path TO \"{schema}\"; {statement}")).expect("SQL");
     }
 
     /// What the database itself thinks of its file.

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_lab::random::Random;
 use stook_lab::sample::datasets::{Block, Dataset, Datasets, FIRST_RUN, Run, truth};
-use stook_lab::services::{Fault, Services};
+use stook_lab::services::{Fault, SampleServices};
 use stook_tests::http::{Served, encoded};
 use stook_tests::{Place, kill_after};
 
 const CATALOGUE: &str = include_str!("../../examples/datasets/catalogue.yaml");
 
 /// Services of a sample on a port of their own.
-fn services(records: u64) -> (Arc<Services>, Datasets, String) {
+fn services(records: u64) -> (Arc<SampleServices>, Datasets, String) {
     let data = Datasets { records, seed: 5 };
-    let services = Services::new(data);
+    let services = SampleServices::new(data);
     let (sender, receiver) = std::sync::mpsc::channel();
     let own = services.clone();
     std::thread::spawn(move || own.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
@@ -487,14 +487,14 @@ fn one_service_s_trouble_is_its_own() {
             ("catalog", Fault::Failing, "it answers 503 Service Unavailable (out of order), 3 times"),
             ("transfer", Fault::Wrong, "it sends text/html, not xml"),
             ("catalog", Fault::Wrong, "it sends text/html, not json"),
-            ("catalog", Fault::Elsewhere, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
+            ("catalog", Fault::Redirect, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
             ("catalog", Fault::Endless, "it sends more than 8388608 bytes"),
             ("transfer", Fault::Endless, "it sends more than 8388608 bytes"),
-            ("catalog", Fault::Swollen, "it sends more than 8388608 bytes"),
-            ("transfer", Fault::Bomb, "could not be read"),
-            ("catalog", Fault::Bomb, "could not be read"),
-            ("catalog", Fault::Cut, "could not be read"),
-            ("transfer", Fault::Cut, "could not be read"),
+            ("catalog", Fault::CompressionBomb, "it sends more than 8388608 bytes"),
+            ("transfer", Fault::EntityBomb, "could not be read"),
+            ("catalog", Fault::EntityBomb, "could not be read"),
+            ("catalog", Fault::TruncatedBody, "could not be read"),
+            ("transfer", Fault::TruncatedBody, "could not be read"),
             ("catalog", Fault::Truncated, ""),
             ("transfer", Fault::Silent, ""),
         ];
@@ -891,7 +891,7 @@ fn jobs_of_replaced_answers_go() {
         let last = jobs();
         assert!(last.len() == first.len() && last.is_disjoint(&first), "{first:?} {last:?}");
         // a failure leaves the last whole answer, and what became of the newest attempt
-        services.fault("catalog", Fault::Cut, u64::MAX);
+        services.fault("catalog", Fault::TruncatedBody, u64::MAX);
         for _ in 0..3 {
             asked.get(&query, "&ask=always");
         }

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 use std::collections::BTreeSet;
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_tests::http::Served;
 use stook_tests::{Answer, LIBRARY, Place, authorities};
 
@@ -121,7 +121,7 @@ fn shape(place: &Place) -> String {
          UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = '{schema}'
          UNION ALL SELECT name || ' ' || value FROM \"{schema}\".meta ORDER BY 1"
     );
-    Server::shared().unwrap().sql(&sql).unwrap()
+    TestServer::shared().unwrap().sql(&sql).unwrap()
 }
 
 /// A copy of a file's store that a command may change.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_tests::http::{Client, Served};
 use stook_tests::{Dice, Place};
 
@@ -295,7 +295,7 @@ fn on_a_file_with_two_servers() {
 
 #[test]
 fn on_a_server_with_several_processes() {
-    let Some(server) = Server::for_test(&["fsync=off"]) else { return };
+    let Some(server) = TestServer::for_test(&["fsync=off"]) else { return };
     let place = Place::on_server(COUNTERS, format!("{}?schema=exact", server.url("postgres")));
     place.ok(&["prepare"]);
     let (one, two, three) = (Served::new(&place, &[]), Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--cache", "0"]));

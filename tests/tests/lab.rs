@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use stook_lab::measure::run::{Run, Times};
+use stook_lab::measure::run::{Durations, Run};
 use stook_tests::http::Served;
 use stook_tests::{Place, validated};
 
@@ -73,7 +73,7 @@ fn outcomes(run: &Json) -> Vec<(String, u64)> {
 
 /// The time in seconds that this share of a set's requests did not exceed.
 fn at(set: &Json, what: &str, share: f64) -> f64 {
-    let times: Times = serde_json::from_value(set[what].clone()).unwrap();
+    let times: Durations = serde_json::from_value(set[what].clone()).unwrap();
     times.at(share).unwrap()
 }
 

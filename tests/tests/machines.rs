@@ -85,7 +85,7 @@ fn machines_carry_what_the_sample_says() {
         for (own, number) in place.records("machine").iter().zip(1..) {
             let machine = machines::machine(11, number);
             assert_eq!(own["system_id"], machine.id());
-            if machine.lshw == machines::Lshw::Whole {
+            if machine.lshw == machines::LshwState::Whole {
                 assert_eq!((&own["cpu_count"], &own["memory"]), (&json!(machine.processors), &json!(machine.memory() >> 20)), "{own}");
                 derived += 1;
                 arrays += usize::from(machine.arrays);

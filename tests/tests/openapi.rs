@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use stook_lab::sample::datasets::Datasets;
 use stook_lab::sample::machines;
-use stook_lab::services::Services;
+use stook_lab::services::SampleServices;
 use stook_tests::http::Served;
 use stook_tests::{Place, authorities, repository};
 
@@ -57,7 +57,7 @@ fn authorities_are_served_as_documented() {
 
 #[test]
 fn datasets_are_served_as_documented() {
-    let services = Services::new(Datasets { records: 20, seed: 1 });
+    let services = SampleServices::new(Datasets { records: 20, seed: 1 });
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
     let url = format!("http://{}", receiver.recv().unwrap());

@@ -7,22 +7,22 @@ use serde_json::Value as Json;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_tests::{Dice, LIBRARY, Left, Place, authorities, kill_after, sum_of_outcomes};
 
 const RECORDS: u64 = 12_000;
 
 /// A private server; nothing where PostgreSQL is not installed.
-fn server() -> Option<Server> {
-    Server::for_test(&["deadlock_timeout=200ms"])
+fn server() -> Option<TestServer> {
+    TestServer::for_test(&["deadlock_timeout=200ms"])
 }
 
-fn place(server: &Server) -> Place {
+fn place(server: &TestServer) -> Place {
     Place::on_server(LIBRARY, fresh(server))
 }
 
 /// The URL of a schema that nobody else uses.
-fn fresh(server: &Server) -> String {
+fn fresh(server: &TestServer) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst))
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_lab::sample::sentinel::{self, Sentinel};
 use stook_tests::Place;
 
@@ -169,7 +169,7 @@ fn a_check_names_what_is_wrong_also_beside_imports() {
 #[test]
 fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
     let settings = ["session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "auto_explain.log_nested_statements=on"];
-    let Some(server) = Server::for_test(&settings) else { return };
+    let Some(server) = TestServer::for_test(&settings) else { return };
     let place = Place::on_server(SATELLITES, format!("{}?schema=satellites", server.url("postgres")));
     let mut begun = 0;
     for (source, name) in [("prip", "prip"), ("plan", "plan"), ("lta", "lta"), ("dd", "dd"), ("plan", "plan"), ("probe", "probes.ndjson")] {

@@ -8,14 +8,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_lab::sample::datasets::Datasets;
-use stook_lab::services::Services;
+use stook_lab::services::SampleServices;
 use stook_tests::http::{Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 
-fn server() -> Option<&'static Server> {
-    Server::shared()
+fn server() -> Option<&'static TestServer> {
+    TestServer::shared()
 }
 
 /// A place of each kind that there is.
@@ -959,7 +959,7 @@ fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() 
     let watched = ["/v1/main/datatake/S1A-318318", "/v1/main/query?q=datatake.completeness_s1", "/v1/main/query?q=product", "/v1/main/jobs"];
     assert!(nothing_is_shown_to_others(&place, &fill, &watched, "4DB6E") > 100);
 
-    let services = Services::new(Datasets { records: 20, seed: 1 });
+    let services = SampleServices::new(Datasets { records: 20, seed: 1 });
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
     let url = format!("http://{}", receiver.recv().unwrap());

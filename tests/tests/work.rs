@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_tests::{LIBRARY, Left, Place, authorities, gzip, touch};
 
 /// Enough to be interrupted in.
@@ -21,12 +21,12 @@ enum Kind {
 
 /// Both kinds, where PostgreSQL is installed.
 fn kinds() -> Vec<Kind> {
-    if Server::shared().is_some() { vec![Kind::File, Kind::Server] } else { vec![Kind::File] }
+    if TestServer::shared().is_some() { vec![Kind::File, Kind::Server] } else { vec![Kind::File] }
 }
 
 fn place(kind: Kind) -> Place {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    match (kind, Server::shared()) {
+    match (kind, TestServer::shared()) {
         (Kind::Server, Some(server)) => {
             let number = NUMBER.fetch_add(1, Ordering::SeqCst);
             Place::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))
@@ -345,7 +345,7 @@ fn workers_log_their_stages() {
 }
 
 /// A store that takes a few milliseconds for each record, on a server that ends statements that take too long.
-fn slow_store(server: &Server) -> Place {
+fn slow_store(server: &TestServer) -> Place {
     server.sql("CREATE DATABASE slow").expect("a database");
     server.sql("ALTER DATABASE slow SET statement_timeout = '400ms'").expect("a limit");
     let url = format!("{}?schema=slow", server.url("slow"));
@@ -363,7 +363,7 @@ fn slow_store(server: &Server) -> Place {
 /// queue, and timed out again, while everything behind them waited.
 #[test]
 fn chunks_too_large_for_a_slow_store_are_saved_cut_smaller_and_done() {
-    let Some(server) = Server::shared() else { return };
+    let Some(server) = TestServer::shared() else { return };
     let bytes = authorities(1_500, 1, 1);
     let wanted = wanted(&bytes);
     let place = slow_store(server);

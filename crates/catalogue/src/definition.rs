@@ -1,11 +1,11 @@
 //! A validated definition: what the other crates work with. [`crate::parse`] makes one from text.
 
-use crate::expr::{Expression, Tables};
+use crate::expr::{ConstantTables, Expression};
 use crate::key::Template;
 use crate::links::{Coverage, Derivation, Link};
 use crate::path::{Path, PathLanguage};
 use crate::route::Route;
-use crate::value::{FieldType, Member, SmolStr, Value};
+use crate::value::{FieldType, SmolStr, StructMember, Value};
 use regex::{CaptureLocations, Regex};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
@@ -22,9 +22,9 @@ pub struct Catalogue {
     /// BLAKE3 of everything by which records are settled, and behind it the collections whose records exist because links name them.
     pub settling: String,
     /// Constant tables.
-    pub tables: Arc<Tables>,
+    pub tables: Arc<ConstantTables>,
     /// Pattern sets.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<PatternSet>,
     /// Collections, in the order written; behind them those of coverages.
     pub collections: Vec<Collection>,
     /// Links of all collections.
@@ -36,11 +36,11 @@ pub struct Catalogue {
     /// Sources, in the order written.
     pub sources: Vec<Source>,
     /// Words of queries, in the order written.
-    pub words: Vec<QueryWord>,
+    pub words: Vec<QueryAlias>,
     /// Profiles, in the order written.
     pub profiles: Vec<Profile>,
     /// Shares of the workers, by tenant; `else` is everybody else's.
-    pub tenants: BTreeMap<String, Share>,
+    pub tenants: BTreeMap<String, TenantShare>,
     /// Declared routes, in the order written.
     pub routes: Vec<Route>,
     /// The member of an error's JSON object that holds the sentence, for declared routes; nothing for problem details.
@@ -49,7 +49,7 @@ pub struct Catalogue {
 
 /// Who has a say in a field: a source, or edits through the API, which have no entry among the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Speaker {
+pub enum SourceRef {
     /// The source with this index.
     Source(usize),
     /// Edits through the API.
@@ -82,10 +82,10 @@ impl Catalogue {
     }
 
     /// The name of a source, or of edits through the API.
-    pub fn speaker_name(&self, speaker: Speaker) -> &str {
+    pub fn speaker_name(&self, speaker: SourceRef) -> &str {
         match speaker {
-            Speaker::Source(index) => &self.sources[index].name,
-            Speaker::Api => API_NAME,
+            SourceRef::Source(index) => &self.sources[index].name,
+            SourceRef::Api => API_NAME,
         }
     }
 
@@ -105,7 +105,7 @@ impl Catalogue {
     }
 
     /// A tenant's share of the workers.
-    pub fn share(&self, tenant: &str) -> Share {
+    pub fn share(&self, tenant: &str) -> TenantShare {
         self.tenants.get(tenant).or_else(|| self.tenants.get("else")).copied().unwrap_or_default()
     }
 
@@ -138,16 +138,16 @@ impl Catalogue {
 
 /// Regular expressions tried in order.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub struct PatternSet {
     /// Its name.
     pub name: String,
     /// The expressions.
-    pub expressions: Vec<Named>,
+    pub expressions: Vec<NamedRegex>,
 }
 
 /// A regular expression with named groups.
 #[derive(Debug, Clone)]
-pub struct Named {
+pub struct NamedRegex {
     expression: Regex,
     /// Of its groups, where they have one.
     names: Vec<Option<String>>,
@@ -155,7 +155,7 @@ pub struct Named {
     beginnings: Option<Vec<Box<[u8]>>>,
 }
 
-impl Named {
+impl NamedRegex {
     /// Compiles an expression.
     ///
     /// # Errors
@@ -180,31 +180,31 @@ impl Named {
     }
 }
 
-impl Pattern {
+impl PatternSet {
     /// The first expression that matches, and where its groups are.
-    pub fn groups(&self, text: &SmolStr) -> Option<Groups<'_>> {
+    pub fn groups(&self, text: &SmolStr) -> Option<Captures<'_>> {
         let mut possible = self.expressions.iter().filter(|own| own.may_match(text));
         possible.find_map(|own| {
             let mut places = own.expression.capture_locations();
             own.expression.captures_read(&mut places, text)?;
-            Some(Groups { names: &own.names, text: text.clone(), places })
+            Some(Captures { names: &own.names, text: text.clone(), locations: places })
         })
     }
 }
 
 /// The named groups of a text.
 #[derive(Debug, Clone)]
-pub struct Groups<'p> {
+pub struct Captures<'p> {
     names: &'p [Option<String>],
     text: SmolStr,
-    places: CaptureLocations,
+    locations: CaptureLocations,
 }
 
-impl Groups<'_> {
+impl Captures<'_> {
     /// The text of a group, if it is part of the match.
     pub fn get(&self, name: &str) -> Option<&str> {
         let index = self.names.iter().position(|own| own.as_deref() == Some(name))?;
-        let (start, end) = self.places.get(index)?;
+        let (start, end) = self.locations.get(index)?;
         self.text.get(start..end)
     }
 
@@ -221,13 +221,13 @@ pub struct Collection {
     /// Its name.
     pub name: String,
     /// How keys are made.
-    pub key: KeyRule,
+    pub key: KeyDefinition,
     /// The key rule as written, for comparison with what a store was prepared with.
     pub key_text: String,
     /// Whether contributions keep their documents.
     pub keep_raw: bool,
     /// What decides whether a record exists.
-    pub exists: Exists,
+    pub exists: ExistenceRule,
     /// How many changes of a record's golden fields are kept in its log.
     pub history: Option<u32>,
     /// Contributed and derived fields.
@@ -237,14 +237,14 @@ pub struct Collection {
     /// Named changes of state.
     pub transitions: Vec<Transition>,
     /// Whether, and how, records carry tags.
-    pub tags: Option<TagRules>,
+    pub tags: Option<TagSettings>,
     /// The coverage, by index, whose rows these records are.
     pub rows_of: Option<usize>,
 }
 
 /// How records carry tags.
 #[derive(Debug, Clone)]
-pub struct TagRules {
+pub struct TagSettings {
     /// The number of the collection's tags in a store.
     pub id: u32,
     /// What the XPath of a tag is asked of; without it tags are manual or queries.
@@ -262,9 +262,9 @@ pub struct TagDocument {
     /// The source whose document it is.
     pub root: usize,
     /// The name of the empty element where that source says nothing.
-    pub otherwise: String,
+    pub placeholder: String,
     /// Prefixes, each with the source whose document is in that namespace, by prefix.
-    pub parts: Vec<(String, usize)>,
+    pub embedded: Vec<(String, usize)>,
     /// Prefixes of expressions.
     pub namespaces: Vec<(String, String)>,
 }
@@ -272,7 +272,7 @@ pub struct TagDocument {
 impl TagDocument {
     /// The sources it is made of, each once.
     pub fn sources(&self) -> Vec<usize> {
-        let mut sources: Vec<usize> = self.parts.iter().map(|(_, source)| *source).chain([self.root]).collect();
+        let mut sources: Vec<usize> = self.embedded.iter().map(|(_, source)| *source).chain([self.root]).collect();
         sources.sort_unstable();
         sources.dedup();
         sources
@@ -283,7 +283,7 @@ impl Collection {
     /// The field that is the key, if the key is one.
     pub fn key_field(&self) -> Option<usize> {
         match self.key {
-            KeyRule::Field(field) => Some(field),
+            KeyDefinition::Field(field) => Some(field),
             _ => None,
         }
     }
@@ -300,7 +300,7 @@ impl Collection {
     }
 
     /// The member, and the list whose structs have it, if the field with this index is one.
-    pub fn member(&self, field: usize) -> Option<(usize, &Member)> {
+    pub fn member(&self, field: usize) -> Option<(usize, &StructMember)> {
         match self.fields.get(field)?.derive {
             Some(Derivation::Member(list, member)) => Some((list, &self.fields[list].ty.members()[member])),
             _ => None,
@@ -335,7 +335,7 @@ impl Collection {
 
 /// How a record's key is made from the values one document gives its fields.
 #[derive(Debug, Clone)]
-pub enum KeyRule {
+pub enum KeyDefinition {
     /// The text of a field.
     Field(usize),
     /// A template over fields.
@@ -346,7 +346,7 @@ pub enum KeyRule {
 
 /// What decides whether a record exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exists {
+pub enum ExistenceRule {
     /// The newest contribution: a tombstone that is newer than everything else deletes.
     Latest,
     /// Any living contribution.
@@ -363,7 +363,7 @@ pub struct Field {
     /// A document that feeds this collection must give a value.
     pub required: bool,
     /// Questions answered by index.
-    pub index: Index,
+    pub index: FieldIndexes,
     /// One record per value.
     pub unique: bool,
     /// Compared by [`crate::fold::fold`].
@@ -375,11 +375,11 @@ pub struct Field {
     /// Which contribution wins.
     pub survivorship: Survivorship,
     /// Sources that may say it; `None` for all.
-    pub from: Option<Vec<Speaker>>,
+    pub from: Option<Vec<SourceRef>>,
     /// Disagreement is a conflict.
     pub compare: bool,
     /// The rule of sources that feed this collection without a map of their own.
-    pub rule: Option<FieldRuleText>,
+    pub rule: Option<UnparsedRule>,
 }
 
 impl Field {
@@ -395,7 +395,7 @@ impl Field {
 
     /// Whether it holds the key of a linked record.
     pub fn is_link(&self) -> bool {
-        matches!(self.derive, Some(Derivation::Found(_) | Derivation::Key(..)))
+        matches!(self.derive, Some(Derivation::LinkKeys(_) | Derivation::TargetKey(..)))
     }
 
     /// Type of golden values: JSON for fields kept by contributor. Nobody contributes what is derived, whatever the collection's rule is.
@@ -409,20 +409,20 @@ impl Field {
 
 /// Where a field's shorthand rule stands, until the sources that use it are known.
 #[derive(Debug, Clone)]
-pub struct FieldRuleText {
+pub struct UnparsedRule {
     /// The definition's own node.
     pub node: crate::yaml::Node,
 }
 
 /// Questions a store answers without reading every record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Index {
+pub struct FieldIndexes {
     /// Equality, ranges, order and prefixes: one ordered index.
     pub ordered: bool,
     /// Text anywhere inside.
     pub contains: bool,
     /// Equality, for settling alone: the children of a link that is [only read](crate::links::Link::is_only_read), if it is not ordered.
-    pub linked: bool,
+    pub by_link: bool,
 }
 
 /// Which contribution's value becomes golden. Ties on `as_of` are broken by content hash, then contributor.
@@ -435,7 +435,7 @@ pub enum Survivorship {
     /// By trust, then by time.
     Prefer {
         /// Sources, most trusted first.
-        sources: Vec<Speaker>,
+        sources: Vec<SourceRef>,
         /// Whether the oldest instead of the newest decides among equals.
         then_earliest: bool,
     },
@@ -463,9 +463,9 @@ pub struct StateField {
     /// Its type.
     pub ty: FieldType,
     /// The value until a transition sets one.
-    pub seed: Option<Expression>,
+    pub initial: Option<Expression>,
     /// Questions answered by index.
-    pub index: Index,
+    pub index: FieldIndexes,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
 }
@@ -476,7 +476,7 @@ pub struct Transition {
     /// Its name.
     pub name: String,
     /// Arguments of the call.
-    pub args: Vec<Argument>,
+    pub args: Vec<TransitionArgument>,
     /// Conditions under which it is refused.
     pub refuse: Vec<Refusal>,
     /// State fields by index, and their new values; `None` sets null.
@@ -485,7 +485,7 @@ pub struct Transition {
 
 /// An argument of a transition.
 #[derive(Debug, Clone)]
-pub struct Argument {
+pub struct TransitionArgument {
     /// Its name.
     pub name: String,
     /// Its type.
@@ -515,7 +515,7 @@ pub struct Refusal {
 
 /// Families of formats that share a path language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum FormatFamily {
     /// ISO 2709, MARCXML, MARC-in-JSON.
     Marc,
     /// XML split at an element.
@@ -526,24 +526,24 @@ pub enum Family {
     Csv,
 }
 
-impl Family {
+impl FormatFamily {
     /// Its path language.
     pub fn language(self) -> PathLanguage {
         match self {
-            Family::Marc => PathLanguage::Marc,
-            Family::Xml => PathLanguage::Xml,
-            Family::Json => PathLanguage::Json,
-            Family::Csv => PathLanguage::Csv,
+            FormatFamily::Marc => PathLanguage::Marc,
+            FormatFamily::Xml => PathLanguage::Xml,
+            FormatFamily::Json => PathLanguage::Json,
+            FormatFamily::Csv => PathLanguage::Csv,
         }
     }
 
     /// Its name in definitions.
     pub fn name(self) -> &'static str {
         match self {
-            Family::Marc => "marc",
-            Family::Xml => "xml",
-            Family::Json => "json",
-            Family::Csv => "csv",
+            FormatFamily::Marc => "marc",
+            FormatFamily::Xml => "xml",
+            FormatFamily::Json => "json",
+            FormatFamily::Csv => "csv",
         }
     }
 }
@@ -554,7 +554,7 @@ pub struct Source {
     /// Its name.
     pub name: String,
     /// Its format.
-    pub family: Family,
+    pub family: FormatFamily,
     /// The element (xml; behind the one around it) or member (json) that holds the documents.
     pub records: Option<String>,
     /// What says that a file without documents is empty.
@@ -562,28 +562,28 @@ pub struct Source {
     /// Prefixes used in XPath.
     pub namespaces: Vec<(String, String)>,
     /// Values computed once per document, in order.
-    pub lets: Vec<Let>,
+    pub lets: Vec<LetValue>,
     /// Conditions a document must meet.
-    pub accept: Vec<Accept>,
+    pub accept: Vec<AcceptRule>,
     /// True for a document that deletes.
     pub gone: Option<Expression>,
     /// When the document was true.
-    pub as_of: AsOf,
+    pub as_of: AsOfRule,
     /// What a whole file of it takes the place of.
-    pub replaces: Option<Replaces>,
+    pub replaces: Option<CompleteDelivery>,
     /// Services that are asked for documents.
     pub collect: Option<Collect>,
     /// How a service is asked for documents that a query needs.
-    pub asks: Option<Asks>,
+    pub asks: Option<ServiceBinding>,
     /// Collections fed.
     pub feeds: Vec<Feed>,
     /// Documents of other sources inside its own.
-    pub embeds: Vec<Embed>,
+    pub embeds: Vec<EmbeddedDocument>,
 }
 
 /// A document inside a document.
 #[derive(Debug, Clone)]
-pub struct Embed {
+pub struct EmbeddedDocument {
     /// The source whose document it is.
     pub source: usize,
     /// Where it stands, as text.
@@ -615,20 +615,20 @@ pub struct Collect {
 
 /// A word of queries: what it selects, and what a condition on it tests.
 #[derive(Debug, Clone)]
-pub struct QueryWord {
+pub struct QueryAlias {
     /// The word.
     pub name: String,
     /// The collection that is asked for by it.
     pub select: Option<usize>,
     /// What it tests, by what a value looks like: the first that accepts it.
-    pub tests: Vec<WordTest>,
+    pub tests: Vec<AliasTarget>,
 }
 
 /// What a word tests.
 #[derive(Debug, Clone)]
-pub struct WordTest {
+pub struct AliasTarget {
     /// What a value must look like.
-    pub shape: Option<Regex>,
+    pub matches: Option<Regex>,
     /// The fields, by collection; `key` is a record's key.
     pub fields: Vec<(usize, String)>,
 }
@@ -668,41 +668,41 @@ pub struct Service {
 
 /// How a source's service is asked. All of its calls give documents of one kind, chosen by their arguments.
 #[derive(Debug, Clone)]
-pub struct Asks {
+pub struct ServiceBinding {
     /// The number of its answers in a store.
     pub id: u32,
     /// The service's index.
     pub service: usize,
     /// Its calls, in the order written.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ServiceCall>,
 }
 
 /// A call of a service.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct ServiceCall {
     /// Its name.
     pub name: String,
     /// Path and constant parameters, behind the service's URL.
     pub get: String,
     /// Its arguments.
-    pub args: Vec<CallArg>,
+    pub args: Vec<CallArgument>,
     /// How it cuts long answers.
-    pub page: Option<Paging>,
+    pub page: Option<Pagination>,
     /// Among calls with as many arguments the cheapest is made.
     pub cost: u32,
 }
 
 /// An argument of a call: a condition of a query that the service is told. Every document of the answer satisfies it.
 #[derive(Debug, Clone)]
-pub struct CallArg {
+pub struct CallArgument {
     /// Its name.
     pub name: String,
     /// The field, by index, of the collection that is fed.
     pub field: usize,
     /// What of the condition it takes.
-    pub takes: Takes,
+    pub takes: ArgumentForm,
     /// What a value must look like.
-    pub shape: Option<Regex>,
+    pub matches: Option<Regex>,
     /// Whether the call cannot be made without it.
     pub required: bool,
     /// What is said where the query says nothing.
@@ -713,7 +713,7 @@ pub struct CallArg {
 
 /// What an argument takes of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub enum ArgumentForm {
     /// One value.
     Value,
     /// One value, or a pattern.
@@ -728,7 +728,7 @@ pub enum Takes {
 
 /// How long answers are cut.
 #[derive(Debug, Clone)]
-pub enum Paging {
+pub enum Pagination {
     /// By number: documents to leave out, and documents of a page.
     Offset {
         /// The argument with how many documents are left out.
@@ -746,16 +746,16 @@ pub enum Paging {
 
 /// A named value of a document.
 #[derive(Debug, Clone)]
-pub struct Let {
+pub struct LetValue {
     /// Its name.
     pub name: String,
     /// How it is taken.
-    pub rule: Rule,
+    pub rule: ValueRule,
 }
 
 /// A condition on documents.
 #[derive(Debug, Clone)]
-pub struct Accept {
+pub struct AcceptRule {
     /// What must hold.
     pub unless: Expression,
     /// Skip instead of fail.
@@ -766,7 +766,7 @@ pub struct Accept {
 
 /// A file without a failure takes the place of what older files of its source said in the same scope, from its first time on.
 #[derive(Debug, Clone)]
-pub struct Replaces {
+pub struct CompleteDelivery {
     /// Its number in a store; the last two bits are free.
     pub id: u32,
     /// The scope a document is in.
@@ -774,13 +774,13 @@ pub struct Replaces {
     /// Where a document stands in it, a time; without one a file takes the place of all.
     pub at: Option<Expression>,
     /// Of the keys of the whole file before it, the largest share that a file may lack and still retire them, in percent.
-    pub most: f64,
+    pub max_missing: f64,
 }
 
 /// The share of keys that a file may lack where the definition does not say one, in percent.
 pub const MOST_LACKING: f64 = 20.0;
 
-impl Replaces {
+impl CompleteDelivery {
     /// The link of the ledger's edges: scope, from when on, and how old the delivery is.
     pub fn ledger(&self) -> u32 {
         self.id
@@ -809,7 +809,7 @@ impl Replaces {
 
 /// When a document was true.
 #[derive(Debug, Clone)]
-pub enum AsOf {
+pub enum AsOfRule {
     /// When it was received: the delivery's time.
     Received,
     /// The `let` with this index.
@@ -830,33 +830,33 @@ pub struct Feed {
     /// Names the part of the source that speaks.
     pub contributor: Option<Template>,
     /// How fields get their values: rules on paths first, then expressions in the order written.
-    pub map: Vec<MapEntry>,
+    pub map: Vec<FieldMapping>,
     /// Hash of everything that decides what a document becomes here.
     pub generation: [u8; 16],
 }
 
 /// How one field gets its value.
 #[derive(Debug, Clone)]
-pub struct MapEntry {
+pub struct FieldMapping {
     /// The field's index.
     pub field: usize,
     /// The rule.
-    pub rule: Rule,
+    pub rule: ValueRule,
 }
 
 /// How a value is taken from a document.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct ValueRule {
     /// Type of the result.
     pub ty: FieldType,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// One value per field instead of per subfield.
     pub each_field: bool,
     /// Separator that joins what was found.
     pub join: Option<String>,
     /// White space.
-    pub clean: Option<Clean>,
+    pub clean: Option<WhitespaceRule>,
     /// Pattern or unit of times.
     pub format: Option<String>,
     /// Constant table that replaces the value.
@@ -869,13 +869,13 @@ pub struct Rule {
 
 /// Where a value comes from.
 #[derive(Debug, Clone)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// The first of these paths that finds something.
     Paths(Vec<Path>),
     /// The constant beside the first path that finds something.
     Cases(Vec<(Path, String)>),
     /// A struct for each place that the path finds: of its members, by index, by rules on paths from there.
-    Elements(Path, Vec<(usize, Rule)>),
+    Elements(Path, Vec<(usize, ValueRule)>),
     /// CEL.
     Expression(Expression),
     /// Groups of a pattern (index) matched against a `let` or field by name.
@@ -889,7 +889,7 @@ pub enum Origin {
 
 /// White space handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clean {
+pub enum WhitespaceRule {
     /// Removed at the ends.
     Trim,
     /// Removed at the ends and squashed inside.
@@ -904,29 +904,29 @@ pub struct Profile {
     /// The source's index.
     pub source: usize,
     /// For documents whose record existed before the job.
-    pub matched: Matched,
+    pub matched: OnMatched,
     /// For the others.
-    pub unmatched: Unmatched,
+    pub unmatched: OnUnmatched,
 }
 
 /// A tenant's share of the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct TenantShare {
     /// Work it gets beside a tenant of weight 1 while both have some.
     pub weight: u32,
     /// Most chunks in work at a time.
-    pub most_running: Option<u32>,
+    pub max_running: Option<u32>,
 }
 
-impl Default for Share {
+impl Default for TenantShare {
     fn default() -> Self {
-        Self { weight: 1, most_running: None }
+        Self { weight: 1, max_running: None }
     }
 }
 
 /// What happens to a document whose record existed before the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Matched {
+pub enum OnMatched {
     /// It contributes.
     Update,
     /// It is left out.
@@ -939,7 +939,7 @@ pub enum Matched {
 
 /// What happens to a document whose record did not exist before the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmatched {
+pub enum OnUnmatched {
     /// It contributes.
     Create,
     /// It is left out.
@@ -965,7 +965,7 @@ mod tests {
             ("^[^.]+$", "zzz", true),
             ("S1", "in the middle S1", true),
         ] {
-            let named = Named::new(expression).unwrap_or_else(|error| panic!("{error}"));
+            let named = NamedRegex::new(expression).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(named.may_match(text), may, "{expression} {text}");
             assert!(may || !named.expression.is_match(text), "{expression} {text}");
         }

@@ -5,8 +5,8 @@
 //! Null beside `&&` and `||` is not known: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, `coalesce`, `min`
 //! and `max` see null as a value. A condition that is null does not hold.
 
-use crate::expr::{CelValue as Cel, Tables, text_to_cel};
-use crate::functions::{self, Fault, Found};
+use crate::expr::{CelValue as Cel, ConstantTables, text_to_cel};
+use crate::functions::{self, EvalError, EvalResult};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;
@@ -58,9 +58,9 @@ fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
 }
 
 /// What an expression is evaluated over.
-pub(crate) struct Walk<'e> {
+pub(crate) struct EvalContext<'e> {
     /// Constant tables.
-    pub tables: &'e Tables,
+    pub tables: &'e ConstantTables,
     /// Values by name.
     pub variables: Vec<(&'e str, Cel)>,
     /// Elements of the lists that are gone through, the innermost last.
@@ -69,9 +69,9 @@ pub(crate) struct Walk<'e> {
     pub steps: u64,
 }
 
-impl<'e> Walk<'e> {
+impl<'e> EvalContext<'e> {
     /// The value of an expression.
-    pub fn value(&mut self, expression: &'e IdedExpr) -> Found {
+    pub fn value(&mut self, expression: &'e IdedExpr) -> EvalResult {
         match &expression.expr {
             Expr::Literal(literal) => Ok(constant(literal)),
             Expr::Ident(name) => {
@@ -100,22 +100,22 @@ impl<'e> Walk<'e> {
             }
             Expr::Comprehension(made) => match macro_of(made) {
                 Some(own) => self.each(&own),
-                None => Err(Fault::Unfit("this macro is not known".into())),
+                None => Err(EvalError::TypeMismatch("this macro is not known".into())),
             },
-            Expr::Struct(_) | Expr::Unspecified => Err(Fault::Unfit("this is not evaluated".into())),
+            Expr::Struct(_) | Expr::Unspecified => Err(EvalError::TypeMismatch("this is not evaluated".into())),
         }
     }
 
     /// A condition: null is not known.
-    fn truth(&mut self, condition: &'e IdedExpr) -> Result<Option<bool>, Fault> {
+    fn truth(&mut self, condition: &'e IdedExpr) -> Result<Option<bool>, EvalError> {
         match self.value(condition)? {
             Cel::Bool(value) => Ok(Some(value)),
             Cel::Null => Ok(None),
-            other => Err(Fault::Unfit(format!("a condition is true or false, this is {}", functions::kind_of(&other)))),
+            other => Err(EvalError::TypeMismatch(format!("a condition is true or false, this is {}", functions::kind_of(&other)))),
         }
     }
 
-    fn call(&mut self, call: &'e CallExpr) -> Found {
+    fn call(&mut self, call: &'e CallExpr) -> EvalResult {
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("_?_:_", [condition, then, otherwise]) => {
                 let holds = self.truth(condition)? == Some(true);
@@ -154,7 +154,7 @@ impl<'e> Walk<'e> {
     }
 
     /// An operator or function over values, none of which is a null that does not count.
-    fn operate(&self, name: &str, args: &[Cel]) -> Found {
+    fn operate(&self, name: &str, args: &[Cel]) -> EvalResult {
         match (name, args) {
             ("_+_", [first, second]) => functions::add(first, second),
             ("_-_", [first, second]) => functions::subtract(first, second),
@@ -166,8 +166,9 @@ impl<'e> Walk<'e> {
             ("-_", [Cel::Duration(length)]) => Ok(Cel::Duration(-*length)),
             ("_[_]", [of, place]) => element(of, place),
             ("_<_" | "_<=_" | "_>_" | "_>=_", [first, second]) => {
-                let order = functions::compare(first, second)
-                    .ok_or_else(|| Fault::Unfit(format!("{} is not compared with {}", functions::kind_of(first), functions::kind_of(second))))?;
+                let order = functions::compare(first, second).ok_or_else(|| {
+                    EvalError::TypeMismatch(format!("{} is not compared with {}", functions::kind_of(first), functions::kind_of(second)))
+                })?;
                 Ok(Cel::Bool(match name {
                     "_<_" => order.is_lt(),
                     "_<=_" => order.is_le(),
@@ -175,13 +176,13 @@ impl<'e> Walk<'e> {
                     _ => order.is_ge(),
                 }))
             }
-            ("-_", [other]) => Err(Fault::Unfit(format!("`-` does not take {}", functions::kind_of(other)))),
+            ("-_", [other]) => Err(EvalError::TypeMismatch(format!("`-` does not take {}", functions::kind_of(other)))),
             (name, args) => functions::call(name, args, self.tables),
         }
     }
 
     /// `&&` and `||`: whichever side has `decides` decides, even beside a fault.
-    fn both(&mut self, first: &'e IdedExpr, second: &'e IdedExpr, decides: bool) -> Found {
+    fn both(&mut self, first: &'e IdedExpr, second: &'e IdedExpr, decides: bool) -> EvalResult {
         let first = self.truth(first);
         if first == Ok(Some(decides)) {
             return Ok(Cel::Bool(decides));
@@ -195,7 +196,7 @@ impl<'e> Walk<'e> {
     }
 
     /// A macro over the elements of a list, or the keys of a struct.
-    fn each(&mut self, own: &Macro<'e>) -> Found {
+    fn each(&mut self, own: &Macro<'e>) -> EvalResult {
         let items: Vec<Cel> = match self.value(own.range)? {
             Cel::Null => return Ok(Cel::Null),
             Cel::List(items) => Arc::unwrap_or_clone(items),
@@ -204,7 +205,7 @@ impl<'e> Walk<'e> {
                 keys.sort();
                 keys.into_iter().map(Cel::from).collect()
             }
-            other => return Err(Fault::Unfit(format!("{} has no elements", functions::kind_of(&other)))),
+            other => return Err(EvalError::TypeMismatch(format!("{} has no elements", functions::kind_of(&other)))),
         };
         let (mut made, mut unknown, mut fault, mut held) = (Vec::new(), false, None, 0);
         for item in items {
@@ -275,39 +276,39 @@ pub(crate) fn constant(literal: &LiteralValue) -> Cel {
 }
 
 /// A member; of null, or where there is none of its name, null.
-fn member(of: &Cel, name: &str) -> Found {
+fn member(of: &Cel, name: &str) -> EvalResult {
     match of {
         Cel::Null => Ok(Cel::Null),
         Cel::Map(map) => Ok(map.map.get(&CelKey::String(Arc::new(name.to_owned()))).cloned().unwrap_or(Cel::Null)),
-        other => Err(Fault::Unfit(format!("{} has no member `{name}`", functions::kind_of(other)))),
+        other => Err(EvalError::TypeMismatch(format!("{} has no member `{name}`", functions::kind_of(other)))),
     }
 }
 
 /// The element at a place, from 0, or of a key; null where there is none.
-fn element(of: &Cel, place: &Cel) -> Found {
+fn element(of: &Cel, place: &Cel) -> EvalResult {
     match (of, place) {
         (Cel::List(items), Cel::Int(place)) => Ok(usize::try_from(*place).ok().and_then(|place| items.get(place)).cloned().unwrap_or(Cel::Null)),
         (Cel::Map(map), key) => Ok(map.map.get(&key_of(key)?).cloned().unwrap_or(Cel::Null)),
-        (of, place) => Err(Fault::Unfit(format!("{} has no place that is {}", functions::kind_of(of), functions::kind_of(place)))),
+        (of, place) => Err(EvalError::TypeMismatch(format!("{} has no place that is {}", functions::kind_of(of), functions::kind_of(place)))),
     }
 }
 
-fn key_of(value: &Cel) -> Result<CelKey, Fault> {
+fn key_of(value: &Cel) -> Result<CelKey, EvalError> {
     Ok(match value {
         Cel::String(text) => CelKey::String(text.clone()),
         Cel::Int(number) => CelKey::Int(*number),
         Cel::UInt(number) => CelKey::Uint(*number),
         Cel::Bool(value) => CelKey::Bool(*value),
-        other => return Err(Fault::Unfit(format!("{} is no key of a struct", functions::kind_of(other)))),
+        other => return Err(EvalError::TypeMismatch(format!("{} is no key of a struct", functions::kind_of(other)))),
     })
 }
 
 /// Whether a value is an element of a list, or a key of a struct.
-fn contains(item: &Cel, list: &Cel) -> Found {
+fn contains(item: &Cel, list: &Cel) -> EvalResult {
     match list {
         Cel::Null => Ok(Cel::Null),
         Cel::List(items) => Ok(Cel::Bool(items.contains(item))),
         Cel::Map(map) => Ok(Cel::Bool(key_of(item).is_ok_and(|key| map.map.contains_key(&key)))),
-        other => Err(Fault::Unfit(format!("{} has no elements", functions::kind_of(other)))),
+        other => Err(EvalError::TypeMismatch(format!("{} has no elements", functions::kind_of(other)))),
     }
 }

@@ -2,9 +2,9 @@
 //! [`crate::functions`], its types those of [`crate::types`]. Absent is null. There is no clock: `now` is only known where a caller passes it.
 
 use crate::definition::Collection;
-use crate::eval::Walk;
-use crate::functions::{self, FUNCTIONS, Fault};
-use crate::plain::{self, Lean, Plain};
+use crate::eval::EvalContext;
+use crate::functions::{self, EvalError, FUNCTIONS};
+use crate::plain::{self, PlainExpression, PlainValue};
 use crate::value::{FieldType, Value};
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -20,49 +20,49 @@ use std::sync::Arc;
 pub type CelValue = Cel;
 
 /// Constant tables by name: key to value, with an optional value for every other key.
-pub type Tables = BTreeMap<String, Table>;
+pub type ConstantTables = BTreeMap<String, ConstantTable>;
 
 /// A constant table.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct ConstantTable {
     /// Values by key.
-    pub rows: BTreeMap<String, Entry>,
+    pub rows: BTreeMap<String, TableValue>,
     /// Values by the beginning of the key, tried in order when no row is equal.
-    pub patterns: Vec<(Regex, Entry)>,
+    pub patterns: Vec<(Regex, TableValue)>,
     /// The value of a key that has no row.
-    pub otherwise: Option<Entry>,
+    pub default: Option<TableValue>,
 }
 
 /// A value of a constant table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum TableValue {
     /// One text.
     Text(String),
     /// Several.
     List(Vec<String>),
 }
 
-impl Entry {
+impl TableValue {
     pub(crate) fn to_cel(&self) -> Cel {
         match self {
-            Entry::Text(text) => text_to_cel(text),
-            Entry::List(items) => Cel::List(Arc::new(items.iter().map(|item| text_to_cel(item)).collect())),
+            TableValue::Text(text) => text_to_cel(text),
+            TableValue::List(items) => Cel::List(Arc::new(items.iter().map(|item| text_to_cel(item)).collect())),
         }
     }
 }
 
-impl Table {
+impl ConstantTable {
     /// The value of `key`.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&TableValue> {
         let matching = || self.patterns.iter().find(|(pattern, _)| pattern.is_match(key)).map(|(_, entry)| entry);
-        self.rows.get(key).or_else(matching).or(self.otherwise.as_ref())
+        self.rows.get(key).or_else(matching).or(self.default.as_ref())
     }
 
     /// The value of `key`, if it is a text.
     pub fn get(&self, key: &str) -> Option<&str> {
         match self.entry(key)? {
-            Entry::Text(text) => Some(text),
-            Entry::List(_) => None,
+            TableValue::Text(text) => Some(text),
+            TableValue::List(_) => None,
         }
     }
 }
@@ -73,14 +73,14 @@ pub struct Expression {
     source: String,
     program: Arc<Program>,
     variables: Vec<String>,
-    members: Vec<Member>,
+    members: Vec<MemberReference>,
     /// The expression, where it is plain.
-    plain: Option<Arc<Plain>>,
+    plain: Option<Arc<PlainExpression>>,
 }
 
 /// A member of a variable that an expression reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberReference {
     /// The variable.
     pub of: String,
     /// Its member.
@@ -95,7 +95,7 @@ impl Expression {
     pub fn compile(source: &str, names: &[&str]) -> Result<Self, (usize, String)> {
         let program = parsed(source)?;
         let place = |id: u64| program.source_info().offset_for(id).map_or(0, |(start, _)| (start as usize).min(source.len()));
-        let mut found = Names::default();
+        let mut found = References::default();
         found.collect(program.expression(), &mut Vec::new());
         for (name, id) in &found.variables {
             if !names.contains(&name.as_str()) {
@@ -115,7 +115,7 @@ impl Expression {
                 return Err((source.find(name.as_str()).unwrap_or(0), format!("there is no function `{name}`{hint}")));
             }
         }
-        let Names { variables, mut members, .. } = found;
+        let References { variables, mut members, .. } = found;
         members.dedup();
         let mut variables: Vec<String> = variables.into_iter().map(|(name, _)| name).collect();
         variables.sort_unstable();
@@ -148,7 +148,7 @@ impl Expression {
     }
 
     /// The members of variables it reads: `plan` and `number` of `plan.number`.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[MemberReference] {
         &self.members
     }
 }
@@ -215,14 +215,14 @@ fn depth(expression: &IdedExpr) -> usize {
 
 /// What an expression speaks of.
 #[derive(Default)]
-struct Names {
+struct References {
     /// Names that are not those of elements, each with where it stands.
     variables: Vec<(String, u64)>,
     functions: Vec<String>,
-    members: Vec<Member>,
+    members: Vec<MemberReference>,
 }
 
-impl Names {
+impl References {
     fn collect<'e>(&mut self, expression: &'e IdedExpr, bound: &mut Vec<&'e str>) {
         match &expression.expr {
             Expr::Ident(name) if !bound.contains(&name.as_str()) => self.variables.push((name.clone(), expression.id)),
@@ -230,7 +230,7 @@ impl Names {
                 if let Expr::Ident(of) = &select.operand.expr
                     && !bound.contains(&of.as_str())
                 {
-                    self.members.push(Member { of: of.clone(), name: select.field.clone() });
+                    self.members.push(MemberReference { of: of.clone(), name: select.field.clone() });
                 }
                 self.collect(&select.operand, bound);
             }
@@ -268,16 +268,16 @@ const MOST_FAILURES: usize = 1_000;
 
 /// What of expressions has failed on records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Failures {
+pub struct ExpressionFailures {
     /// How often expressions of a record were found to fail; of one record it may be found again and again.
-    pub times: u64,
+    pub count: u64,
     /// What has failed first, in sentences that name the record, each once.
     pub first: Vec<String>,
     /// Whether other sentences are left out.
-    pub more: bool,
+    pub truncated: bool,
 }
 
-impl Failures {
+impl ExpressionFailures {
     /// Most sentences.
     const MOST: usize = 20;
 
@@ -285,21 +285,21 @@ impl Failures {
     pub fn add(&mut self, collection: &str, key: &str, failures: Vec<String>) {
         if !failures.is_empty() {
             let first = failures.into_iter().map(|failure| format!("{collection} {key}: {failure}")).collect();
-            self.include(Failures { times: 1, first, more: false });
+            self.include(ExpressionFailures { count: 1, first, truncated: false });
         }
     }
 
     /// Adds others.
-    pub fn include(&mut self, other: Failures) {
-        self.times += other.times;
-        self.more |= other.more;
+    pub fn include(&mut self, other: ExpressionFailures) {
+        self.count += other.count;
+        self.truncated |= other.truncated;
         for failure in other.first {
             if self.first.contains(&failure) {
                 continue;
             }
             match self.first.len() < Self::MOST {
                 true => self.first.push(failure),
-                false => self.more = true,
+                false => self.truncated = true,
             }
         }
     }
@@ -307,14 +307,14 @@ impl Failures {
 
 /// Evaluates expressions. One per thread.
 pub struct Evaluator {
-    tables: Arc<Tables>,
+    tables: Arc<ConstantTables>,
     /// What has failed where the work went on without it, until somebody tells it.
     failures: RefCell<Vec<String>>,
 }
 
 impl Evaluator {
     /// An evaluator that knows the constant tables.
-    pub fn new(tables: Arc<Tables>) -> Self {
+    pub fn new(tables: Arc<ConstantTables>) -> Self {
         Self { tables, failures: RefCell::default() }
     }
 
@@ -336,15 +336,15 @@ impl Evaluator {
 
     /// The value of a plain expression over plain values, which `values` gives by name and member; nothing where it is not
     /// plain, or meets what is not.
-    pub fn lean<'v>(&'v self, expression: &'v Expression, values: &mut plain::Source<'_, 'v>) -> Option<Lean<'v>> {
+    pub fn lean<'v>(&'v self, expression: &'v Expression, values: &mut plain::ValueLookup<'_, 'v>) -> Option<PlainValue<'v>> {
         expression.plain.as_ref()?.evaluate(&self.tables, values)
     }
 
     /// Whether a condition holds of a record's golden values. One that fails does not, and is noted.
     pub fn holds_of(&self, what: &dyn Fn() -> String, condition: &Expression, collection: &Collection, values: &[Value]) -> bool {
         match self.lean(condition, &mut |name, member| lean_field(collection, values, name, member)) {
-            Some(Lean::Bool(value)) => value,
-            Some(Lean::Null) => false,
+            Some(PlainValue::Bool(value)) => value,
+            Some(PlainValue::Null) => false,
             _ => self.holds(condition, |name| cel_field(collection, values, name)).unwrap_or_else(|error| {
                 self.note(&what(), condition, &error);
                 false
@@ -377,9 +377,9 @@ impl Evaluator {
     ///
     /// # Errors
     /// Why it has none.
-    pub fn find(&self, expression: &Expression, mut variable: impl FnMut(&str) -> Cel) -> Result<Cel, Fault> {
+    pub fn find(&self, expression: &Expression, mut variable: impl FnMut(&str) -> Cel) -> Result<Cel, EvalError> {
         let variables = expression.variables.iter().map(|name| (name.as_str(), variable(name))).collect();
-        Walk { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())
+        EvalContext { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())
     }
 
     /// Evaluates a condition: true, or anything else for false; null is false.
@@ -395,12 +395,12 @@ impl Evaluator {
     }
 }
 
-fn lean_field<'v>(collection: &'v Collection, values: &'v [Value], name: &str, member: Option<&str>) -> Option<Lean<'v>> {
+fn lean_field<'v>(collection: &'v Collection, values: &'v [Value], name: &str, member: Option<&str>) -> Option<PlainValue<'v>> {
     let (index, field) = collection.field(name)?;
     match (member, &values[index]) {
-        (None, value) => Some(Lean::of(value, field.golden_type())),
-        (Some(_), Value::Null | Value::Cleared) => Some(Lean::Null),
-        (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(Lean::Null), Lean::of_json),
+        (None, value) => Some(PlainValue::of(value, field.golden_type())),
+        (Some(_), Value::Null | Value::Cleared) => Some(PlainValue::Null),
+        (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
         _ => None,
     }
 }
@@ -514,9 +514,9 @@ mod tests {
     fn evaluate(source: &str, names: &[(&str, Cel)]) -> Result<Value, String> {
         let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         let expression = Expression::compile(source, &known).map_err(|(at, message)| format!("{at}: {message}"))?;
-        let text = |text: &str| Entry::Text(text.to_owned());
+        let text = |text: &str| TableValue::Text(text.to_owned());
         let patterns = vec![(Regex::new("^(?:x.)").expect("valid"), text("pattern"))];
-        let table = Table { rows: [("a".to_owned(), text("lcsh"))].into(), patterns, otherwise: Some(text("other")) };
+        let table = ConstantTable { rows: [("a".to_owned(), text("lcsh"))].into(), patterns, default: Some(text("other")) };
         let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
         let found =
             evaluator.evaluate(&expression, |name| names.iter().find(|(known, _)| *known == name).map_or(Cel::Null, |(_, value)| value.clone()))?;
@@ -555,7 +555,7 @@ mod tests {
     /// The table of functions is what is there: its examples pass the check, and have the values that it says.
     #[test]
     fn every_function_has_an_example_with_its_value() {
-        let table = Table { rows: [("B".to_owned(), Entry::Text("business".to_owned()))].into(), ..Table::default() };
+        let table = ConstantTable { rows: [("B".to_owned(), TableValue::Text("business".to_owned()))].into(), ..ConstantTable::default() };
         let evaluator = Evaluator::new(Arc::new([("kinds".to_owned(), table)].into()));
         for function in FUNCTIONS {
             let expression = Expression::compile(function.example, &[]).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
@@ -667,10 +667,10 @@ mod tests {
                 json("[1]"),
             ],
         ];
-        let text = |text: &str| Entry::Text(text.to_owned());
-        let table = Table { rows: [("x".to_owned(), text("found"))].into(), ..Table::default() };
-        let some = Entry::List(vec!["x".to_owned(), "12".to_owned()]);
-        let lists = Table { rows: [("some".to_owned(), some)].into(), ..Table::default() };
+        let text = |text: &str| TableValue::Text(text.to_owned());
+        let table = ConstantTable { rows: [("x".to_owned(), text("found"))].into(), ..ConstantTable::default() };
+        let some = TableValue::List(vec!["x".to_owned(), "12".to_owned()]);
+        let lists = ConstantTable { rows: [("some".to_owned(), some)].into(), ..ConstantTable::default() };
         let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table), ("lists".to_owned(), lists)].into()));
         for source in expressions {
             let expression = Expression::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error:?}"));
@@ -678,7 +678,7 @@ mod tests {
             let mut places = [0; 7];
             loop {
                 let value = |name: &str| names.iter().position(|known| *known == name).map(|index| (&values[index][places[index]], &types[index]));
-                let lean = evaluator.lean(&expression, &mut |name, _| value(name).map(|(value, ty)| Lean::of(value, ty)));
+                let lean = evaluator.lean(&expression, &mut |name, _| value(name).map(|(value, ty)| PlainValue::of(value, ty)));
                 let full = evaluator.evaluate(&expression, |name| value(name).map_or(Cel::Null, |(value, ty)| to_cel(value, ty)));
                 if let Some(lean) = lean {
                     let full = full.unwrap_or_else(|error| panic!("{source} at {places:?} is {lean:?}, CEL says {error}"));

@@ -3,7 +3,7 @@
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
-use crate::expr::{CelValue as Cel, Entry, Tables, text_to_cel};
+use crate::expr::{CelValue as Cel, ConstantTables, TableValue, text_to_cel};
 use crate::fold::fold;
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::common::value::{CowVal, Val};
@@ -16,11 +16,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A function of expressions.
 #[derive(Debug)]
-pub struct Function {
+pub struct FunctionSpec {
     /// Its name.
     pub name: &'static str,
     /// How it is written, `fold(text)` or `text.contains(text)`.
-    pub form: Form,
+    pub form: CallForm,
     /// Its arguments and what it gives, one for each way to call it: `substring(text, integer) -> text?`. A `?` means that it may
     /// give null though all arguments are there.
     pub signatures: &'static [&'static str],
@@ -36,7 +36,7 @@ pub struct Function {
 
 /// How a function is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CallForm {
     /// `fold(text)`
     Global,
     /// `text.contains(text)`
@@ -49,23 +49,23 @@ pub enum Form {
 
 const fn own(
     name: &'static str,
-    form: Form,
+    form: CallForm,
     signatures: &'static [&'static str],
     about: &'static str,
     (example, value): (&'static str, &'static str),
-) -> Function {
-    Function { name, form, signatures, about, example, value, null_counts: false }
+) -> FunctionSpec {
+    FunctionSpec { name, form, signatures, about, example, value, null_counts: false }
 }
 
-const fn with_null(function: Function) -> Function {
-    Function { null_counts: true, ..function }
+const fn with_null(function: FunctionSpec) -> FunctionSpec {
+    FunctionSpec { null_counts: true, ..function }
 }
 
-use Form::{Both, Global, Macro, Member};
+use CallForm::{Both, Global, Macro, Member};
 
 /// The functions, in the order in which they are explained.
 #[rustfmt::skip]
-pub const FUNCTIONS: &[Function] = &[
+pub const FUNCTIONS: &[FunctionSpec] = &[
     with_null(own("coalesce", Global, &["coalesce(any, ...) -> any?"], "the first argument that is not null",
         ("coalesce(null, 'b', 'c')", "\"b\""))),
     own("has", Macro, &["has(member) -> boolean"], "whether a member has a value",
@@ -162,36 +162,36 @@ pub const RULES: [&str; 5] = [
 ];
 
 /// The function called `name`.
-pub fn function(name: &str) -> Option<&'static Function> {
+pub fn function(name: &str) -> Option<&'static FunctionSpec> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum EvalError {
     /// A value has a type that is not asked for. Where all types are known, the check of the definition has refused this.
-    Unfit(String),
+    TypeMismatch(String),
     /// What nobody can know before: a division by zero, a text that is no number, a number that is too large.
-    Failed(String),
+    Runtime(String),
 }
 
-impl Fault {
+impl EvalError {
     /// The sentence.
     pub fn message(&self) -> &str {
         match self {
-            Fault::Unfit(message) | Fault::Failed(message) => message,
+            EvalError::TypeMismatch(message) | EvalError::Runtime(message) => message,
         }
     }
 }
 
 /// A value, or why there is none.
-pub(crate) type Found = Result<Cel, Fault>;
+pub(crate) type EvalResult = Result<Cel, EvalError>;
 
-pub(crate) fn failed(message: impl Into<String>) -> Fault {
-    Fault::Failed(message.into())
+pub(crate) fn failed(message: impl Into<String>) -> EvalError {
+    EvalError::Runtime(message.into())
 }
 
-pub(crate) fn too_large() -> Fault {
+pub(crate) fn too_large() -> EvalError {
     failed("the result is too large")
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn kind_of(value: &Cel) -> &'static str {
 }
 
 /// A value that can be kept: durations have microseconds of 64 bits.
-pub(crate) fn kept(value: Cel) -> Found {
+pub(crate) fn kept(value: Cel) -> EvalResult {
     match &value {
         Cel::Duration(length) if length.num_microseconds().is_none() => Err(too_large()),
         _ => Ok(value),
@@ -222,12 +222,12 @@ pub(crate) fn kept(value: Cel) -> Found {
 }
 
 /// A number that floats have.
-pub(crate) fn finite(number: f64) -> Found {
+pub(crate) fn finite(number: f64) -> EvalResult {
     if number.is_finite() { Ok(Cel::Float(number)) } else { Err(too_large()) }
 }
 
 /// The value of a function that is no macro. Arguments that are null do not come here, unless they count.
-pub(crate) fn call(name: &str, args: &[Cel], tables: &Tables) -> Found {
+pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalResult {
     Ok(match (name, args) {
         ("coalesce", all) => all.iter().find(|value| !matches!(value, Cel::Null)).cloned().unwrap_or(Cel::Null),
         ("dyn", [value]) => value.clone(),
@@ -249,17 +249,17 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &Tables) -> Found {
         ("substring", [Cel::String(text), Cel::Int(from)]) => substring(text, *from, None),
         ("substring", [Cel::String(text), Cel::Int(from), Cel::Int(to)]) => substring(text, *from, Some(*to)),
         ("lookup", [Cel::String(table), key]) => {
-            let table = tables.get(table.as_str()).ok_or_else(|| Fault::Unfit(format!("there is no table `{table}`")))?;
+            let table = tables.get(table.as_str()).ok_or_else(|| EvalError::TypeMismatch(format!("there is no table `{table}`")))?;
             let found = match key {
                 Cel::String(key) => table.entry(key),
                 Cel::Int(key) => table.entry(&key.to_string()),
-                Cel::Null => table.otherwise.as_ref(),
+                Cel::Null => table.default.as_ref(),
                 other => return Err(unfit("lookup", std::slice::from_ref(other))),
             };
-            found.map_or(Cel::Null, Entry::to_cel)
+            found.map_or(Cel::Null, TableValue::to_cel)
         }
         ("keys", [Cel::String(table)]) => {
-            let table = tables.get(table.as_str()).ok_or_else(|| Fault::Unfit(format!("there is no table `{table}`")))?;
+            let table = tables.get(table.as_str()).ok_or_else(|| EvalError::TypeMismatch(format!("there is no table `{table}`")))?;
             Cel::List(Arc::new(table.rows.keys().map(|key| text_to_cel(key)).collect()))
         }
         ("without", [Cel::Map(map), Cel::List(names)]) => {
@@ -293,9 +293,9 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &Tables) -> Found {
     })
 }
 
-fn unfit(name: &str, args: &[Cel]) -> Fault {
+fn unfit(name: &str, args: &[Cel]) -> EvalError {
     let kinds: Vec<&str> = args.iter().map(kind_of).collect();
-    Fault::Unfit(format!("`{name}` does not take {}", kinds.join(" and ")))
+    EvalError::TypeMismatch(format!("`{name}` does not take {}", kinds.join(" and ")))
 }
 
 /// A text that is not what was asked for, shortened.
@@ -310,7 +310,7 @@ static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::
 const MOST_PATTERNS: usize = 256;
 
 /// A regular expression of an expression.
-pub(crate) fn regex(pattern: &str) -> Result<Regex, Fault> {
+pub(crate) fn regex(pattern: &str) -> Result<Regex, EvalError> {
     let mut known = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.get(pattern) {
         return Ok(known.clone());
@@ -347,14 +347,14 @@ fn substring(text: &str, from: i64, to: Option<i64>) -> Cel {
 }
 
 /// The sum of a list of numbers or durations; those that are null do not count.
-fn sum(items: &[Cel]) -> Found {
+fn sum(items: &[Cel]) -> EvalResult {
     let mut total = Cel::Null;
     for item in items.iter().filter(|item| !matches!(item, Cel::Null)) {
         total = match (&total, item) {
             (Cel::Null, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_) | Cel::Duration(_)) => item.clone(),
             (Cel::Null, other) => return Err(unfit("sum", std::slice::from_ref(other))),
             (total, item) => add(total, item).map_err(|fault| match fault {
-                Fault::Unfit(_) => unfit("sum", &[total.clone(), item.clone()]),
+                EvalError::TypeMismatch(_) => unfit("sum", &[total.clone(), item.clone()]),
                 failed => failed,
             })?,
         };
@@ -363,7 +363,7 @@ fn sum(items: &[Cel]) -> Found {
 }
 
 /// The least or greatest of a list, or of the arguments; those that are null do not count.
-fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> Found {
+fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> EvalResult {
     let all = match args {
         [Cel::List(items)] => &items[..],
         several => several,
@@ -390,7 +390,7 @@ pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
 }
 
 /// A sum, neither part of which is null.
-pub(crate) fn add(first: &Cel, second: &Cel) -> Found {
+pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
         (Cel::Duration(_), Cel::Timestamp(_)) => operate(second.clone() + first.clone(), "+", first, second),
@@ -402,7 +402,7 @@ pub(crate) fn add(first: &Cel, second: &Cel) -> Found {
 }
 
 /// A difference, neither part of which is null.
-pub(crate) fn subtract(first: &Cel, second: &Cel) -> Found {
+pub(crate) fn subtract(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_sub(*second).map(Cel::Int).ok_or_else(too_large),
         _ => match floats(first, second) {
@@ -413,7 +413,7 @@ pub(crate) fn subtract(first: &Cel, second: &Cel) -> Found {
 }
 
 /// A product, neither part of which is null. A duration can be taken as often as a number says.
-pub(crate) fn multiply(first: &Cel, second: &Cel) -> Found {
+pub(crate) fn multiply(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_mul(*second).map(Cel::Int).ok_or_else(too_large),
         (Cel::Duration(length), Cel::Int(number)) | (Cel::Int(number), Cel::Duration(length)) => {
@@ -429,7 +429,7 @@ pub(crate) fn multiply(first: &Cel, second: &Cel) -> Found {
 }
 
 /// A quotient, neither part of which is null: of integers an integer, of two durations how often one is in the other.
-pub(crate) fn divide(first: &Cel, second: &Cel) -> Found {
+pub(crate) fn divide(first: &Cel, second: &Cel) -> EvalResult {
     let is_zero = match second {
         Cel::Int(number) => *number == 0,
         Cel::UInt(number) => *number == 0,
@@ -457,16 +457,16 @@ pub(crate) fn divide(first: &Cel, second: &Cel) -> Found {
 }
 
 /// What a division of integers leaves; neither is null.
-pub(crate) fn remainder(first: &Cel, second: &Cel) -> Found {
+pub(crate) fn remainder(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(_), Cel::Int(0)) | (Cel::UInt(_), Cel::UInt(0)) => Err(failed("a division by zero")),
         (Cel::Int(first), Cel::Int(second)) => first.checked_rem(*second).map(Cel::Int).ok_or_else(too_large),
         (Cel::UInt(first), Cel::UInt(second)) => Ok(Cel::UInt(first % second)),
-        _ => Err(Fault::Unfit(format!("`%` does not take {} and {}", kind_of(first), kind_of(second)))),
+        _ => Err(EvalError::TypeMismatch(format!("`%` does not take {} and {}", kind_of(first), kind_of(second)))),
     }
 }
 
-fn scaled(length: &chrono::Duration, number: f64) -> Found {
+fn scaled(length: &chrono::Duration, number: f64) -> EvalResult {
     let micros = length.num_microseconds().ok_or_else(too_large)? as f64 * number;
     if micros.abs() < 9.2e18 { Ok(Cel::Duration(chrono::Duration::microseconds(micros.round() as i64))) } else { Err(too_large()) }
 }
@@ -482,21 +482,21 @@ fn floats(first: &Cel, second: &Cel) -> Option<(f64, f64)> {
 }
 
 /// What CEL makes of two values.
-fn operate(found: cel::ResolveResult, operator: &str, first: &Cel, second: &Cel) -> Found {
+fn operate(found: cel::ResolveResult, operator: &str, first: &Cel, second: &Cel) -> EvalResult {
     found.map_err(|error| match error {
         cel::ExecutionError::Overflow(..) => too_large(),
-        _ => Fault::Unfit(format!("`{operator}` does not take {} and {}", kind_of(first), kind_of(second))),
+        _ => EvalError::TypeMismatch(format!("`{operator}` does not take {} and {}", kind_of(first), kind_of(second))),
     })
 }
 
 /// CEL's own functions.
 static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-fn standard(name: &str, value: &Cel) -> Found {
+fn standard(name: &str, value: &Cel) -> EvalResult {
     if matches!(value, Cel::Null) && name == "type" {
         return Ok(text_to_cel("null_type"));
     }
-    let fits = |error: cel::ExecutionError| Fault::Unfit(error.to_string());
+    let fits = |error: cel::ExecutionError| EvalError::TypeMismatch(error.to_string());
     let given: Box<dyn Val> = value.clone().try_into().map_err(fits)?;
     let args = vec![CowVal::Owned(given)];
     let Some(function) = STANDARD.find_overload(name, &args) else { return Err(unfit(name, std::slice::from_ref(value))) };
@@ -525,7 +525,7 @@ fn standard(name: &str, value: &Cel) -> Found {
 }
 
 /// A part of a time, perhaps in a time zone.
-fn time_part(name: &str, of: &Cel, zone: &[Cel]) -> Found {
+fn time_part(name: &str, of: &Cel, zone: &[Cel]) -> EvalResult {
     let ident = |name: &str| IdedExpr { id: 0, expr: Expr::Ident(name.to_owned()) };
     let args = if zone.is_empty() { Vec::new() } else { vec![ident("zone")] };
     let call = IdedExpr { id: 0, expr: Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(Box::new(ident("of"))), args }) };

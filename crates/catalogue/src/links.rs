@@ -7,7 +7,7 @@
 //! finite.
 
 use crate::definition::Collection;
-use crate::expr::{Evaluator, Expression, Member};
+use crate::expr::{Evaluator, Expression, MemberReference};
 use crate::key::{Key, Template};
 use crate::value::{FieldType, SmolStr, Value};
 use regex::Regex;
@@ -20,9 +20,9 @@ pub struct Link {
     /// The name edges have in a store; the three numbers behind it are the link's, too.
     pub id: u32,
     /// The child's collection.
-    pub from: usize,
+    pub child_collection: usize,
     /// The target's collection.
-    pub to: usize,
+    pub target_collection: usize,
     /// The child's field that holds the target's key, or the keys of all targets.
     pub field: usize,
     /// Whether a child has all records as targets that the rule finds; else one.
@@ -30,7 +30,7 @@ pub struct Link {
     /// Only children for which this holds have a target.
     pub when: Option<Expression>,
     /// Which record is the target.
-    pub rule: LinkRule,
+    pub target_rule: TargetRule,
     /// A target exists because a child names it.
     pub create: bool,
     /// Groups a target's children.
@@ -40,11 +40,11 @@ pub struct Link {
     /// Conditions on children that the target's rules ask about, in the order of their bits in edges.
     pub conditions: Vec<Expression>,
     /// The child's fields that edges carry.
-    pub told: Vec<usize>,
+    pub edge_fields: Vec<usize>,
     /// The target's fields that the child's fields read.
-    pub reads: Vec<usize>,
+    pub read_fields: Vec<usize>,
     /// Whether the child's fields read if the target exists.
-    pub asks: bool,
+    pub reads_existence: bool,
 }
 
 impl Link {
@@ -70,7 +70,7 @@ impl Link {
 
     /// Whether children read anything of the target.
     pub fn is_read(&self) -> bool {
-        self.asks || !self.reads.is_empty()
+        self.reads_existence || !self.read_fields.is_empty()
     }
 
     /// Whether children read the target, which asks nothing of them: then edges would say no more than the children's field, which
@@ -91,12 +91,12 @@ impl Link {
     pub fn speaks_of_lists(&self, collections: &[Collection]) -> bool {
         let is_list = |collection: usize, field: usize| collections[collection].fields[field].golden_type().is_list();
         self.many
-            || matches!(&self.rule, LinkRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.from, *own) || is_list(self.to, *other)))
+            || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.child_collection, *own) || is_list(self.target_collection, *other)))
     }
 
     /// How many elements of a list, or combinations of elements of several, are looked for, or found, by equal fields.
     pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = usize>) -> usize {
-        let is_timed = matches!(self.rule, LinkRule::Same { overlap: Some(_), .. });
+        let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
         let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
         if is_timed || lists > 1 { MOST_COMBINED } else { MOST_TARGETS }
     }
@@ -158,7 +158,7 @@ pub fn id_of(name: &str) -> u32 {
 
 /// Which record is the target.
 #[derive(Debug, Clone)]
-pub enum LinkRule {
+pub enum TargetRule {
     /// The one with this key.
     Key(Template),
     /// One with equal fields.
@@ -166,14 +166,14 @@ pub enum LinkRule {
         /// The child's and the target's fields; of a list any element.
         fields: Vec<(usize, usize)>,
         /// Intervals that must overlap.
-        overlap: Option<Overlap>,
+        overlap: Option<IntervalOverlap>,
     },
 }
 
 /// Intervals of child and target that must overlap. Of several targets the nearest to the middle of the child's interval is
 /// chosen, then the earliest, then the one with the smallest key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overlap {
+pub struct IntervalOverlap {
     /// The child's fields: from, to.
     pub mine: (usize, usize),
     /// The target's fields: from, to.
@@ -188,17 +188,17 @@ pub struct Overlap {
 #[derive(Debug, Clone)]
 pub enum Derivation {
     /// From golden values of the same record.
-    Own(Expression),
+    SameRecord(Expression),
     /// The key of a link's target, or keys, from golden values of the same record: index of the link, condition, key.
-    Key(usize, Option<Expression>, Template),
+    TargetKey(usize, Option<Expression>, Template),
     /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
     Member(usize, usize),
     /// The names of the sources that say something of the record: of one that is asked, its service's.
     Sources,
     /// Settled: the key of the target of the link with this index, or the keys.
-    Found(usize),
+    LinkKeys(usize),
     /// Settled: from golden values, some of them settled or of linked records.
-    Through(Expression),
+    ThroughLinks(Expression),
     /// Settled: from the record's children.
     Rollup(Rollup),
 }
@@ -206,13 +206,13 @@ pub enum Derivation {
 impl Derivation {
     /// Whether the settle machine gives the value, not the record's own contributions.
     pub fn is_settled(&self) -> bool {
-        !matches!(self, Derivation::Own(_) | Derivation::Key(..) | Derivation::Member(..) | Derivation::Sources)
+        !matches!(self, Derivation::SameRecord(_) | Derivation::TargetKey(..) | Derivation::Member(..) | Derivation::Sources)
     }
 
     /// The expression, where there is one.
     pub fn expression(&self) -> Option<&Expression> {
         match self {
-            Derivation::Own(expression) | Derivation::Through(expression) => Some(expression),
+            Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => Some(expression),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ pub struct Rollup {
     /// How.
     pub function: RollupFunction,
     /// Of which of the fields that edges carry; nothing for `count`.
-    pub told: Option<usize>,
+    pub edge_field: Option<usize>,
 }
 
 /// Functions over children.
@@ -267,7 +267,7 @@ pub struct Coverage {
 #[derive(Debug, Clone)]
 pub enum CoverageKind {
     /// Children by group.
-    Children(Children),
+    Children(GroupedChildren),
     /// Runs of a value: a row for each.
     Runs {
         /// The link, by index.
@@ -280,12 +280,12 @@ pub enum CoverageKind {
         max_gap: i64,
     },
     /// Sums over the rows of another coverage.
-    Total(Total),
+    Total(CoverageTotal),
 }
 
 /// Children measured by group.
 #[derive(Debug, Clone)]
-pub struct Children {
+pub struct GroupedChildren {
     /// The link, by index.
     pub link: usize,
     /// Only children that meet the link's condition with this number.
@@ -293,12 +293,12 @@ pub struct Children {
     /// Groups that have a row without children, too: a list of texts. Others have no expected value then.
     pub groups: Option<Expression>,
     /// By group, the first that matches.
-    pub cases: Vec<Case>,
+    pub cases: Vec<MeasureCase>,
 }
 
 /// How children of some groups are measured.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct MeasureCase {
     /// Matches the group's beginning; nothing for all.
     pub pattern: Option<Regex>,
     /// How.
@@ -308,7 +308,7 @@ pub struct Case {
     /// What it should be: CEL over `group` and the parent's fields.
     pub expected: Option<Expression>,
     /// What is missing.
-    pub gaps: Option<Gaps>,
+    pub gaps: Option<GapRule>,
 }
 
 /// A measure of children.
@@ -321,9 +321,9 @@ pub enum Measure {
     /// The number of different values.
     Distinct {
         /// Of which of the fields that edges carry.
-        told: Vec<usize>,
+        edge_fields: Vec<usize>,
         /// Starts no farther apart than this, in microseconds, count as one; nothing where starts do not matter.
-        near: Option<i64>,
+        tolerance: Option<i64>,
     },
 }
 
@@ -336,16 +336,16 @@ impl Measure {
 
 /// Intervals that no child covers.
 #[derive(Debug, Clone)]
-pub struct Gaps {
+pub struct GapRule {
     /// Inside which interval: CEL over `group` and the parent's fields.
     pub within: (Expression, Expression),
     /// A first child that comes no later than this after the beginning moves the end along, and leaves no gap.
-    pub shift: Option<i64>,
+    pub start_tolerance: Option<i64>,
 }
 
 /// Sums over the rows of another coverage that expect something.
 #[derive(Debug, Clone)]
-pub struct Total {
+pub struct CoverageTotal {
     /// The other coverage of the same parent, by index.
     pub of: usize,
     /// The group a row is summed into: CEL over `group`.
@@ -363,6 +363,6 @@ pub const COVERAGE_FIELDS: [&str; 7] = ["group", "value", "expected", "adjusted"
 pub const RUN_FIELDS: [&str; 4] = ["value", "start", "stop", "duration"];
 
 /// The members of links that an expression reads.
-pub fn members_of<'e>(expression: &'e Expression, name: &'e str) -> impl Iterator<Item = &'e Member> {
+pub fn members_of<'e>(expression: &'e Expression, name: &'e str) -> impl Iterator<Item = &'e MemberReference> {
     expression.members().iter().filter(move |member| member.of == name)
 }

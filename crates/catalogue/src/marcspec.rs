@@ -20,11 +20,11 @@ pub struct MarcSpec {
     /// Which fields.
     pub tag: TagPattern,
     /// Which occurrences of them.
-    pub occurrences: Option<Range>,
+    pub occurrences: Option<PositionRange>,
     /// Which part of them.
-    pub part: Part,
+    pub part: FieldPart,
     /// Conditions on the field, all required.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SubSpec>,
 }
 
 /// Three characters; `.` stands for any.
@@ -44,11 +44,11 @@ impl TagPattern {
 
 /// What of a field is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum FieldPart {
     /// All of it: the data of a control field, the subfields of a data field one by one.
     Whole,
     /// Some characters of a control field or the leader.
-    Characters(Range),
+    Characters(PositionRange),
     /// An indicator, 1 or 2.
     Indicator(u8),
     /// Some subfields, in the order they occur in the record.
@@ -63,16 +63,16 @@ pub struct SubfieldSpec {
     /// Last code, the same as the first without a range.
     pub last: u8,
     /// Which occurrences, counted per code.
-    pub occurrences: Option<Range>,
+    pub occurrences: Option<PositionRange>,
     /// Some characters of the value.
-    pub characters: Option<Range>,
+    pub characters: Option<PositionRange>,
     /// Conditions on each subfield, all required.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SubSpec>,
 }
 
 /// Positions from `start` to `end`, both included, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct PositionRange {
     /// First position.
     pub start: Position,
     /// Last position.
@@ -88,7 +88,7 @@ pub enum Position {
     Last,
 }
 
-impl Range {
+impl PositionRange {
     /// The range as `start..end` of something with `len` positions. `#-2` means the last three.
     pub fn resolve(&self, len: usize) -> std::ops::Range<usize> {
         if len == 0 {
@@ -114,33 +114,33 @@ impl Position {
 
 /// Tests of which one must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition(pub Vec<Test>);
+pub struct SubSpec(pub Vec<SubTermSet>);
 
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Test {
+pub struct SubTermSet {
     /// Left side; nothing means the value at hand.
-    pub left: Option<Operand>,
+    pub left: Option<SubTerm>,
     /// How to compare.
-    pub operator: Operator,
+    pub operator: SpecOperator,
     /// Right side.
-    pub right: Operand,
+    pub right: SubTerm,
 }
 
 /// A side of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operand {
+pub enum SubTerm {
     /// Text as written.
     Literal(String),
     /// A part of the field at hand.
-    Here(Part),
+    Abbreviated(FieldPart),
     /// Another spec on the same record.
     Spec(Box<MarcSpec>),
 }
 
 /// How two sides are compared. A comparison holds when it holds for any pair of values of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum SpecOperator {
     /// `=`
     Equal,
     /// `!=`
@@ -231,18 +231,18 @@ impl SpecParser<'_> {
         Ok(TagPattern(tag))
     }
 
-    fn part(&mut self, leader: bool) -> Result<Part, SpecError> {
+    fn part(&mut self, leader: bool) -> Result<FieldPart, SpecError> {
         match self.peek() {
             Some(b'/') => {
                 self.at += 1;
-                Ok(Part::Characters(self.range()?))
+                Ok(FieldPart::Characters(self.range()?))
             }
             Some(b'^') => {
                 self.at += 1;
                 match self.peek() {
                     Some(digit @ (b'1' | b'2')) => {
                         self.at += 1;
-                        Ok(Part::Indicator(digit - b'0'))
+                        Ok(FieldPart::Indicator(digit - b'0'))
                     }
                     _ => Err(self.error("an indicator is ^1 or ^2")),
                 }
@@ -253,9 +253,9 @@ impl SpecParser<'_> {
                 while self.peek() == Some(b'$') {
                     subfields.push(self.subfield()?);
                 }
-                Ok(Part::Subfields(subfields))
+                Ok(FieldPart::Subfields(subfields))
             }
-            _ => Ok(Part::Whole),
+            _ => Ok(FieldPart::Whole),
         }
     }
 
@@ -286,7 +286,7 @@ impl SpecParser<'_> {
         }
     }
 
-    fn bracketed_range(&mut self) -> Result<Option<Range>, SpecError> {
+    fn bracketed_range(&mut self) -> Result<Option<PositionRange>, SpecError> {
         if !self.eat(b'[') {
             return Ok(None);
         }
@@ -297,7 +297,7 @@ impl SpecParser<'_> {
         Ok(Some(range))
     }
 
-    fn range(&mut self) -> Result<Range, SpecError> {
+    fn range(&mut self) -> Result<PositionRange, SpecError> {
         let start = self.position()?;
         let end = if self.eat(b'-') { self.position()? } else { start };
         if let (Position::At(a), Position::At(b)) = (start, end)
@@ -305,7 +305,7 @@ impl SpecParser<'_> {
         {
             return Err(self.error("a range goes from the lower to the higher position"));
         }
-        Ok(Range { start, end })
+        Ok(PositionRange { start, end })
     }
 
     fn position(&mut self) -> Result<Position, SpecError> {
@@ -320,7 +320,7 @@ impl SpecParser<'_> {
         digits.parse().map(Position::At).map_err(|_| self.error("expected a position: digits, or # for the last"))
     }
 
-    fn conditions(&mut self) -> Result<Vec<Condition>, SpecError> {
+    fn conditions(&mut self) -> Result<Vec<SubSpec>, SpecError> {
         let mut conditions = Vec::new();
         while self.eat(b'{') {
             self.depth += 1;
@@ -335,42 +335,42 @@ impl SpecParser<'_> {
                 return Err(self.error("expected `}` or `|`"));
             }
             self.depth -= 1;
-            conditions.push(Condition(tests));
+            conditions.push(SubSpec(tests));
         }
         Ok(conditions)
     }
 
-    fn test(&mut self) -> Result<Test, SpecError> {
+    fn test(&mut self) -> Result<SubTermSet, SpecError> {
         let left = match self.peek() {
             Some(b'=' | b'!' | b'~' | b'?') => None,
             _ => Some(self.operand()?),
         };
         let operator = match (self.peek(), self.text.get(self.at + 1)) {
-            (Some(b'='), _) => Operator::Equal,
-            (Some(b'~'), _) => Operator::Includes,
-            (Some(b'?'), _) => Operator::Exists,
-            (Some(b'!'), Some(b'=')) => Operator::NotEqual,
-            (Some(b'!'), Some(b'~')) => Operator::NotIncludes,
-            (Some(b'!'), _) => Operator::Missing,
+            (Some(b'='), _) => SpecOperator::Equal,
+            (Some(b'~'), _) => SpecOperator::Includes,
+            (Some(b'?'), _) => SpecOperator::Exists,
+            (Some(b'!'), Some(b'=')) => SpecOperator::NotEqual,
+            (Some(b'!'), Some(b'~')) => SpecOperator::NotIncludes,
+            (Some(b'!'), _) => SpecOperator::Missing,
             // `{$a}`: the part exists
             (Some(b'}' | b'|'), _) => {
                 let Some(right) = left else { return Err(self.error("expected a condition")) };
-                return Ok(Test { left: None, operator: Operator::Exists, right });
+                return Ok(SubTermSet { left: None, operator: SpecOperator::Exists, right });
             }
             _ => return Err(self.error("expected = != ~ !~ ? or !")),
         };
-        self.at += if matches!(operator, Operator::NotEqual | Operator::NotIncludes) { 2 } else { 1 };
-        Ok(Test { left, operator, right: self.operand()? })
+        self.at += if matches!(operator, SpecOperator::NotEqual | SpecOperator::NotIncludes) { 2 } else { 1 };
+        Ok(SubTermSet { left, operator, right: self.operand()? })
     }
 
-    fn operand(&mut self) -> Result<Operand, SpecError> {
+    fn operand(&mut self) -> Result<SubTerm, SpecError> {
         match self.peek() {
             Some(b'\\') => {
                 self.at += 1;
-                self.literal().map(Operand::Literal)
+                self.literal().map(SubTerm::Literal)
             }
-            Some(b'$' | b'^' | b'/') => Ok(Operand::Here(self.part(false)?)),
-            _ => self.spec().map(|spec| Operand::Spec(Box::new(spec))),
+            Some(b'$' | b'^' | b'/') => Ok(SubTerm::Abbreviated(self.part(false)?)),
+            _ => self.spec().map(|spec| SubTerm::Spec(Box::new(spec))),
         }
     }
 
@@ -405,21 +405,21 @@ mod tests {
 
     #[test]
     fn the_shapes_of_the_standard() {
-        assert_eq!(parse("LDR/06").part, Part::Characters(Range { start: Position::At(6), end: Position::At(6) }));
+        assert_eq!(parse("LDR/06").part, FieldPart::Characters(PositionRange { start: Position::At(6), end: Position::At(6) }));
         assert_eq!(parse("008/11").tag, TagPattern(*b"008"));
         assert!(parse("1..$a").tag.matches(b"151"));
-        assert_eq!(parse("245^2").part, Part::Indicator(2));
-        let Part::Subfields(subfields) = parse("100$a-d$q$t").part else { panic!("subfields") };
+        assert_eq!(parse("245^2").part, FieldPart::Indicator(2));
+        let FieldPart::Subfields(subfields) = parse("100$a-d$q$t").part else { panic!("subfields") };
         assert_eq!(subfields.len(), 3);
         assert_eq!((subfields[0].first, subfields[0].last), (b'a', b'd'));
-        assert_eq!(parse("300[0-2]").occurrences, Some(Range { start: Position::At(0), end: Position::At(2) }));
-        assert_eq!(parse("007/#-2").part, Part::Characters(Range { start: Position::Last, end: Position::At(2) }));
+        assert_eq!(parse("300[0-2]").occurrences, Some(PositionRange { start: Position::At(0), end: Position::At(2) }));
+        assert_eq!(parse("007/#-2").part, FieldPart::Characters(PositionRange { start: Position::Last, end: Position::At(2) }));
     }
 
     #[test]
     fn ranges_count_from_either_end() {
         let range = |text: &str| match parse(text).part {
-            Part::Characters(range) => range.resolve(10),
+            FieldPart::Characters(range) => range.resolve(10),
             other => panic!("{other:?}"),
         };
         assert_eq!(range("007/0-3"), 0..4);
@@ -435,11 +435,11 @@ mod tests {
         assert_eq!(spec.conditions.len(), 2);
         assert_eq!(parse(r"020$c{$q=\paperback}").part, {
             let mut expected = parse("020$c").part;
-            if let Part::Subfields(subfields) = &mut expected {
-                subfields[0].conditions = vec![Condition(vec![Test {
-                    left: Some(Operand::Here(parse("020$q").part)),
-                    operator: Operator::Equal,
-                    right: Operand::Literal("paperback".into()),
+            if let FieldPart::Subfields(subfields) = &mut expected {
+                subfields[0].conditions = vec![SubSpec(vec![SubTermSet {
+                    left: Some(SubTerm::Abbreviated(parse("020$q").part)),
+                    operator: SpecOperator::Equal,
+                    right: SubTerm::Literal("paperback".into()),
                 }])];
             }
             expected

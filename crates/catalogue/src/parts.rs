@@ -5,9 +5,9 @@
 //! source says is a function of its statements, whatever order they came in.
 
 use crate::definition::{Catalogue, Collection, Survivorship};
-use crate::record::{Contribution, Said};
+use crate::record::{Contribution, ContributionContent};
 use crate::survivorship::{order, union, union_by};
-use crate::value::{Member, Value, member_of};
+use crate::value::{StructMember, Value, member_of};
 use std::borrow::Cow;
 
 /// Longest value of a condition, in bytes: contributors have names that people read.
@@ -15,14 +15,14 @@ pub const LONGEST: usize = 200;
 
 /// Which elements of which list a statement tells.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part<'c> {
+pub struct PartialList<'c> {
     /// The list's index.
     pub list: usize,
-    member: &'c Member,
+    member: &'c StructMember,
     pieces: Vec<&'c str>,
 }
 
-impl<'c> Part<'c> {
+impl<'c> PartialList<'c> {
     /// The part of a contributor's name; nothing for one that tells the whole.
     pub fn of(collection: &'c Collection, contributor: &'c str) -> Option<Self> {
         let (_, part) = contributor.split_once(':')?;
@@ -85,19 +85,19 @@ pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
 }
 
 /// A contribution, and the part that it tells if it is not the whole.
-type Statement<'a> = (&'a Contribution, Option<Part<'a>>);
+type Statement<'a> = (&'a Contribution, Option<PartialList<'a>>);
 
 /// What the statements of one source say altogether.
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
     let own = contributions.iter().filter(|own| own.source() == source && own.is_heard());
-    let mut heard: Vec<Statement<'_>> = own.map(|own| (own, Part::of(collection, &own.contributor))).collect();
+    let mut heard: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
     // a part of a list that the definition has no more says nothing
     heard.retain(|(own, part)| part.is_some() || *own.contributor == *source);
     heard.sort_by_key(|(own, _)| order(own));
     // everything before what tells everything is over
     let begin = heard.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
     let heard = &heard[begin..];
-    let newest = heard.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, Said::Values(_)));
+    let newest = heard.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, ContributionContent::Values(_)));
     let Some(newest) = newest else {
         return heard.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
     };
@@ -108,7 +108,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
         let said = |own: &'_ Statement<'_>| own.0.value(index).map(|(value, _)| value.clone());
         heard.iter().rev().find_map(said).unwrap_or_default()
     });
-    let said = Said::Values(values.collect());
+    let said = ContributionContent::Values(values.collect());
     Some(Contribution { contributor: newest.source().into(), said, raw: None, unread: Vec::new(), ..newest.clone() })
 }
 

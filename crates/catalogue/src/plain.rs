@@ -5,7 +5,7 @@
 //! What is not plain, in an expression or in the values it meets, is left to CEL, so both give the same answers; a test
 //! compares them.
 
-use crate::expr::{Entry, Tables};
+use crate::expr::{ConstantTables, TableValue};
 use crate::value::{FieldType, SmolStr, Value, from_json};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::{Map, Value as Json};
@@ -13,31 +13,31 @@ use std::ops::Deref;
 
 /// A compiled plain expression.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Plain {
+pub(crate) enum PlainExpression {
     Variable(Box<str>),
     Member(Box<str>, Box<str>),
-    Constant(Constant),
-    Equal(Box<[Plain; 2]>),
-    Different(Box<[Plain; 2]>),
-    And(Box<[Plain; 2]>),
-    Or(Box<[Plain; 2]>),
-    Not(Box<Plain>),
-    If(Box<[Plain; 3]>),
-    In(Box<Plain>, Box<[Plain]>),
+    Constant(PlainConstant),
+    Equal(Box<[PlainExpression; 2]>),
+    Different(Box<[PlainExpression; 2]>),
+    And(Box<[PlainExpression; 2]>),
+    Or(Box<[PlainExpression; 2]>),
+    Not(Box<PlainExpression>),
+    If(Box<[PlainExpression; 3]>),
+    In(Box<PlainExpression>, Box<[PlainExpression]>),
     /// A value among those of a table's list.
-    InTable(Box<Plain>, Box<[Plain; 2]>),
+    InTable(Box<PlainExpression>, Box<[PlainExpression; 2]>),
     /// What is not plain; beside it, what is may already decide.
     Unknown,
-    Sum(Box<[Plain; 2]>),
-    Difference(Box<[Plain; 2]>),
+    Sum(Box<[PlainExpression; 2]>),
+    Difference(Box<[PlainExpression; 2]>),
     /// An object without members of these names.
-    Without(Box<Plain>, Box<[Box<str>]>),
-    Compare(Comparison, Box<[Plain; 2]>),
-    Call(Function, Box<[Plain]>),
+    Without(Box<PlainExpression>, Box<[Box<str>]>),
+    Compare(PlainComparison, Box<[PlainExpression; 2]>),
+    Call(PlainFunction, Box<[PlainExpression]>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Constant {
+pub(crate) enum PlainConstant {
     Null,
     Bool(bool),
     Int(i64),
@@ -46,7 +46,7 @@ pub(crate) enum Constant {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum PlainComparison {
     Less,
     LessOrEqual,
     Greater,
@@ -54,7 +54,7 @@ pub(crate) enum Comparison {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
+pub(crate) enum PlainFunction {
     Coalesce,
     Lookup,
     Substring,
@@ -72,7 +72,7 @@ pub(crate) enum Function {
 
 /// A value as plain expressions see it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Lean<'v> {
+pub enum PlainValue<'v> {
     /// Nothing.
     Null,
     /// True or false.
@@ -82,7 +82,7 @@ pub enum Lean<'v> {
     /// A number.
     Float(f64),
     /// A text.
-    Text(Words<'v>),
+    Text(PlainText<'v>),
     /// Microseconds since 1970.
     Time(i64),
     /// Microseconds.
@@ -97,7 +97,7 @@ pub enum Lean<'v> {
 
 /// A text as it was found: a value's own is shared by whoever keeps it.
 #[derive(Debug, Clone)]
-pub enum Words<'v> {
+pub enum PlainText<'v> {
     /// A value's.
     Value(&'v SmolStr),
     /// Of something else.
@@ -106,56 +106,56 @@ pub enum Words<'v> {
     Made(String),
 }
 
-impl Deref for Words<'_> {
+impl Deref for PlainText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Words::Value(text) => text,
-            Words::Borrowed(text) => text,
-            Words::Made(text) => text,
+            PlainText::Value(text) => text,
+            PlainText::Borrowed(text) => text,
+            PlainText::Made(text) => text,
         }
     }
 }
 
-impl PartialEq for Words<'_> {
+impl PartialEq for PlainText<'_> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl From<Words<'_>> for SmolStr {
-    fn from(text: Words<'_>) -> Self {
+impl From<PlainText<'_>> for SmolStr {
+    fn from(text: PlainText<'_>) -> Self {
         match text {
-            Words::Value(text) => text.clone(),
-            Words::Borrowed(text) => text.into(),
-            Words::Made(text) => text.into(),
+            PlainText::Value(text) => text.clone(),
+            PlainText::Borrowed(text) => text.into(),
+            PlainText::Made(text) => text.into(),
         }
     }
 }
 
-impl<'v> Lean<'v> {
+impl<'v> PlainValue<'v> {
     /// A field's value.
     pub fn of(value: &'v Value, ty: &'v FieldType) -> Self {
         match (value, ty) {
-            (Value::Null | Value::Cleared, _) => Lean::Null,
-            (Value::Bool(value), _) => Lean::Bool(*value),
-            (Value::Int(number), FieldType::Timestamp) => Lean::Time(*number),
-            (Value::Int(number), FieldType::Duration) => Lean::Length(*number),
-            (Value::Int(number), FieldType::Integer | FieldType::Size) => Lean::Int(*number),
-            (Value::Float(number), _) => Lean::Float(*number),
-            (Value::Text(text), _) => Lean::Text(Words::Value(text)),
-            _ => Lean::Whole(value, ty),
+            (Value::Null | Value::Cleared, _) => PlainValue::Null,
+            (Value::Bool(value), _) => PlainValue::Bool(*value),
+            (Value::Int(number), FieldType::Timestamp) => PlainValue::Time(*number),
+            (Value::Int(number), FieldType::Duration) => PlainValue::Length(*number),
+            (Value::Int(number), FieldType::Integer | FieldType::Size) => PlainValue::Int(*number),
+            (Value::Float(number), _) => PlainValue::Float(*number),
+            (Value::Text(text), _) => PlainValue::Text(PlainText::Value(text)),
+            _ => PlainValue::Whole(value, ty),
         }
     }
 
     /// A member of a JSON value; nothing for what is not plain.
     pub fn of_json(json: &'v Json) -> Option<Self> {
         Some(match json {
-            Json::Null => Lean::Null,
-            Json::Bool(value) => Lean::Bool(*value),
-            Json::String(text) => Lean::Text(Words::Borrowed(text)),
-            Json::Number(number) => number.as_i64().map(Lean::Int)?,
+            Json::Null => PlainValue::Null,
+            Json::Bool(value) => PlainValue::Bool(*value),
+            Json::String(text) => PlainValue::Text(PlainText::Borrowed(text)),
+            Json::Number(number) => number.as_i64().map(PlainValue::Int)?,
             Json::Array(_) | Json::Object(_) => return None,
         })
     }
@@ -163,35 +163,35 @@ impl<'v> Lean<'v> {
     /// As a value of a type; nothing where it has to be converted.
     pub fn into_value(self, ty: &FieldType) -> Option<Value> {
         Some(match (self, ty) {
-            (Lean::Null, _) => Value::Null,
-            (Lean::Bool(value), FieldType::Boolean) => Value::Bool(value),
-            (Lean::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
-            (Lean::Float(number), FieldType::Float) => Value::float(number),
-            (Lean::Text(text), FieldType::Text) => Value::text(text),
-            (Lean::Time(micros), FieldType::Timestamp) => Value::Int(crate::time::in_range(micros)?),
-            (Lean::Length(micros), FieldType::Duration) => Value::Int(micros),
-            (Lean::Whole(value, own), ty) if own == ty => value.clone(),
-            (Lean::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
-            (Lean::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
+            (PlainValue::Null, _) => Value::Null,
+            (PlainValue::Bool(value), FieldType::Boolean) => Value::Bool(value),
+            (PlainValue::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
+            (PlainValue::Float(number), FieldType::Float) => Value::float(number),
+            (PlainValue::Text(text), FieldType::Text) => Value::text(text),
+            (PlainValue::Time(micros), FieldType::Timestamp) => Value::Int(crate::time::in_range(micros)?),
+            (PlainValue::Length(micros), FieldType::Duration) => Value::Int(micros),
+            (PlainValue::Whole(value, own), ty) if own == ty => value.clone(),
+            (PlainValue::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
+            (PlainValue::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
             _ => return None,
         })
     }
 }
 
 /// Compiles an expression if it is plain throughout.
-pub(crate) fn compile(expression: &Expr) -> Option<Plain> {
+pub(crate) fn compile(expression: &Expr) -> Option<PlainExpression> {
     Some(match expression {
-        Expr::Ident(name) => Plain::Variable(name.as_str().into()),
+        Expr::Ident(name) => PlainExpression::Variable(name.as_str().into()),
         Expr::Select(select) if !select.test => match &select.operand.expr {
-            Expr::Ident(of) => Plain::Member(of.as_str().into(), select.field.as_str().into()),
+            Expr::Ident(of) => PlainExpression::Member(of.as_str().into(), select.field.as_str().into()),
             _ => return None,
         },
-        Expr::Literal(literal) => Plain::Constant(match literal {
-            LiteralValue::Null => Constant::Null,
-            LiteralValue::Boolean(value) => Constant::Bool(*value.inner()),
-            LiteralValue::Int(number) => Constant::Int(*number.inner()),
-            LiteralValue::Double(number) => Constant::Float(*number.inner()),
-            LiteralValue::String(text) => Constant::Text(text.inner().into()),
+        Expr::Literal(literal) => PlainExpression::Constant(match literal {
+            LiteralValue::Null => PlainConstant::Null,
+            LiteralValue::Boolean(value) => PlainConstant::Bool(*value.inner()),
+            LiteralValue::Int(number) => PlainConstant::Int(*number.inner()),
+            LiteralValue::Double(number) => PlainConstant::Float(*number.inner()),
+            LiteralValue::String(text) => PlainConstant::Text(text.inner().into()),
             LiteralValue::Bytes(_) | LiteralValue::UInt(_) => return None,
         }),
         Expr::Call(call) => compile_call(call)?,
@@ -199,177 +199,181 @@ pub(crate) fn compile(expression: &Expr) -> Option<Plain> {
     })
 }
 
-fn compile_call(call: &CallExpr) -> Option<Plain> {
-    let all = |items: &[IdedExpr]| items.iter().map(|item| compile(&item.expr)).collect::<Option<Vec<Plain>>>();
+fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
+    let all = |items: &[IdedExpr]| items.iter().map(|item| compile(&item.expr)).collect::<Option<Vec<PlainExpression>>>();
     if let Some(target) = &call.target {
         let function = match call.func_name.as_str() {
-            "startsWith" => Function::StartsWith,
-            "endsWith" => Function::EndsWith,
+            "startsWith" => PlainFunction::StartsWith,
+            "endsWith" => PlainFunction::EndsWith,
             _ => return None,
         };
         let mut parts = vec![compile(&target.expr)?];
         parts.extend(all(&call.args)?);
-        return Some(Plain::Call(function, parts.into()));
+        return Some(PlainExpression::Call(function, parts.into()));
     }
     if call.func_name == "@in" {
         let [item, list] = call.args.as_slice() else { return None };
         let list = match &list.expr {
             Expr::List(list) => list,
             Expr::Call(call) if call.func_name == "lookup" && call.target.is_none() => {
-                let place = <[Plain; 2]>::try_from(all(&call.args)?).ok()?;
-                return Some(Plain::InTable(Box::new(compile(&item.expr)?), Box::new(place)));
+                let place = <[PlainExpression; 2]>::try_from(all(&call.args)?).ok()?;
+                return Some(PlainExpression::InTable(Box::new(compile(&item.expr)?), Box::new(place)));
             }
             _ => return None,
         };
-        return Some(Plain::In(Box::new(compile(&item.expr)?), all(&list.elements)?.into()));
+        return Some(PlainExpression::In(Box::new(compile(&item.expr)?), all(&list.elements)?.into()));
     }
     if let ("without", [of, IdedExpr { expr: Expr::List(names), .. }]) = (call.func_name.as_str(), call.args.as_slice()) {
         let name = |item: &IdedExpr| match &item.expr {
             Expr::Literal(LiteralValue::String(text)) => Some(text.inner().into()),
             _ => None,
         };
-        return Some(Plain::Without(Box::new(compile(&of.expr)?), names.elements.iter().map(name).collect::<Option<_>>()?));
+        return Some(PlainExpression::Without(Box::new(compile(&of.expr)?), names.elements.iter().map(name).collect::<Option<_>>()?));
     }
     let parts = match (call.func_name.as_str(), call.args.as_slice()) {
         ("_&&_" | "_||_" | "_?_:_", [first, rest @ ..]) => {
-            let rest = rest.iter().map(|part| compile(&part.expr).unwrap_or(Plain::Unknown));
+            let rest = rest.iter().map(|part| compile(&part.expr).unwrap_or(PlainExpression::Unknown));
             std::iter::once(compile(&first.expr)?).chain(rest).collect()
         }
         (_, parts) => all(parts)?,
     };
-    let two = |parts: Vec<Plain>| <[Plain; 2]>::try_from(parts).ok().map(Box::new);
+    let two = |parts: Vec<PlainExpression>| <[PlainExpression; 2]>::try_from(parts).ok().map(Box::new);
     Some(match call.func_name.as_str() {
-        "_==_" => Plain::Equal(two(parts)?),
-        "_!=_" => Plain::Different(two(parts)?),
-        "_&&_" => Plain::And(two(parts)?),
-        "_||_" => Plain::Or(two(parts)?),
-        "_+_" => Plain::Sum(two(parts)?),
-        "_-_" => Plain::Difference(two(parts)?),
-        "_<_" => Plain::Compare(Comparison::Less, two(parts)?),
-        "_<=_" => Plain::Compare(Comparison::LessOrEqual, two(parts)?),
-        "_>_" => Plain::Compare(Comparison::Greater, two(parts)?),
-        "_>=_" => Plain::Compare(Comparison::GreaterOrEqual, two(parts)?),
-        "!_" => Plain::Not(Box::new(parts.into_iter().next()?)),
-        "_?_:_" => Plain::If(Box::new(<[Plain; 3]>::try_from(parts).ok()?)),
+        "_==_" => PlainExpression::Equal(two(parts)?),
+        "_!=_" => PlainExpression::Different(two(parts)?),
+        "_&&_" => PlainExpression::And(two(parts)?),
+        "_||_" => PlainExpression::Or(two(parts)?),
+        "_+_" => PlainExpression::Sum(two(parts)?),
+        "_-_" => PlainExpression::Difference(two(parts)?),
+        "_<_" => PlainExpression::Compare(PlainComparison::Less, two(parts)?),
+        "_<=_" => PlainExpression::Compare(PlainComparison::LessOrEqual, two(parts)?),
+        "_>_" => PlainExpression::Compare(PlainComparison::Greater, two(parts)?),
+        "_>=_" => PlainExpression::Compare(PlainComparison::GreaterOrEqual, two(parts)?),
+        "!_" => PlainExpression::Not(Box::new(parts.into_iter().next()?)),
+        "_?_:_" => PlainExpression::If(Box::new(<[PlainExpression; 3]>::try_from(parts).ok()?)),
         name => {
             let function = match name {
-                "coalesce" => Function::Coalesce,
-                "lookup" => Function::Lookup,
-                "substring" => Function::Substring,
-                "md5" => Function::Md5,
-                "hex" => Function::Hex,
-                "string" => Function::Text,
-                "int" => Function::Int,
-                "abs" => Function::Abs,
-                "size" => Function::Size,
-                "trim" => Function::Trim,
-                "uuid5" => Function::Uuid5,
+                "coalesce" => PlainFunction::Coalesce,
+                "lookup" => PlainFunction::Lookup,
+                "substring" => PlainFunction::Substring,
+                "md5" => PlainFunction::Md5,
+                "hex" => PlainFunction::Hex,
+                "string" => PlainFunction::Text,
+                "int" => PlainFunction::Int,
+                "abs" => PlainFunction::Abs,
+                "size" => PlainFunction::Size,
+                "trim" => PlainFunction::Trim,
+                "uuid5" => PlainFunction::Uuid5,
                 _ => return None,
             };
-            Plain::Call(function, parts.into())
+            PlainExpression::Call(function, parts.into())
         }
     })
 }
 
 /// Where values come from: a name, and its member.
-pub type Source<'s, 'v> = dyn FnMut(&str, Option<&str>) -> Option<Lean<'v>> + 's;
+pub type ValueLookup<'s, 'v> = dyn FnMut(&str, Option<&str>) -> Option<PlainValue<'v>> + 's;
 
-impl Plain {
+impl PlainExpression {
     /// The expression's value; nothing where it meets something that is not plain.
-    pub(crate) fn evaluate<'v>(&'v self, tables: &'v Tables, values: &mut Source<'_, 'v>) -> Option<Lean<'v>> {
-        let truth = |plain: &'v Plain, values: &mut Source<'_, 'v>| match plain.evaluate(tables, values)? {
-            Lean::Bool(value) => Some(value),
+    pub(crate) fn evaluate<'v>(&'v self, tables: &'v ConstantTables, values: &mut ValueLookup<'_, 'v>) -> Option<PlainValue<'v>> {
+        let truth = |plain: &'v PlainExpression, values: &mut ValueLookup<'_, 'v>| match plain.evaluate(tables, values)? {
+            PlainValue::Bool(value) => Some(value),
             _ => None,
         };
         Some(match self {
-            Plain::Variable(name) => values(name, None)?,
-            Plain::Member(of, name) => values(of, Some(name))?,
-            Plain::Constant(constant) => constant.lean(),
-            Plain::Equal(sides) => Lean::Bool(equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
-            Plain::Different(sides) => Lean::Bool(!equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
-            Plain::And(sides) => Lean::Bool(truth(&sides[0], values)? && truth(&sides[1], values)?),
-            Plain::Or(sides) => Lean::Bool(truth(&sides[0], values)? || truth(&sides[1], values)?),
-            Plain::Not(inner) => match inner.evaluate(tables, values)? {
-                Lean::Bool(value) => Lean::Bool(!value),
-                Lean::Null => Lean::Null,
+            PlainExpression::Variable(name) => values(name, None)?,
+            PlainExpression::Member(of, name) => values(of, Some(name))?,
+            PlainExpression::Constant(constant) => constant.lean(),
+            PlainExpression::Equal(sides) => PlainValue::Bool(equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
+            PlainExpression::Different(sides) => PlainValue::Bool(!equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
+            PlainExpression::And(sides) => PlainValue::Bool(truth(&sides[0], values)? && truth(&sides[1], values)?),
+            PlainExpression::Or(sides) => PlainValue::Bool(truth(&sides[0], values)? || truth(&sides[1], values)?),
+            PlainExpression::Not(inner) => match inner.evaluate(tables, values)? {
+                PlainValue::Bool(value) => PlainValue::Bool(!value),
+                PlainValue::Null => PlainValue::Null,
                 _ => return None,
             },
-            Plain::If(parts) => {
+            PlainExpression::If(parts) => {
                 let chosen = if truth(&parts[0], values)? { &parts[1] } else { &parts[2] };
                 chosen.evaluate(tables, values)?
             }
-            Plain::In(item, list) => {
+            PlainExpression::In(item, list) => {
                 let item = item.evaluate(tables, values)?;
                 let mut found = false;
                 for other in list {
                     found = found || equal(&item, &other.evaluate(tables, values)?)?;
                 }
-                Lean::Bool(found)
+                PlainValue::Bool(found)
             }
-            Plain::InTable(item, place) => {
-                let (Lean::Text(table), Lean::Text(key)) = (place[0].evaluate(tables, values)?, place[1].evaluate(tables, values)?) else {
+            PlainExpression::InTable(item, place) => {
+                let (PlainValue::Text(table), PlainValue::Text(key)) = (place[0].evaluate(tables, values)?, place[1].evaluate(tables, values)?)
+                else {
                     return None;
                 };
-                let (Lean::Text(item), Some(Entry::List(list))) = (item.evaluate(tables, values)?, tables.get(&*table)?.entry(&key)) else {
+                let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, values)?, tables.get(&*table)?.entry(&key))
+                else {
                     return None;
                 };
-                Lean::Bool(list.iter().any(|own| **own == *item))
+                PlainValue::Bool(list.iter().any(|own| **own == *item))
             }
-            Plain::Unknown => return None,
-            Plain::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
-                (Lean::Text(first), Lean::Text(second)) => Lean::Text(Words::Made([&*first, &*second].concat())),
-                (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_add(second)?),
-                (Lean::Time(first), Lean::Length(second)) => Lean::Time(crate::time::in_range(first.checked_add(second)?)?),
-                (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_add(second)?),
-                (Lean::Null, _) | (_, Lean::Null) => Lean::Null,
+            PlainExpression::Unknown => return None,
+            PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                (PlainValue::Text(first), PlainValue::Text(second)) => PlainValue::Text(PlainText::Made([&*first, &*second].concat())),
+                (PlainValue::Length(first), PlainValue::Length(second)) => PlainValue::Length(first.checked_add(second)?),
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::time::in_range(first.checked_add(second)?)?),
+                (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_add(second)?),
+                (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
             },
-            Plain::Difference(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
-                (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_sub(second)?),
-                (Lean::Time(first), Lean::Length(second)) => Lean::Time(crate::time::in_range(first.checked_sub(second)?)?),
-                (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_sub(second)?),
-                (Lean::Null, _) | (_, Lean::Null) => Lean::Null,
+            PlainExpression::Difference(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                (PlainValue::Time(first), PlainValue::Time(second)) | (PlainValue::Length(first), PlainValue::Length(second)) => {
+                    PlainValue::Length(first.checked_sub(second)?)
+                }
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::time::in_range(first.checked_sub(second)?)?),
+                (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_sub(second)?),
+                (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
             },
-            Plain::Without(of, names) => match of.evaluate(tables, values)? {
-                Lean::Whole(Value::Json(json), FieldType::Json) => Lean::Made(without(json.as_object()?, names)?),
+            PlainExpression::Without(of, names) => match of.evaluate(tables, values)? {
+                PlainValue::Whole(Value::Json(json), FieldType::Json) => PlainValue::Made(without(json.as_object()?, names)?),
                 _ => return None,
             },
-            Plain::Compare(comparison, sides) => {
+            PlainExpression::Compare(comparison, sides) => {
                 let order = match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
-                    (Lean::Int(first), Lean::Int(second)) | (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => {
-                        first.cmp(&second)
-                    }
-                    (Lean::Float(first), Lean::Float(second)) => first.partial_cmp(&second)?,
-                    (Lean::Null, _) | (_, Lean::Null) => return Some(Lean::Null),
+                    (PlainValue::Int(first), PlainValue::Int(second))
+                    | (PlainValue::Time(first), PlainValue::Time(second))
+                    | (PlainValue::Length(first), PlainValue::Length(second)) => first.cmp(&second),
+                    (PlainValue::Float(first), PlainValue::Float(second)) => first.partial_cmp(&second)?,
+                    (PlainValue::Null, _) | (_, PlainValue::Null) => return Some(PlainValue::Null),
                     _ => return None,
                 };
-                Lean::Bool(match comparison {
-                    Comparison::Less => order.is_lt(),
-                    Comparison::LessOrEqual => order.is_le(),
-                    Comparison::Greater => order.is_gt(),
-                    Comparison::GreaterOrEqual => order.is_ge(),
+                PlainValue::Bool(match comparison {
+                    PlainComparison::Less => order.is_lt(),
+                    PlainComparison::LessOrEqual => order.is_le(),
+                    PlainComparison::Greater => order.is_gt(),
+                    PlainComparison::GreaterOrEqual => order.is_ge(),
                 })
             }
-            Plain::Call(Function::Coalesce, parts) => {
+            PlainExpression::Call(PlainFunction::Coalesce, parts) => {
                 for part in parts {
                     match part.evaluate(tables, values)? {
-                        Lean::Null => {}
+                        PlainValue::Null => {}
                         found => return Some(found),
                     }
                 }
-                Lean::Null
+                PlainValue::Null
             }
-            Plain::Call(function, parts) => {
-                let mut given: [Lean<'v>; 3] = [Lean::Null, Lean::Null, Lean::Null];
+            PlainExpression::Call(function, parts) => {
+                let mut given: [PlainValue<'v>; 3] = [PlainValue::Null, PlainValue::Null, PlainValue::Null];
                 if parts.len() > given.len() {
                     return None;
                 }
                 for (place, part) in given.iter_mut().zip(parts) {
                     *place = part.evaluate(tables, values)?;
                 }
-                if *function != Function::Lookup && given[..parts.len()].contains(&Lean::Null) {
-                    return Some(Lean::Null);
+                if *function != PlainFunction::Lookup && given[..parts.len()].contains(&PlainValue::Null) {
+                    return Some(PlainValue::Null);
                 }
                 call(*function, given, parts.len(), tables)?
             }
@@ -377,24 +381,24 @@ impl Plain {
     }
 }
 
-impl Constant {
-    fn lean(&self) -> Lean<'_> {
+impl PlainConstant {
+    fn lean(&self) -> PlainValue<'_> {
         match self {
-            Constant::Null => Lean::Null,
-            Constant::Bool(value) => Lean::Bool(*value),
-            Constant::Int(number) => Lean::Int(*number),
-            Constant::Float(number) => Lean::Float(*number),
-            Constant::Text(text) => Lean::Text(Words::Borrowed(text)),
+            PlainConstant::Null => PlainValue::Null,
+            PlainConstant::Bool(value) => PlainValue::Bool(*value),
+            PlainConstant::Int(number) => PlainValue::Int(*number),
+            PlainConstant::Float(number) => PlainValue::Float(*number),
+            PlainConstant::Text(text) => PlainValue::Text(PlainText::Borrowed(text)),
         }
     }
 }
 
 /// CEL's equality of plain values: those of different types differ.
-fn equal(first: &Lean<'_>, second: &Lean<'_>) -> Option<bool> {
+fn equal(first: &PlainValue<'_>, second: &PlainValue<'_>) -> Option<bool> {
     Some(match (first, second) {
-        (Lean::Whole(..) | Lean::Object, Lean::Null) | (Lean::Null, Lean::Whole(..) | Lean::Object) => false,
-        (Lean::Whole(..) | Lean::Made(_) | Lean::Object | Lean::Float(_), _)
-        | (_, Lean::Whole(..) | Lean::Made(_) | Lean::Object | Lean::Float(_)) => {
+        (PlainValue::Whole(..) | PlainValue::Object, PlainValue::Null) | (PlainValue::Null, PlainValue::Whole(..) | PlainValue::Object) => false,
+        (PlainValue::Whole(..) | PlainValue::Made(_) | PlainValue::Object | PlainValue::Float(_), _)
+        | (_, PlainValue::Whole(..) | PlainValue::Made(_) | PlainValue::Object | PlainValue::Float(_)) => {
             return None;
         }
         (first, second) => first == second,
@@ -417,52 +421,59 @@ fn without(members: &Map<String, Json>, names: &[Box<str>]) -> Option<Json> {
     keeps(&made).then_some(made)
 }
 
-fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: usize, tables: &'v Tables) -> Option<Lean<'v>> {
+fn call<'v>(
+    function: PlainFunction,
+    [first, second, third]: [PlainValue<'v>; 3],
+    count: usize,
+    tables: &'v ConstantTables,
+) -> Option<PlainValue<'v>> {
     Some(match (function, first, second) {
-        (Function::Lookup, Lean::Text(table), Lean::Text(key)) => match tables.get(&*table)?.entry(&key) {
-            Some(Entry::Text(found)) => Lean::Text(Words::Borrowed(found)),
-            Some(Entry::List(_)) => return None,
-            None => Lean::Null,
+        (PlainFunction::Lookup, PlainValue::Text(table), PlainValue::Text(key)) => match tables.get(&*table)?.entry(&key) {
+            Some(TableValue::Text(found)) => PlainValue::Text(PlainText::Borrowed(found)),
+            Some(TableValue::List(_)) => return None,
+            None => PlainValue::Null,
         },
-        (Function::Substring, Lean::Text(text), Lean::Int(from)) => {
+        (PlainFunction::Substring, PlainValue::Text(text), PlainValue::Int(from)) => {
             if !text.is_ascii() {
                 return None;
             }
             let to = match (count, third) {
                 (2, _) => text.len() as i64,
-                (_, Lean::Int(to)) => to,
+                (_, PlainValue::Int(to)) => to,
                 _ => return None,
             };
             if from < 0 || to < from || to > text.len() as i64 {
-                return Some(Lean::Null);
+                return Some(PlainValue::Null);
             }
             let (from, to) = (from as usize, to as usize);
             match text {
-                Words::Value(text) => Lean::Text(Words::Borrowed(&text[from..to])),
-                Words::Borrowed(text) => Lean::Text(Words::Borrowed(&text[from..to])),
-                Words::Made(text) => Lean::Text(Words::Made(text[from..to].to_owned())),
+                PlainText::Value(text) => PlainValue::Text(PlainText::Borrowed(&text[from..to])),
+                PlainText::Borrowed(text) => PlainValue::Text(PlainText::Borrowed(&text[from..to])),
+                PlainText::Made(text) => PlainValue::Text(PlainText::Made(text[from..to].to_owned())),
             }
         }
-        (Function::StartsWith, Lean::Text(text), Lean::Text(beginning)) => Lean::Bool(text.starts_with(&*beginning)),
-        (Function::EndsWith, Lean::Text(text), Lean::Text(end)) => Lean::Bool(text.ends_with(&*end)),
-        (Function::Md5, Lean::Text(text), _) => Lean::Text(Words::Made(crate::functions::md5(&text))),
-        (Function::Hex, Lean::Text(digits), _) => Lean::Int(i64::from_str_radix(&digits, 16).ok()?),
-        (Function::Hex, Lean::Int(number), _) => Lean::Text(Words::Made(format!("{number:X}"))),
-        (Function::Text, Lean::Int(number), _) => Lean::Text(Words::Made(number.to_string())),
-        (Function::Text, Lean::Text(text), _) => Lean::Text(text),
-        (Function::Int, Lean::Text(text), _) => Lean::Int(text.parse().ok()?),
-        (Function::Int, Lean::Int(number), _) => Lean::Int(number),
-        (Function::Abs, Lean::Int(number), _) => Lean::Int(number.checked_abs()?),
-        (Function::Abs, Lean::Length(length), _) => Lean::Length(length.checked_abs()?),
+        (PlainFunction::StartsWith, PlainValue::Text(text), PlainValue::Text(beginning)) => PlainValue::Bool(text.starts_with(&*beginning)),
+        (PlainFunction::EndsWith, PlainValue::Text(text), PlainValue::Text(end)) => PlainValue::Bool(text.ends_with(&*end)),
+        (PlainFunction::Md5, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(crate::functions::md5(&text))),
+        (PlainFunction::Hex, PlainValue::Text(digits), _) => PlainValue::Int(i64::from_str_radix(&digits, 16).ok()?),
+        (PlainFunction::Hex, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(format!("{number:X}"))),
+        (PlainFunction::Text, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(number.to_string())),
+        (PlainFunction::Text, PlainValue::Text(text), _) => PlainValue::Text(text),
+        (PlainFunction::Int, PlainValue::Text(text), _) => PlainValue::Int(text.parse().ok()?),
+        (PlainFunction::Int, PlainValue::Int(number), _) => PlainValue::Int(number),
+        (PlainFunction::Abs, PlainValue::Int(number), _) => PlainValue::Int(number.checked_abs()?),
+        (PlainFunction::Abs, PlainValue::Length(length), _) => PlainValue::Length(length.checked_abs()?),
         // of a text CEL counts
-        (Function::Size, Lean::Whole(Value::List(items), _), _) => Lean::Int(items.len() as i64),
-        (Function::Size, Lean::Whole(Value::Json(json), FieldType::Json), _) => match &**json {
-            Json::Array(items) => Lean::Int(items.len() as i64),
-            Json::Object(members) => Lean::Int(members.len() as i64),
+        (PlainFunction::Size, PlainValue::Whole(Value::List(items), _), _) => PlainValue::Int(items.len() as i64),
+        (PlainFunction::Size, PlainValue::Whole(Value::Json(json), FieldType::Json), _) => match &**json {
+            Json::Array(items) => PlainValue::Int(items.len() as i64),
+            Json::Object(members) => PlainValue::Int(members.len() as i64),
             _ => return None,
         },
-        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Words::Made(crate::functions::uuid5(&name, &text))),
-        (Function::Trim, Lean::Text(text), _) => Lean::Text(Words::Made(text.trim().to_owned())),
+        (PlainFunction::Uuid5, PlainValue::Text(name), PlainValue::Text(text)) => {
+            PlainValue::Text(PlainText::Made(crate::functions::uuid5(&name, &text)))
+        }
+        (PlainFunction::Trim, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(text.trim().to_owned())),
         _ => return None,
     })
 }

@@ -57,23 +57,23 @@ pub struct Contribution {
     /// The store's number for the map that made the values.
     pub generation: u32,
     /// Where it was read.
-    pub origin: Origin,
+    pub origin: ContributionOrigin,
     /// What the contributor had said before the job of `origin`.
-    pub before: Option<Before>,
+    pub before: Option<PreviousContribution>,
     /// Whether a newer delivery has taken its place without naming the record.
-    pub retired: Retired,
+    pub retired: Retirement,
     /// The content.
-    pub said: Said,
+    pub said: ContributionContent,
     /// The document, if the collection keeps it.
-    pub raw: Option<Raw>,
+    pub raw: Option<KeptDocument>,
     /// Fields whose value in this statement could not be read, in the order of fields, and what was said of them before.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadableField>,
 }
 
 /// A field whose value in a contributor's newest statement could not be read. It has the value of the newest statement of the
 /// contributor in which it could: what nobody can read takes nothing back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unread {
+pub struct UnreadableField {
     /// The field's index.
     pub field: usize,
     /// When the value was said; [`UNKNOWN_TIME`] where there is none.
@@ -84,7 +84,7 @@ pub struct Unread {
     pub value: Value,
 }
 
-impl Unread {
+impl UnreadableField {
     /// A field of which nothing is known yet.
     pub fn new(field: usize) -> Self {
         Self { field, as_of: UNKNOWN_TIME, hash: Hash::default(), value: Value::Null }
@@ -106,7 +106,7 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
     }
     contributions.sort_by(|a, b| (b.as_of, &b.contributor).cmp(&(a.as_of, &a.contributor)));
     for own in contributions.iter_mut().flat_map(|own| &mut own.unread) {
-        *own = Unread::new(own.field);
+        *own = UnreadableField::new(own.field);
     }
     contributions.split_off(MAX_CONTRIBUTORS)
 }
@@ -114,7 +114,7 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
 impl Contribution {
     /// What it says of a field, and when that was said; nothing where it says nothing.
     pub fn value(&self, field: usize) -> Option<(&Value, (i64, Hash))> {
-        let Said::Values(values) = &self.said else { return None };
+        let ContributionContent::Values(values) = &self.said else { return None };
         let (value, age) = match self.unread.iter().find(|unread| unread.field == field) {
             Some(unread) => (&unread.value, unread.age()),
             None => (values.get(field)?, self.age()),
@@ -127,11 +127,11 @@ impl Contribution {
     pub fn take_over(&mut self, older: &Contribution) -> bool {
         self.take(older, |field| {
             let value = match &older.said {
-                Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
+                ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
                 // it was deleted: of no field is anything left
-                Said::Gone => Value::Null,
+                ContributionContent::Tombstone => Value::Null,
             };
-            Some(Unread { field, as_of: older.as_of, hash: older.hash, value })
+            Some(UnreadableField { field, as_of: older.as_of, hash: older.hash, value })
         })
     }
 
@@ -140,7 +140,7 @@ impl Contribution {
         self.take(replaced, |_| None)
     }
 
-    fn take(&mut self, older: &Contribution, said: impl Fn(usize) -> Option<Unread>) -> bool {
+    fn take(&mut self, older: &Contribution, said: impl Fn(usize) -> Option<UnreadableField>) -> bool {
         let mut changed = false;
         for unread in &mut self.unread {
             let known = older.unread.iter().find(|own| own.field == unread.field);
@@ -164,7 +164,7 @@ impl Contribution {
 
     /// Whether it counts.
     pub fn is_heard(&self) -> bool {
-        self.retired == Retired::No
+        self.retired == Retirement::Live
     }
 
     /// The order in which a contributor's statements replace each other.
@@ -175,19 +175,19 @@ impl Contribution {
 
 /// Whether a complete delivery has taken the place of a contribution: then it is kept, and not heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Retired {
+pub enum Retirement {
     /// It is heard.
     #[default]
-    No,
+    Live,
     /// By one that came later.
-    Later,
+    ByLaterDelivery,
     /// By one that had come before.
     OnArrival,
 }
 
 /// What a contributor had said before a job, as far as outcomes need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before {
+pub struct PreviousContribution {
     /// When it was true.
     pub as_of: i64,
     /// Hash of the content.
@@ -200,7 +200,7 @@ pub struct Before {
 
 /// Where a contribution was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Origin {
+pub struct ContributionOrigin {
     /// The import job; 0 for edits.
     pub job: u64,
     /// Number of the document inside the job, from 1.
@@ -209,16 +209,16 @@ pub struct Origin {
 
 /// The content of a contribution.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum ContributionContent {
     /// A value per field of the collection; shared with the golden values where both are the same.
     Values(Arc<[Value]>),
     /// The record was deleted.
-    Gone,
+    Tombstone,
 }
 
 /// A kept document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raw {
+pub struct KeptDocument {
     /// The format's number, as `formats` gives it.
     pub format: u8,
     /// The bytes, often shared with the chunk they were read in.
@@ -228,7 +228,7 @@ pub struct Raw {
 /// A packed list of contributions that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a stored record is damaged: {0}")]
-pub struct Damaged(pub &'static str);
+pub struct DecodeError(pub &'static str);
 
 /// The version of the list that is written.
 const VERSION: u8 = 4;
@@ -247,18 +247,18 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     for contribution in contributions {
         let start = out.len();
         let (gone, written) = match &contribution.said {
-            Said::Gone => (true, Written::Nothing),
-            Said::Values(values) => (false, Written::of(values, golden, collection)),
+            ContributionContent::Tombstone => (true, EncodedValues::SameAsGolden),
+            ContributionContent::Values(values) => (false, EncodedValues::of(values, golden, collection)),
         };
         let before_retired = contribution.before.is_some_and(|before| before.retired);
         let flags = u8::from(gone)
-            | u8::from(written == Written::Nothing && !gone) << 1
+            | u8::from(written == EncodedValues::SameAsGolden && !gone) << 1
             | u8::from(contribution.raw.is_some()) << 2
             | u8::from(contribution.before.is_some()) << 3
             | u8::from(!contribution.is_heard()) << 4
-            | u8::from(contribution.retired == Retired::OnArrival) << 5
+            | u8::from(contribution.retired == Retirement::OnArrival) << 5
             | u8::from(before_retired) << 6
-            | u8::from(matches!(written, Written::Different(_))) << 7;
+            | u8::from(matches!(written, EncodedValues::Differences(_))) << 7;
         out.push(flags);
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());
@@ -276,7 +276,7 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             put_varint(&mut out, raw.bytes.len() as u64);
             put_sum(&mut out, crc32fast::hash(&raw.bytes));
         }
-        if let Said::Values(values) = &contribution.said {
+        if let ContributionContent::Values(values) = &contribution.said {
             put_values(&mut out, values, &written, collection, golden);
         }
         put_varint(&mut out, contribution.unread.len() as u64);
@@ -322,11 +322,11 @@ fn golden_sums(collection: &Collection, golden: &[Value]) -> [u8; SUMS] {
     sums
 }
 
-fn put_values(out: &mut Vec<u8>, values: &[Value], written: &Written, collection: &Collection, golden: &[Value]) {
+fn put_values(out: &mut Vec<u8>, values: &[Value], written: &EncodedValues, collection: &Collection, golden: &[Value]) {
     let (count, only_different) = match written {
-        Written::Nothing => return,
-        Written::Different(count) => (*count, true),
-        Written::All(count) => (*count, false),
+        EncodedValues::SameAsGolden => return,
+        EncodedValues::Differences(count) => (*count, true),
+        EncodedValues::All(count) => (*count, false),
     };
     put_varint(out, count);
     for (index, (value, field)) in values.iter().zip(&collection.fields).enumerate() {
@@ -340,30 +340,30 @@ fn put_values(out: &mut Vec<u8>, values: &[Value], written: &Written, collection
 
 /// Which values of a contribution are written.
 #[derive(PartialEq)]
-enum Written {
+enum EncodedValues {
     /// All are the golden ones.
-    Nothing,
+    SameAsGolden,
     /// As many as are not the golden ones.
-    Different(u64),
+    Differences(u64),
     /// As many as there are.
     All(u64),
 }
 
-impl Written {
+impl EncodedValues {
     fn of(values: &[Value], golden: &[Value], collection: &Collection) -> Self {
         if std::ptr::eq(values, golden) {
-            return Written::Nothing;
+            return EncodedValues::SameAsGolden;
         }
         let said = || values.iter().filter(|value| !value.is_null()).count() as u64;
         if values.len() != golden.len() {
-            return Written::All(said());
+            return EncodedValues::All(said());
         }
         let fields = values.iter().zip(golden).zip(&collection.fields);
         let different = fields.filter(|((value, golden), field)| !is_golden(value, golden, field)).count() as u64;
         match different {
-            0 => Written::Nothing,
-            different if different < said() => Written::Different(different),
-            _ => Written::All(said()),
+            0 => EncodedValues::SameAsGolden,
+            different if different < said() => EncodedValues::Differences(different),
+            _ => EncodedValues::All(said()),
         }
     }
 }
@@ -388,13 +388,13 @@ pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
 
 /// A packed list as it is found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct UnpackedContributions {
     /// The contributions.
     pub contributions: Vec<Contribution>,
     /// Places of contributions that are not what was written, or whose documents are not.
-    pub unsound: Vec<usize>,
+    pub damaged: Vec<usize>,
     /// Whether the golden values beside the list are not what was written.
-    pub golden_is_unsound: bool,
+    pub golden_is_damaged: bool,
 }
 
 /// Reads the packed list of a row that is what was written. Values that equal the golden ones are taken from `golden`; without `raw`,
@@ -402,11 +402,11 @@ pub struct Found {
 ///
 /// # Errors
 /// When the bytes are not a packed list, or something of the row is not what was written.
-pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
+pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, DecodeError> {
     let found = find(packed, collection, golden, raw)?;
-    match (found.unsound.is_empty(), found.golden_is_unsound) {
-        (false, _) => Err(Damaged("what a source has said of it is not what was written")),
-        (_, true) => Err(Damaged("its values are not what was written")),
+    match (found.damaged.is_empty(), found.golden_is_damaged) {
+        (false, _) => Err(DecodeError("what a source has said of it is not what was written")),
+        (_, true) => Err(DecodeError("its values are not what was written")),
         _ => Ok(found.contributions),
     }
 }
@@ -415,17 +415,17 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
 ///
 /// # Errors
 /// When the bytes are not a packed list.
-pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Found, Damaged> {
-    let mut input = Input { bytes: packed };
+pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<UnpackedContributions, DecodeError> {
+    let mut input = Decoder { bytes: packed };
     let version = input.byte()?;
     if !matches!(version, 1..=VERSION) {
-        return Err(Damaged("unknown version of contributions"));
+        return Err(DecodeError("unknown version of contributions"));
     }
     let has_sums = version >= WITH_SUMS;
-    let mut found = Found::default();
+    let mut found = UnpackedContributions::default();
     let count = input.varint()? as usize;
     if count > MAX_CONTRIBUTORS {
-        return Err(Damaged("too many contributors"));
+        return Err(DecodeError("too many contributors"));
     }
     let mut rest = raw;
     // a contribution has 30 bytes at least
@@ -438,10 +438,10 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         let as_of = i64::from_le_bytes(input.array()?);
         let hash = input.array()?;
         let generation = input.varint()? as u32;
-        let origin = Origin { job: input.varint()?, document: input.varint()? };
+        let origin = ContributionOrigin { job: input.varint()?, document: input.varint()? };
         let before = if flags & 8 != 0 {
             let as_of = i64::from_le_bytes(input.array()?);
-            Some(Before { as_of, hash: input.array()?, generation: input.varint()? as u32, retired: flags & 64 != 0 })
+            Some(PreviousContribution { as_of, hash: input.array()?, generation: input.varint()? as u32, retired: flags & 64 != 0 })
         } else {
             None
         };
@@ -452,18 +452,18 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             let bytes = match rest {
                 None => Bytes::new(),
                 Some(column) => {
-                    let (own, others) = column.split_at_checked(length).ok_or(Damaged("raw documents are shorter than announced"))?;
+                    let (own, others) = column.split_at_checked(length).ok_or(DecodeError("raw documents are shorter than announced"))?;
                     rest = Some(others);
                     is_sound &= sum.is_none_or(|sum| sum == crc32fast::hash(own));
                     Bytes::copy_from_slice(own)
                 }
             };
-            Some(Raw { format, bytes })
+            Some(KeptDocument { format, bytes })
         } else {
             None
         };
         let said = if flags & 1 != 0 {
-            Said::Gone
+            ContributionContent::Tombstone
         } else {
             let golden = if flags & (2 | 128) == 0 { &[] } else { golden };
             let own = |(index, field): (usize, &Field)| golden.get(index).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
@@ -480,12 +480,12 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
                     next = index + 1;
                 }
             }
-            Said::Values(values)
+            ContributionContent::Values(values)
         };
         let retired = match flags & 48 {
-            0 => Retired::No,
-            16 => Retired::Later,
-            _ => Retired::OnArrival,
+            0 => Retirement::Live,
+            16 => Retirement::ByLaterDelivery,
+            _ => Retirement::OnArrival,
         };
         let unread = if version >= WITH_UNREAD { unread(&mut input, collection)? } else { Vec::new() };
         if has_sums {
@@ -493,7 +493,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             is_sound &= input.sum()? == crc32fast::hash(own);
         }
         if !is_sound {
-            found.unsound.push(place);
+            found.damaged.push(place);
         }
         found.contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw, unread });
     }
@@ -502,22 +502,22 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         let now = golden_sums(collection, golden);
         // of a record without contributions all values follow from other records, and are compared with these
         let is_known = count > 0 && golden.len() == collection.fields.len() && now[..4] == written[..4];
-        found.golden_is_unsound = is_known && now != written;
+        found.golden_is_damaged = is_known && now != written;
         if !input.bytes.is_empty() || rest.is_some_and(|rest| !rest.is_empty()) {
-            return Err(Damaged("it goes on behind its end"));
+            return Err(DecodeError("it goes on behind its end"));
         }
     }
     Ok(found)
 }
 
-fn unread(input: &mut Input<'_>, collection: &Collection) -> Result<Vec<Unread>, Damaged> {
+fn unread(input: &mut Decoder<'_>, collection: &Collection) -> Result<Vec<UnreadableField>, DecodeError> {
     let mut all = Vec::new();
     for _ in 0..input.varint()? {
         let name = input.text()?;
         let (as_of, hash) = (i64::from_le_bytes(input.array()?), input.array()?);
         let value = input.value(0)?;
         // a field that the definition dropped is ignored
-        all.extend(collection.field(name).map(|(field, _)| Unread { field, as_of, hash, value }));
+        all.extend(collection.field(name).map(|(field, _)| UnreadableField { field, as_of, hash, value }));
     }
     Ok(all)
 }
@@ -575,18 +575,18 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
 
 /// A reader of the primitives above.
 #[derive(Debug, Clone, Copy)]
-pub struct Input<'a> {
+pub struct Decoder<'a> {
     /// What is left to read.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Input<'a> {
+impl<'a> Decoder<'a> {
     /// The next byte.
     ///
     /// # Errors
     /// At the end.
-    pub fn byte(&mut self) -> Result<u8, Damaged> {
-        let (first, rest) = self.bytes.split_first().ok_or(Damaged("it ends too early"))?;
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
+        let (first, rest) = self.bytes.split_first().ok_or(DecodeError("it ends too early"))?;
         self.bytes = rest;
         Ok(*first)
     }
@@ -595,14 +595,14 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     /// When fewer are left.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (first, rest) = self.bytes.split_first_chunk::<N>().ok_or(Damaged("it ends too early"))?;
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (first, rest) = self.bytes.split_first_chunk::<N>().ok_or(DecodeError("it ends too early"))?;
         self.bytes = rest;
         Ok(*first)
     }
 
     /// The next sum.
-    fn sum(&mut self) -> Result<u32, Damaged> {
+    fn sum(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
@@ -610,7 +610,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     /// At the end, or when it has more than 64 bits.
-    pub fn varint(&mut self) -> Result<u64, Damaged> {
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -619,16 +619,16 @@ impl<'a> Input<'a> {
                 return Ok(number);
             }
         }
-        Err(Damaged("a number has too many bytes"))
+        Err(DecodeError("a number has too many bytes"))
     }
 
     /// The next length and bytes.
     ///
     /// # Errors
     /// When fewer are left.
-    pub fn slice(&mut self) -> Result<&'a [u8], Damaged> {
+    pub fn slice(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.varint()? as usize;
-        let (own, rest) = self.bytes.split_at_checked(length).ok_or(Damaged("it ends too early"))?;
+        let (own, rest) = self.bytes.split_at_checked(length).ok_or(DecodeError("it ends too early"))?;
         self.bytes = rest;
         Ok(own)
     }
@@ -637,15 +637,15 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     /// When it is not UTF-8.
-    pub fn text(&mut self) -> Result<&'a str, Damaged> {
-        std::str::from_utf8(self.slice()?).map_err(|_| Damaged("a text is not UTF-8"))
+    pub fn text(&mut self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.slice()?).map_err(|_| DecodeError("a text is not UTF-8"))
     }
 
     /// The next value.
     ///
     /// # Errors
     /// When the bytes are not one.
-    pub fn value(&mut self, depth: u8) -> Result<Value, Damaged> {
+    pub fn value(&mut self, depth: u8) -> Result<Value, DecodeError> {
         Ok(match self.byte()? {
             0 => Value::Null,
             1 => Value::Bool(self.byte()? != 0),
@@ -654,7 +654,7 @@ impl<'a> Input<'a> {
             4 => Value::text(self.text()?),
             5 => Value::Uuid(u128::from_be_bytes(self.array()?)),
             6 => {
-                let json = serde_json::from_slice(self.slice()?).map_err(|_| Damaged("a value is not JSON"))?;
+                let json = serde_json::from_slice(self.slice()?).map_err(|_| DecodeError("a value is not JSON"))?;
                 Value::Json(Arc::new(json))
             }
             7 if depth == 0 => {
@@ -666,7 +666,7 @@ impl<'a> Input<'a> {
                 Value::List(items)
             }
             8 => Value::Cleared,
-            _ => return Err(Damaged("unknown kind of value")),
+            _ => return Err(DecodeError("unknown kind of value")),
         })
     }
 }

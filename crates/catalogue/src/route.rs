@@ -17,7 +17,7 @@ pub struct Route {
     /// Its parameters.
     pub params: Vec<Param>,
     /// What it does.
-    pub action: Action,
+    pub action: RouteAction,
     /// What is said where there is no record.
     pub missing: Option<String>,
 }
@@ -56,7 +56,7 @@ pub struct Param {
     /// Its type; a list takes the parameter repeated.
     pub ty: FieldType,
     /// Where it stands.
-    pub place: ParamPlace,
+    pub place: ParamLocation,
     /// What is said when it is missing; nothing when it may be.
     pub required: Option<String>,
     /// Its value when it is not given, as text of its type.
@@ -71,7 +71,7 @@ pub struct Param {
 
 /// Where a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParamPlace {
+pub enum ParamLocation {
     /// In the path.
     Path,
     /// Behind the question mark.
@@ -82,11 +82,11 @@ pub enum ParamPlace {
 
 /// What a route does.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub enum RouteAction {
     /// Looks up.
-    Find(Box<Find>),
+    Lookup(Box<LookupRoute>),
     /// Does a transition.
-    Change {
+    Transition {
         /// The collection's index.
         collection: usize,
         /// The transition's index.
@@ -97,12 +97,12 @@ pub enum Action {
         args: Vec<(String, usize)>,
     },
     /// Asks a query of the language; where services are still asked the answer is a ticket to come back with.
-    Ask(Ask),
+    Query(QueryRoute),
 }
 
 /// A query by a route. Parameters are given by their indexes.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct QueryRoute {
     /// The parameter with the query.
     pub query: usize,
     /// The parameter with how many rows are left out.
@@ -114,12 +114,12 @@ pub struct Ask {
     /// Whether a row says what each source says of its record.
     pub by_source: bool,
     /// Members of the answer.
-    pub answer: Vec<(String, AskPart)>,
+    pub answer: Vec<(String, QueryPart)>,
 }
 
 /// A part of the answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskPart {
+pub enum QueryPart {
     /// The rows.
     Rows,
     /// Their number, the page aside.
@@ -143,35 +143,35 @@ pub enum AskPart {
 }
 
 /// All of these with their words.
-pub const ASK_PARTS: [(&str, AskPart); 10] = [
-    ("rows", AskPart::Rows),
-    ("total", AskPart::Total),
-    ("status", AskPart::Status),
-    ("at", AskPart::At),
-    ("seconds", AskPart::Seconds),
-    ("query", AskPart::Query),
-    ("parsed", AskPart::Parsed),
-    ("cached", AskPart::Cached),
-    ("services", AskPart::Services),
-    ("reason", AskPart::Reason),
+pub const ASK_PARTS: [(&str, QueryPart); 10] = [
+    ("rows", QueryPart::Rows),
+    ("total", QueryPart::Total),
+    ("status", QueryPart::Status),
+    ("at", QueryPart::At),
+    ("seconds", QueryPart::Seconds),
+    ("query", QueryPart::Query),
+    ("parsed", QueryPart::Parsed),
+    ("cached", QueryPart::Cached),
+    ("services", QueryPart::Services),
+    ("reason", QueryPart::Reason),
 ];
 
 /// A look-up of a route.
 #[derive(Debug, Clone)]
-pub struct Find {
+pub struct LookupRoute {
     /// What is looked up and shown.
-    pub look: Look,
+    pub lookup: Lookup,
     /// Equal rows once.
     pub distinct: bool,
     /// The part of the rows that is answered.
-    pub page: Option<Page>,
+    pub page: Option<PageParams>,
     /// Members of the answer; none for the rows alone.
-    pub answer: Vec<(String, Part)>,
+    pub answer: Vec<(String, LookupPart)>,
 }
 
 /// A part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum LookupPart {
     /// The rows, or the one record.
     Rows,
     /// Their number, the page aside.
@@ -180,56 +180,56 @@ pub enum Part {
 
 /// A page by number. The indexes are parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
+pub struct PageParams {
     /// From 1.
     pub number: usize,
     /// Rows of a page.
     pub size: usize,
     /// When there are more rows than this, none are answered, but their number is.
-    pub most: Option<usize>,
+    pub max_rows: Option<usize>,
 }
 
 /// Records of one collection, what is included with them, and what is shown of them.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Lookup {
     /// The collection's index.
     pub collection: usize,
     /// One record, the first by `sort`, rather than a list.
-    pub one: bool,
+    pub single: bool,
     /// What must hold; the first equality finds the records.
-    pub conditions: Vec<Match>,
+    pub conditions: Vec<LookupCondition>,
     /// Order; the key decides between equals.
-    pub sort: Vec<(Column, bool)>,
+    pub sort: Vec<(RecordColumn, bool)>,
     /// A record for which it finds nothing is left out, or the route is refused with a status and a sentence.
-    pub required: Required,
+    pub required: IncludeRequirement,
     /// Other collections, by the name under which what is found is known.
-    pub includes: Vec<(String, Look)>,
+    pub includes: Vec<(String, Lookup)>,
     /// What is shown: name and value. Nothing for all fields.
-    pub shown: Vec<(String, Leaf)>,
+    pub projection: Vec<(String, Projection)>,
 }
 
-impl Look {
+impl Lookup {
     /// Leaves out of included records what nothing shows: an include that names no fields is whole only where it is shown whole.
     pub(crate) fn trim(&mut self) {
         for (name, include) in &mut self.includes {
-            if !self.shown.is_empty() && include.shown.is_empty() {
+            if !self.projection.is_empty() && include.projection.is_empty() {
                 let mut whole = false;
                 let mut members: Vec<String> = Vec::new();
-                for (_, leaf) in &self.shown {
+                for (_, leaf) in &self.projection {
                     match leaf {
-                        Leaf::Path(path) if path[0] == *name => match path.get(1) {
+                        Projection::Path(path) if path[0] == *name => match path.get(1) {
                             Some(member) if !members.contains(member) => members.push(member.clone()),
                             Some(_) => {}
                             None => whole = true,
                         },
-                        Leaf::Expression(expression) => whole |= expression.variables().contains(name),
-                        Leaf::Path(_) | Leaf::Text(_) => {}
+                        Projection::Expression(expression) => whole |= expression.variables().contains(name),
+                        Projection::Path(_) | Projection::Text(_) => {}
                     }
                 }
                 if !whole {
                     // something must say that a record was found
                     members = if members.is_empty() { vec!["key".into()] } else { members };
-                    include.shown = members.into_iter().map(|member| (member.clone(), Leaf::Path(vec![member]))).collect();
+                    include.projection = members.into_iter().map(|member| (member.clone(), Projection::Path(vec![member]))).collect();
                 }
             }
             include.trim();
@@ -239,18 +239,18 @@ impl Look {
 
 /// What happens when an include finds nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Required {
+pub enum IncludeRequirement {
     /// It is null, or an empty list.
-    No,
+    Optional,
     /// The record it is for is left out.
-    Yes,
+    DropRecord,
     /// The route is refused.
     Refuse(u16, String),
 }
 
 /// A part of a record that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
+pub enum RecordColumn {
     /// Its key.
     Key,
     /// A field, by index.
@@ -261,18 +261,18 @@ pub enum Column {
 
 /// A condition of a look-up.
 #[derive(Debug, Clone)]
-pub struct Match {
+pub struct LookupCondition {
     /// What is compared.
-    pub column: Column,
+    pub column: RecordColumn,
     /// How.
-    pub how: How,
+    pub comparison: MatchKind,
     /// With what.
-    pub with: Given,
+    pub operand: OperandSource,
 }
 
 /// How a field is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum MatchKind {
     /// Equal to it, or to one of them.
     Equal,
     /// Text that begins so.
@@ -283,16 +283,16 @@ pub enum How {
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum OperandSource {
     /// A parameter, by index. One that is not given is no condition.
     Param(usize),
     /// The record that this is included with.
-    Parent(Column),
+    Parent(RecordColumn),
 }
 
 /// What is shown of a record.
 #[derive(Debug, Clone)]
-pub enum Leaf {
+pub enum Projection {
     /// A field, an include, or something inside: null where there is nothing.
     Path(Vec<String>),
     /// A text that is always the same.

@@ -1,7 +1,7 @@
 //! The JSON Schema (2020-12) of the definition language, for editors and validators.
 
 use crate::value::TYPE_NAMES;
-use crate::words::{self, Word};
+use crate::words::{self, Keyword};
 use serde_json::{Map, Value as Json, json};
 
 /// The schema as JSON.
@@ -72,7 +72,7 @@ pub fn schema() -> Json {
     schema
 }
 
-fn object(words: &[&[Word]], required: &[&str]) -> Json {
+fn object(words: &[&[Keyword]], required: &[&str]) -> Json {
     let mut properties = Map::new();
     for word in words.iter().flat_map(|words| words.iter()) {
         // the constants are checked by a test that builds the schema

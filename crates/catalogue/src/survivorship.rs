@@ -3,18 +3,18 @@
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`survive`] is the only place where golden values are made.
 
-use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Speaker, Survivorship};
+use crate::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::expr::{Evaluator, Expression};
 use crate::links::{Derivation, keyed};
 use crate::parts;
-use crate::record::{Contribution, Hash, Retired, Said, put_value};
-use crate::value::{FieldType, Member, Value, among, member_of};
+use crate::record::{Contribution, ContributionContent, Hash, Retirement, put_value};
+use crate::value::{FieldType, StructMember, Value, among, member_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What the contributions of a record add up to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Golden {
+pub struct GoldenRecord {
     /// A value per field.
     pub values: Arc<[Value]>,
     /// Whether the record exists.
@@ -33,7 +33,7 @@ pub struct Consolidator<'c> {
     /// Whether a lone contribution's values are the golden ones.
     plain: bool,
     /// Rules by which fields choose among contributions, each once: whom they hear, and in which order.
-    rules: Vec<(Option<&'c [Speaker]>, &'c Survivorship)>,
+    rules: Vec<(Option<&'c [SourceRef]>, &'c Survivorship)>,
     /// By field, its rule.
     rule_of: Vec<usize>,
 }
@@ -47,8 +47,10 @@ impl<'c> Consolidator<'c> {
         let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_asked(field);
         let reads = |field: &'c Field| -> Vec<&'c str> {
             match &field.derive {
-                Some(Derivation::Own(expression)) => expression.variables().iter().map(String::as_str).collect(),
-                Some(Derivation::Key(_, when, key)) => key.names().chain(when.iter().flat_map(Expression::variables).map(String::as_str)).collect(),
+                Some(Derivation::SameRecord(expression)) => expression.variables().iter().map(String::as_str).collect(),
+                Some(Derivation::TargetKey(_, when, key)) => {
+                    key.names().chain(when.iter().flat_map(Expression::variables).map(String::as_str)).collect()
+                }
                 Some(Derivation::Member(list, _)) => vec![collection.fields[*list].name.as_str()],
                 _ => Vec::new(),
             }
@@ -85,20 +87,20 @@ impl<'c> Consolidator<'c> {
     }
 
     /// The golden fields of `contributions`; derived fields whose expression fails are null, and the evaluator notes it.
-    pub fn survive(&self, contributions: &[Contribution]) -> Golden {
+    pub fn survive(&self, contributions: &[Contribution]) -> GoldenRecord {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
-        if let [Contribution { said: Said::Values(values), retired: Retired::No, unread, .. }] = contributions
+        if let [Contribution { said: ContributionContent::Values(values), retired: Retirement::Live, unread, .. }] = contributions
             && unread.is_empty()
         {
             let values = self.survive_alone(&contributions[0], values);
-            return Golden { values, alive, conflicts: Vec::new() };
+            return GoldenRecord { values, alive, conflicts: Vec::new() };
         }
         let voices = self.voices(contributions);
         let fields = || self.collection.fields.iter().enumerate();
         // what could not be read has an order of its own, by when it could be; that is rare
         let is_unread = |field: usize| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
-        let orders: Vec<Vec<&Voice<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices, None)).collect();
+        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices, None)).collect();
         let choose = |(index, field): (usize, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
@@ -110,7 +112,7 @@ impl<'c> Consolidator<'c> {
         let mut values: Arc<[Value]> = fields().map(choose).collect();
         let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &voices)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
-        Golden { values, alive, conflicts }
+        GoldenRecord { values, alive, conflicts }
     }
 
     /// The common case: nothing to compare, and mostly nothing to change either.
@@ -149,7 +151,7 @@ impl<'c> Consolidator<'c> {
 
     /// The names of the sources that say something.
     fn sources(&self, contributions: &[Contribution]) -> Value {
-        let heard = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, Said::Values(_)));
+        let heard = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, ContributionContent::Values(_)));
         let mut names: Vec<&str> = heard.filter_map(|own| self.catalogue.voice(own.source())).collect();
         names.sort_unstable();
         names.dedup();
@@ -157,10 +159,10 @@ impl<'c> Consolidator<'c> {
     }
 
     fn alive(&self, contributions: &[Contribution]) -> bool {
-        let living = |contribution: &Contribution| matches!(contribution.said, Said::Values(_));
+        let living = |contribution: &Contribution| matches!(contribution.said, ContributionContent::Values(_));
         match self.collection.exists {
-            Exists::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
-            Exists::Latest => {
+            ExistenceRule::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
+            ExistenceRule::Latest => {
                 let heard = contributions.iter().filter(|contribution| contribution.is_heard());
                 heard.max_by_key(|contribution| order(contribution)).is_some_and(living)
             }
@@ -169,24 +171,24 @@ impl<'c> Consolidator<'c> {
 
     /// Who speaks, as definitions refer to them; nothing for a source that the definition does not have any more, and for records that
     /// exist because others name them.
-    fn speaker(&self, contribution: &Contribution) -> Option<Speaker> {
+    fn speaker(&self, contribution: &Contribution) -> Option<SourceRef> {
         let name = contribution.source();
         let known = self.catalogue.sources.iter().position(|source| source.name == name);
-        known.map(Speaker::Source).or((name == API_NAME).then_some(Speaker::Api))
+        known.map(SourceRef::Source).or((name == API_NAME).then_some(SourceRef::Api))
     }
 
     /// Contributions that count, with what they say.
-    fn voices<'a>(&self, contributions: &'a [Contribution]) -> Vec<Voice<'a>> {
+    fn voices<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
         let heard = contributions.iter().filter(|contribution| contribution.is_heard());
         let voice = |contribution: &'a Contribution| match &contribution.said {
-            Said::Values(_) => Some(Voice { contribution, speaker: self.speaker(contribution) }),
-            Said::Gone => None,
+            ContributionContent::Values(_) => Some(LiveContribution { contribution, speaker: self.speaker(contribution) }),
+            ContributionContent::Tombstone => None,
         };
         heard.filter_map(voice).collect()
     }
 
     /// Those that say something of a field, with what they say.
-    fn heard<'a>(&self, index: usize, field: &Field, voices: &[Voice<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
+    fn heard<'a>(&self, index: usize, field: &Field, voices: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
         voices.iter().filter_map(move |voice| {
             let (value, _) = voice.contribution.value(index)?;
             let heard = field.from.as_ref().is_none_or(|speakers| is_among(voice.speaker, speakers));
@@ -195,8 +197,15 @@ impl<'c> Consolidator<'c> {
     }
 
     /// Those that a rule hears, in the order in which it takes them: by the age of their statements, or of what they say of a field.
-    fn in_order<'a, 'v>(&self, from: Option<&[Speaker]>, rule: &Survivorship, voices: &'v [Voice<'a>], field: Option<usize>) -> Vec<&'v Voice<'a>> {
-        let mut heard: Vec<&Voice<'_>> = voices.iter().filter(|voice| from.is_none_or(|speakers| is_among(voice.speaker, speakers))).collect();
+    fn in_order<'a, 'v>(
+        &self,
+        from: Option<&[SourceRef]>,
+        rule: &Survivorship,
+        voices: &'v [LiveContribution<'a>],
+        field: Option<usize>,
+    ) -> Vec<&'v LiveContribution<'a>> {
+        let mut heard: Vec<&LiveContribution<'_>> =
+            voices.iter().filter(|voice| from.is_none_or(|speakers| is_among(voice.speaker, speakers))).collect();
         match field {
             None => heard.sort_by_key(|voice| order(voice.contribution)),
             Some(field) => heard.sort_by_key(|voice| order_of(voice.contribution, field)),
@@ -216,7 +225,7 @@ impl<'c> Consolidator<'c> {
         heard
     }
 
-    fn disagree(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> bool {
+    fn disagree(&self, index: usize, field: &Field, voices: &[LiveContribution<'_>]) -> bool {
         let mut said = self.heard(index, field, voices).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = said.next();
         said.any(|value| Some(value) != first)
@@ -225,7 +234,7 @@ impl<'c> Consolidator<'c> {
     fn derive(&self, index: usize, values: &[Value]) -> Value {
         let field = &self.collection.fields[index];
         match &field.derive {
-            Some(Derivation::Own(expression)) => {
+            Some(Derivation::SameRecord(expression)) => {
                 let found = self.evaluator.value_of(expression, &field.ty, self.collection, values);
                 found.and_then(|value| among(value, &field.ty, &field.one_of)).unwrap_or_else(|error| {
                     self.evaluator.note(&format!("field `{}`", field.name), expression, &error);
@@ -233,13 +242,13 @@ impl<'c> Consolidator<'c> {
                 })
             }
             Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
-            Some(Derivation::Key(_, when, key)) => keyed(self.evaluator, self.collection, &field.name, when.as_ref(), key, values),
+            Some(Derivation::TargetKey(_, when, key)) => keyed(self.evaluator, self.collection, &field.name, when.as_ref(), key, values),
             _ => Value::Null,
         }
     }
 
     /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
-    pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &Golden) -> Vec<Explanation<'a>> {
+    pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
         let voices = self.voices(contributions);
         let explain_field = |(index, field): (usize, &'a Field)| {
             let said: Vec<(&Contribution, &Value)> = self.heard(index, field, &voices).collect();
@@ -254,12 +263,12 @@ impl<'c> Consolidator<'c> {
 }
 
 /// A contribution that counts.
-struct Voice<'a> {
+struct LiveContribution<'a> {
     contribution: &'a Contribution,
-    speaker: Option<Speaker>,
+    speaker: Option<SourceRef>,
 }
 
-fn is_among(speaker: Option<Speaker>, speakers: &[Speaker]) -> bool {
+fn is_among(speaker: Option<SourceRef>, speakers: &[SourceRef]) -> bool {
     speaker.is_some_and(|speaker| speakers.contains(&speaker))
 }
 
@@ -275,7 +284,7 @@ pub struct Explanation<'a> {
 }
 
 /// The golden value of a field, of those it hears in the order of its rule.
-fn pick(index: usize, field: &Field, heard: &[&Voice<'_>]) -> Value {
+fn pick(index: usize, field: &Field, heard: &[&LiveContribution<'_>]) -> Value {
     let mut said = heard.iter().filter_map(|voice| Some((voice.contribution, voice.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(said.map(|(_, value)| value)),
@@ -301,7 +310,7 @@ fn order_of(contribution: &Contribution, field: usize) -> (i64, Hash, &str) {
 
 pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
-    let mut known = Known::default();
+    let mut known = SeenElements::default();
     for element in values.into_iter().flat_map(Value::elements) {
         if known.is_new(element, &all) {
             all.push(element.clone());
@@ -312,9 +321,9 @@ pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
 
 /// Tells which elements are new to a list. A short one is searched, of a long one the packed elements are remembered.
 #[derive(Default)]
-struct Known(HashSet<Vec<u8>>);
+struct SeenElements(HashSet<Vec<u8>>);
 
-impl Known {
+impl SeenElements {
     /// Elements up to which a list is searched.
     const FEW: usize = 32;
 
@@ -361,7 +370,7 @@ pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Valu
 }
 
 /// The values of one member of the structs in a list; of ranges all of them, one after the other.
-pub fn members_of(list: &Value, member: &Member) -> Value {
+pub fn members_of(list: &Value, member: &StructMember) -> Value {
     let structs = list.elements().iter().filter_map(|element| if let Value::Json(json) = element { Some(json) } else { None });
     if member.ty == FieldType::Ranges {
         let all: Vec<serde_json::Value> = structs.filter_map(|json| json.get(&member.name)?.as_array()).flatten().cloned().collect();

@@ -41,14 +41,14 @@ pub enum FieldType {
     /// A set of integers, kept as ranges: `1-5, 8`.
     Ranges,
     /// Named values; only as the elements of a list.
-    Struct(Arc<[Member]>),
+    Struct(Arc<[StructMember]>),
     /// A list of one of the other types, except lists.
     List(Box<FieldType>),
 }
 
 /// A member of a struct.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Member {
+pub struct StructMember {
     /// Its name.
     pub name: String,
     /// Its type: a scalar one, or ranges.
@@ -90,7 +90,7 @@ impl FieldType {
     }
 
     /// The members of a list's structs; none for other types.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[StructMember] {
         match self.element() {
             FieldType::Struct(members) => members,
             _ => &[],
@@ -276,7 +276,7 @@ pub fn stored_json(value: &Value) -> Json {
 }
 
 /// A member of a struct as a value; null where it has none.
-pub fn member_of(json: &Json, member: &Member) -> Value {
+pub fn member_of(json: &Json, member: &StructMember) -> Value {
     match json.get(&member.name) {
         None | Some(Json::Null) => Value::Null,
         Some(Json::Bool(value)) => Value::Bool(*value),
@@ -289,13 +289,13 @@ pub fn member_of(json: &Json, member: &Member) -> Value {
 }
 
 /// A struct of these members; nothing where no member has a value.
-pub fn struct_of(members: &[Member], values: impl IntoIterator<Item = Value>) -> Value {
+pub fn struct_of(members: &[StructMember], values: impl IntoIterator<Item = Value>) -> Value {
     let said = members.iter().zip(values).filter(|(_, value)| !value.is_null());
     let said: serde_json::Map<String, Json> = said.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
     if said.is_empty() { Value::Null } else { Value::Json(Arc::new(said.into())) }
 }
 
-fn struct_to_json(json: &Json, members: &[Member]) -> Json {
+fn struct_to_json(json: &Json, members: &[StructMember]) -> Json {
     let shown = members.iter().map(|member| (member.name.clone(), member_of(json, member).to_json(&member.ty)));
     Json::Object(shown.filter(|(_, value)| !value.is_null()).collect())
 }

@@ -4,7 +4,7 @@
 
 /// A key: its name, the JSON Schema of its value, and what it means.
 #[derive(Debug, Clone, Copy)]
-pub struct Word {
+pub struct Keyword {
     /// The key as written.
     pub name: &'static str,
     /// JSON Schema of the value; `$ref`s point into `$defs` of the assembled schema.
@@ -13,8 +13,8 @@ pub struct Word {
     pub doc: &'static str,
 }
 
-const fn word(name: &'static str, schema: &'static str, doc: &'static str) -> Word {
-    Word { name, schema, doc }
+const fn word(name: &'static str, schema: &'static str, doc: &'static str) -> Keyword {
+    Keyword { name, schema, doc }
 }
 
 const TEXT: &str = r#"{"type":"string"}"#;
@@ -28,7 +28,7 @@ const INDEX: &str = r##"{"$ref":"#/$defs/index"}"##;
 const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
 
 /// Top level.
-pub const CATALOGUE: &[Word] = &[
+pub const CATALOGUE: &[Keyword] = &[
     word("catalogue", r##"{"$ref":"#/$defs/name"}"##, "The catalogue's name."),
     word(
         "lookups",
@@ -67,11 +67,11 @@ pub const CATALOGUE: &[Word] = &[
 ];
 
 /// How declared routes are served.
-pub const SERVE: &[Word] =
+pub const SERVE: &[Keyword] =
     &[word("error", TEXT, "Errors are a JSON object whose only member, of this name, holds the sentence; default: problem details (RFC 9457).")];
 
 /// A route's own words.
-pub const ROUTE: &[Word] = &[
+pub const ROUTE: &[Keyword] = &[
     word("get", TEXT, "The path, with parameters in braces."),
     word("post", TEXT, "The same for POST."),
     word("put", TEXT, "The same for PUT."),
@@ -98,7 +98,7 @@ pub const ROUTE: &[Word] = &[
 ];
 
 /// A query by a route.
-pub const ROUTE_ASK: &[Word] = &[
+pub const ROUTE_ASK: &[Keyword] = &[
     word("query", TEXT, "The parameter with the query."),
     word("offset", TEXT, "The parameter with how many rows are left out."),
     word("limit", TEXT, "The parameter with how many rows are answered; 0 for all that may be."),
@@ -107,7 +107,7 @@ pub const ROUTE_ASK: &[Word] = &[
 ];
 
 /// A look-up: of a route, or included.
-pub const LOOK: &[Word] = &[
+pub const LOOK: &[Keyword] = &[
     word("one", r##"{"$ref":"#/$defs/name"}"##, "The collection of the one record to look up."),
     word("list", r##"{"$ref":"#/$defs/name"}"##, "The collection of the records to look up."),
     word(
@@ -125,24 +125,25 @@ pub const LOOK: &[Word] = &[
 ];
 
 /// What only an include has.
-pub const INCLUDE: &[Word] = &[word(
+pub const INCLUDE: &[Keyword] = &[word(
     "required",
     r#"{"oneOf":[{"type":"boolean"},{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}]}"#,
     "Where nothing is found the record is left out; or the route is refused: status to sentence.",
 )];
 
 /// A condition that is not equality.
-pub const MATCH: &[Word] = &[word("prefix", TEXT, "Text that begins with params.NAME."), word("contains", TEXT, "Text that has params.NAME inside.")];
+pub const MATCH: &[Keyword] =
+    &[word("prefix", TEXT, "Text that begins with params.NAME."), word("contains", TEXT, "Text that has params.NAME inside.")];
 
 /// A page.
-pub const PAGE: &[Word] = &[
+pub const PAGE: &[Keyword] = &[
     word("number", TEXT, "params.NAME, from 1."),
     word("size", TEXT, "params.NAME, rows of a page."),
     word("most", TEXT, "params.NAME: of more rows none are answered, only their number."),
 ];
 
 /// A parameter.
-pub const PARAM: &[Word] = &[
+pub const PARAM: &[Keyword] = &[
     word("type", TYPE, "The type; a list takes the parameter repeated."),
     word("in", r#"{"enum":["query","body"]}"#, "Where it stands; default: query for get and delete, else body."),
     word("required", r#"{"type":["boolean","string"]}"#, "It must be given; a text is what is said else."),
@@ -153,7 +154,7 @@ pub const PARAM: &[Word] = &[
 ];
 
 /// A source.
-pub const SOURCE: &[Word] = &[
+pub const SOURCE: &[Keyword] = &[
     word(
         "format",
         r#"{"enum":["marc","xml","json","csv"]}"#,
@@ -196,11 +197,11 @@ pub const SOURCE: &[Word] = &[
 ];
 
 /// A document inside a document.
-pub const EMBED: &[Word] =
+pub const EMBED: &[Keyword] =
     &[word("path", TEXT, "Where its text stands."), word("name", TEXT, "What its file would be called, a template over `let` values: `{id}.xml`.")];
 
 /// A word of queries.
-pub const QUERY_WORD: &[Word] = &[
+pub const QUERY_WORD: &[Keyword] = &[
     word("select", r##"{"$ref":"#/$defs/name"}"##, "The collection that is asked for by the word."),
     word(
         "tests",
@@ -210,7 +211,7 @@ pub const QUERY_WORD: &[Word] = &[
 ];
 
 /// A service.
-pub const SERVICE: &[Word] = &[
+pub const SERVICE: &[Keyword] = &[
     word("url", TEXT, "What the paths of its calls stand behind; ${NAME} in it is taken from the environment."),
     word("timeout", TEXT, "Time for one request; 30s if nothing is said."),
     word("deadline", TEXT, "Time for all requests of one answer; 120s if nothing is said."),
@@ -227,7 +228,7 @@ pub const SERVICE: &[Word] = &[
 ];
 
 /// `asks`.
-pub const ASKS: &[Word] = &[
+pub const ASKS: &[Keyword] = &[
     word("service", r##"{"$ref":"#/$defs/name"}"##, "The service."),
     word(
         "calls",
@@ -237,7 +238,7 @@ pub const ASKS: &[Word] = &[
 ];
 
 /// A call.
-pub const CALL: &[Word] = &[
+pub const CALL: &[Keyword] = &[
     word("get", TEXT, "Path, and parameters that are always the same, behind the service's URL."),
     word(
         "args",
@@ -249,7 +250,7 @@ pub const CALL: &[Word] = &[
 ];
 
 /// An argument of a call.
-pub const CALL_ARG: &[Word] = &[
+pub const CALL_ARG: &[Keyword] = &[
     word(
         "field",
         r#"{"type":"string","pattern":"^[a-z][a-z0-9_]{0,47}([.][a-z][a-z0-9_]{0,47})?$"}"#,
@@ -267,7 +268,7 @@ pub const CALL_ARG: &[Word] = &[
 ];
 
 /// How answers are cut.
-pub const CALL_PAGE: &[Word] = &[
+pub const CALL_PAGE: &[Keyword] = &[
     word("offset", TEXT, "The argument with how many documents to leave out."),
     word("limit", TEXT, "The argument with how many documents to send."),
     word("size", r#"{"type":"integer","minimum":1}"#, "How many; 1 000 if nothing is said."),
@@ -277,7 +278,7 @@ pub const CALL_PAGE: &[Word] = &[
 ];
 
 /// `collect`.
-pub const COLLECT: &[Word] = &[
+pub const COLLECT: &[Keyword] = &[
     word(
         "odata",
         r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
@@ -292,7 +293,7 @@ pub const COLLECT: &[Word] = &[
 ];
 
 /// `replaces`.
-pub const REPLACES: &[Word] = &[
+pub const REPLACES: &[Keyword] = &[
     word("scope", CEL, "What a file is the whole of: `f.satellite`, or `'all'`."),
     word("at", CEL, "When what a document says is to happen, a time: what older files said of earlier times stays."),
     word(
@@ -303,7 +304,7 @@ pub const REPLACES: &[Word] = &[
 ];
 
 /// One element of `feeds`.
-pub const FEED: &[Word] = &[
+pub const FEED: &[Keyword] = &[
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
     word("when", CEL, "Only documents for which this holds."),
     word("contributor", TEXT, "Template naming the part of the source that speaks here."),
@@ -315,7 +316,7 @@ pub const FEED: &[Word] = &[
 ];
 
 /// How a value is taken from a document.
-pub const RULE: &[Word] = &[
+pub const RULE: &[Keyword] = &[
     word("path", TEXT, "Where the value is, in the format's own language: MARCspec, JSONPath, XPath, column name."),
     word("first", r#"{"type":"array","minItems":1,"items":{"type":"string"}}"#, "Paths; the first that finds something gives the value."),
     word("cases", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/case"}}"##, "The first path that exists gives the constant beside it."),
@@ -345,7 +346,7 @@ pub const RULE: &[Word] = &[
 ];
 
 /// What a field has beside a rule.
-pub const FIELD: &[Word] = &[
+pub const FIELD: &[Keyword] = &[
     word("type", TYPE, "The field's type."),
     word("required", BOOLEAN, "A document without it fails."),
     word(
@@ -369,7 +370,7 @@ pub const FIELD: &[Word] = &[
 ];
 
 /// A collection.
-pub const COLLECTION: &[Word] = &[
+pub const COLLECTION: &[Keyword] = &[
     word("key", TEXT, "A field, a template such as {ref}/{sample}, or CEL over fields."),
     word("raw", r#"{"enum":["keep","drop"]}"#, "Whether each contribution keeps its document byte for byte."),
     word(
@@ -400,14 +401,14 @@ pub const COLLECTION: &[Word] = &[
 ];
 
 /// Tags of a collection.
-pub const TAGS: &[Word] = &[
+pub const TAGS: &[Keyword] = &[
     word("document", r##"{"$ref":"#/$defs/tag_document"}"##, "What the XPath of a tag is asked of."),
     word("steps", r#"{"type":"integer","minimum":1000}"#, "Most steps of an XPath on one record: about as many nodes; default 1 000 000."),
     word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "What tags have beside a definition and a comment."),
 ];
 
 /// The document of a record.
-pub const TAG_DOCUMENT: &[Word] = &[
+pub const TAG_DOCUMENT: &[Keyword] = &[
     word("root", TEXT, "The source whose newest document it is."),
     word("otherwise", r##"{"type":"string"}"##, "The name of the empty element where that source says nothing; default `none`."),
     word(
@@ -418,7 +419,7 @@ pub const TAG_DOCUMENT: &[Word] = &[
 ];
 
 /// A link.
-pub const LINK: &[Word] = &[
+pub const LINK: &[Keyword] = &[
     word("to", r##"{"$ref":"#/$defs/name"}"##, "The collection of the linked record."),
     word("when", CEL, "Only records for which this holds have one."),
     word("key", TEXT, "The linked record's key: a field, or a template such as {satellite}-{number}; of a list a record for each element."),
@@ -435,7 +436,7 @@ pub const LINK: &[Word] = &[
 ];
 
 /// Intervals that overlap.
-pub const OVERLAP: &[Word] = &[
+pub const OVERLAP: &[Keyword] = &[
     word("mine", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "Own fields: from, to."),
     word("theirs", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The linked record's fields: from, to."),
     word("tolerance", TEXT, "How far apart they may be; default 0s."),
@@ -443,7 +444,7 @@ pub const OVERLAP: &[Word] = &[
 ];
 
 /// A number about children.
-pub const ROLLUP: &[Word] = &[
+pub const ROLLUP: &[Keyword] = &[
     word("over", TEXT, "The link: COLLECTION.LINK."),
     word("groups", TEXT, "Only children whose group begins with this regular expression."),
     word("where", CEL, "Only children for which this holds."),
@@ -455,7 +456,7 @@ pub const ROLLUP: &[Word] = &[
 ];
 
 /// A coverage: a collection of rows about each record.
-pub const COVERAGE: &[Word] = &[
+pub const COVERAGE: &[Keyword] = &[
     word("over", TEXT, "The children's link: COLLECTION.LINK."),
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The coverage whose rows are summed up."),
     word("by", CEL, "The group in which a row of that is summed; default: all in one."),
@@ -468,7 +469,7 @@ pub const COVERAGE: &[Word] = &[
 ];
 
 /// How children are measured.
-pub const COVERAGE_CASE: &[Word] = &[
+pub const COVERAGE_CASE: &[Keyword] = &[
     word(
         "measure",
         r##"{"oneOf":[{"enum":["union","count"]},{"$ref":"#/$defs/distinct"}]}"##,
@@ -480,26 +481,26 @@ pub const COVERAGE_CASE: &[Word] = &[
 ];
 
 /// Which groups a case is for.
-pub const COVERAGE_MATCH: &[Word] = &[word("match", TEXT, "A regular expression on the group's beginning.")];
+pub const COVERAGE_MATCH: &[Keyword] = &[word("match", TEXT, "A regular expression on the group's beginning.")];
 
 /// Different values of children.
-pub const DISTINCT: &[Word] = &[
+pub const DISTINCT: &[Keyword] = &[
     word("distinct", NAMES, "Fields whose different values are counted."),
     word("near", TEXT, "Starts that differ are different, too, unless they are no farther apart than this."),
 ];
 
 /// Intervals that no child covers.
-pub const GAPS: &[Word] = &[
+pub const GAPS: &[Keyword] = &[
     word("within", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval that should be covered: from, to."),
     word("shift", TEXT, "A first child that starts no later than this leaves no gap; the end moves along."),
 ];
 
 /// Runs of a value.
-pub const RUNS: &[Word] =
+pub const RUNS: &[Keyword] =
     &[word("value", TEXT, "The children's field."), word("max_gap", TEXT, "Children of a run are no farther apart than this; default 0s.")];
 
 /// A state field.
-pub const STATE: &[Word] = &[
+pub const STATE: &[Keyword] = &[
     word("type", TYPE, "The type."),
     word("seed", CEL, "The value until a transition sets one, from golden fields."),
     word("index", INDEX, "Kinds of questions answered without reading every record."),
@@ -507,7 +508,7 @@ pub const STATE: &[Word] = &[
 ];
 
 /// A transition.
-pub const TRANSITION: &[Word] = &[
+pub const TRANSITION: &[Keyword] = &[
     word(
         "args",
         r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/arg"}]}}"##,
@@ -518,7 +519,7 @@ pub const TRANSITION: &[Word] = &[
 ];
 
 /// An argument of a transition.
-pub const ARG: &[Word] = &[
+pub const ARG: &[Keyword] = &[
     word("type", TYPE, "The type."),
     word("required", BOOLEAN, "A call without it is refused."),
     word("default", CEL, "The value of a call that does not give one."),
@@ -528,37 +529,37 @@ pub const ARG: &[Word] = &[
 ];
 
 /// A refusal.
-pub const REFUSE: &[Word] = &[
+pub const REFUSE: &[Keyword] = &[
     word("when", CEL, "The condition."),
     word("reason", CEL, "What the caller is told."),
     word("code", r#"{"type":"integer","minimum":400,"maximum":499}"#, "HTTP status, default 409."),
 ];
 
 /// A profile.
-pub const PROFILE: &[Word] = &[
+pub const PROFILE: &[Keyword] = &[
     word("source", r##"{"$ref":"#/$defs/name"}"##, "The source of the documents."),
     word("matched", r#"{"enum":["update","skip","fail","withdraw"]}"#, "For documents whose record existed before the job."),
     word("unmatched", r#"{"enum":["create","skip","fail"]}"#, "For the others."),
 ];
 
 /// A tenant's share of the workers.
-pub const TENANT: &[Word] = &[
+pub const TENANT: &[Keyword] = &[
     word("weight", r#"{"type":"integer","minimum":1,"maximum":1000}"#, "Work it gets beside one of weight 1 while both have some."),
     word("most_running", r#"{"type":"integer","minimum":1}"#, "Most chunks in work at a time."),
 ];
 
 /// An element of `accept`.
-pub const ACCEPT: &[Word] = &[
+pub const ACCEPT: &[Keyword] = &[
     word("unless", CEL, "The condition a document must meet."),
     word("do", r#"{"enum":["fail","skip"]}"#, "What happens to one that does not."),
     word("reason", CEL, "What the journal says."),
 ];
 
 /// An element of `cases`.
-pub const CASE: &[Word] = &[word("if", TEXT, "A path."), word("then", SCALAR, "The value where the path finds something.")];
+pub const CASE: &[Keyword] = &[word("if", TEXT, "A path."), word("then", SCALAR, "The value where the path finds something.")];
 
 /// Survivorship written as a mapping.
-pub const SURVIVORSHIP_MAP: &[Word] = &[
+pub const SURVIVORSHIP_MAP: &[Keyword] = &[
     word("prefer", NAMES, "Sources, the most trusted first; those not named come last."),
     word("then", r#"{"enum":["latest","earliest"]}"#, "Decides between contributions of equally trusted sources."),
 ];

@@ -19,12 +19,12 @@ pub struct Node {
     /// Bytes of the text this node was written at.
     pub span: Range<usize>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// The shapes a node can have.
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum NodeKind {
     /// A scalar; `quoted` scalars are always text.
     Scalar {
         /// The text after unescaping.
@@ -42,20 +42,20 @@ impl Node {
     /// The scalar text, if this is a scalar that is not null.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Scalar { text, .. } if !self.is_null() => Some(text),
+            NodeKind::Scalar { text, .. } if !self.is_null() => Some(text),
             _ => None,
         }
     }
 
     /// Whether this is the plain scalar null.
     pub fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+        matches!(&self.kind, NodeKind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
     /// The value under `key`, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
-            Kind::Map(entries) => entries.iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value),
+            NodeKind::Map(entries) => entries.iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value),
             _ => None,
         }
     }
@@ -63,12 +63,12 @@ impl Node {
     /// What a reader would call this shape.
     pub fn shape(&self) -> &'static str {
         match &self.kind {
-            Kind::Scalar { .. } if self.is_null() => "nothing",
-            Kind::Scalar { quoted: false, text } if text == "true" || text == "false" => "a boolean",
-            Kind::Scalar { quoted: false, text } if text.parse::<f64>().is_ok() => "a number",
-            Kind::Scalar { .. } => "text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
+            NodeKind::Scalar { .. } if self.is_null() => "nothing",
+            NodeKind::Scalar { quoted: false, text } if text == "true" || text == "false" => "a boolean",
+            NodeKind::Scalar { quoted: false, text } if text.parse::<f64>().is_ok() => "a number",
+            NodeKind::Scalar { .. } => "text",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a mapping",
         }
     }
 }
@@ -120,20 +120,20 @@ fn syntax_error(text: &str, at: usize, info: &str) -> Diagnostic {
 struct TreeBuilder<'a> {
     offsets: CharOffsets,
     text: &'a str,
-    stack: Vec<Open>,
+    stack: Vec<PendingNode>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     root: Option<Node>,
     problems: Vec<Diagnostic>,
 }
 
-struct Open {
+struct PendingNode {
     start: usize,
     anchor: usize,
-    kind: OpenKind,
+    kind: PendingKind,
 }
 
-enum OpenKind {
+enum PendingKind {
     List(Vec<Node>),
     Map { entries: Vec<(Node, Node)>, key: Option<Node> },
 }
@@ -145,18 +145,18 @@ impl TreeBuilder<'_> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let quoted = style != ScalarStyle::Plain;
-                self.place(Node { span: start..end, kind: Kind::Scalar { text: text.into_owned(), quoted } }, anchor)
+                self.place(Node { span: start..end, kind: NodeKind::Scalar { text: text.into_owned(), quoted } }, anchor)
             }
-            Event::SequenceStart(anchor, _) => self.open(start, anchor, OpenKind::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.open(start, anchor, OpenKind::Map { entries: Vec::new(), key: None }),
+            Event::SequenceStart(anchor, _) => self.open(start, anchor, PendingKind::List(Vec::new())),
+            Event::MappingStart(anchor, _) => self.open(start, anchor, PendingKind::Map { entries: Vec::new(), key: None }),
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(open) = self.stack.pop() else { return Ok(()) };
                 let span = open.start..self.trimmed_end(open.start, end);
                 let node = match open.kind {
-                    OpenKind::List(items) => Node { span, kind: Kind::List(items) },
-                    OpenKind::Map { entries, .. } => {
+                    PendingKind::List(items) => Node { span, kind: NodeKind::List(items) },
+                    PendingKind::Map { entries, .. } => {
                         let entries = self.finish_map(entries);
-                        Node { span, kind: Kind::Map(entries) }
+                        Node { span, kind: NodeKind::Map(entries) }
                     }
                 };
                 self.place(node, open.anchor)
@@ -176,11 +176,11 @@ impl TreeBuilder<'_> {
         }
     }
 
-    fn open(&mut self, start: usize, anchor: usize, kind: OpenKind) -> Result<(), Diagnostic> {
+    fn open(&mut self, start: usize, anchor: usize, kind: PendingKind) -> Result<(), Diagnostic> {
         if self.stack.len() >= MAX_DEPTH {
             return Err(Diagnostic::new(start..start + 1, format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        self.stack.push(Open { start, anchor, kind });
+        self.stack.push(PendingNode { start, anchor, kind });
         Ok(())
     }
 
@@ -194,8 +194,8 @@ impl TreeBuilder<'_> {
         }
         match self.stack.last_mut().map(|open| &mut open.kind) {
             None => self.root = Some(node),
-            Some(OpenKind::List(items)) => items.push(node),
-            Some(OpenKind::Map { entries, key }) => match key.take() {
+            Some(PendingKind::List(items)) => items.push(node),
+            Some(PendingKind::Map { entries, key }) => match key.take() {
                 None => *key = Some(node),
                 Some(name) => entries.push((name, node)),
             },
@@ -214,11 +214,11 @@ impl TreeBuilder<'_> {
             };
             if key == "<<" {
                 let parts = match value.kind {
-                    Kind::Map(inner) => vec![inner],
-                    Kind::List(items) => {
-                        items.into_iter().filter_map(|item| if let Kind::Map(inner) = item.kind { Some(inner) } else { None }).collect()
+                    NodeKind::Map(inner) => vec![inner],
+                    NodeKind::List(items) => {
+                        items.into_iter().filter_map(|item| if let NodeKind::Map(inner) = item.kind { Some(inner) } else { None }).collect()
                     }
-                    Kind::Scalar { .. } => {
+                    NodeKind::Scalar { .. } => {
                         self.problems.push(Diagnostic::new(value.span, "`<<` takes a mapping, usually an alias"));
                         continue;
                     }
@@ -252,9 +252,9 @@ fn too_many_nodes(span: Range<usize>) -> Diagnostic {
 
 fn descendants(node: &Node) -> usize {
     match &node.kind {
-        Kind::Scalar { .. } => 0,
-        Kind::List(items) => items.iter().map(|item| 1 + descendants(item)).sum(),
-        Kind::Map(entries) => entries.iter().map(|(_, value)| 2 + descendants(value)).sum(),
+        NodeKind::Scalar { .. } => 0,
+        NodeKind::List(items) => items.iter().map(|item| 1 + descendants(item)).sum(),
+        NodeKind::Map(entries) => entries.iter().map(|(_, value)| 2 + descendants(value)).sum(),
     }
 }
 

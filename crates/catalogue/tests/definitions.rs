@@ -1,6 +1,6 @@
 //! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
 
-use stook_catalogue::definition::{AsOf, KeyRule, Speaker, Survivorship};
+use stook_catalogue::definition::{AsOfRule, KeyDefinition, SourceRef, Survivorship};
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 
@@ -15,9 +15,9 @@ fn the_authorities_example_is_accepted() {
     let text = include_str!("../../../examples/authorities/catalogue.yaml");
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
     let (_, authority) = catalogue.collection("authority").expect("defined");
-    assert!(matches!(authority.key, KeyRule::Field(0)));
+    assert!(matches!(authority.key, KeyDefinition::Field(0)));
     assert!(authority.keep_raw);
-    assert!(matches!(catalogue.sources[0].as_of, AsOf::Field(_)));
+    assert!(matches!(catalogue.sources[0].as_of, AsOfRule::Field(_)));
     assert_eq!(catalogue.collection("item").expect("defined").1.transitions.len(), 2);
 }
 
@@ -344,7 +344,7 @@ collections:
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
     assert_eq!(catalogue.sources[0].feeds.len(), 2);
-    assert!(matches!(catalogue.collections[1].key, KeyRule::Template(_)));
+    assert!(matches!(catalogue.collections[1].key, KeyDefinition::Template(_)));
 }
 
 #[test]
@@ -362,9 +362,9 @@ collections:
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
     let fields = &catalogue.collections[0].fields;
-    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![Speaker::Source(1), Speaker::Source(0)], then_earliest: false });
+    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![SourceRef::Source(1), SourceRef::Source(0)], then_earliest: false });
     assert_eq!(fields[1].survivorship, Survivorship::Union);
-    assert_eq!(fields[2].from, Some(vec![Speaker::Source(1)]));
+    assert_eq!(fields[2].from, Some(vec![SourceRef::Source(1)]));
 }
 
 #[test]
@@ -373,8 +373,8 @@ fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
     let tags = catalogue.collections[0].tags.as_ref().expect("tags");
     let document = tags.document.as_ref().expect("a document");
-    assert_eq!((document.otherwise.as_str(), tags.steps), ("list", 200_000));
-    assert_eq!(document.parts.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["lldp", "lshw"]);
+    assert_eq!((document.placeholder.as_str(), tags.steps), ("list", 200_000));
+    assert_eq!(document.embedded.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["lldp", "lshw"]);
     for (from, to, expected) in [
         ("raw: keep", "raw: drop", "an XPath is asked of kept documents: add `raw: keep`"),
         ("root: lshw,", "root: enlist,", "`enlist` is json; an XPath is asked of xml"),

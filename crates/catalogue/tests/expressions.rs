@@ -6,11 +6,11 @@ use cel::{Context, Program, Value as Cel};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::expr::{Entry, Evaluator, Expression, Table, Tables, from_cel, text_to_cel, to_cel};
-use stook_catalogue::functions::Fault;
-use stook_catalogue::plain::Lean;
-use stook_catalogue::types::{self, Kind, Reading, Type, Wanted};
-use stook_catalogue::value::{FieldType, Member, Value};
+use stook_catalogue::expr::{ConstantTable, ConstantTables, Evaluator, Expression, TableValue, from_cel, text_to_cel, to_cel};
+use stook_catalogue::functions::EvalError;
+use stook_catalogue::plain::PlainValue;
+use stook_catalogue::types::{self, Expected, TextConversion, Type, TypeKind};
+use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// Seeds that have failed once.
 const FAILED: [u64; 3] = [198, 2_051, 1_300_782_205_933_512_259];
@@ -56,7 +56,7 @@ const WANTS: [Want; 10] =
 
 fn fields() -> Vec<(&'static str, FieldType)> {
     let list = |ty: FieldType| FieldType::List(Box::new(ty));
-    let member = |name: &str, ty: FieldType| Member { name: name.to_owned(), ty };
+    let member = |name: &str, ty: FieldType| StructMember { name: name.to_owned(), ty };
     vec![
         ("t", FieldType::Text),
         ("u", FieldType::Text),
@@ -78,18 +78,18 @@ const FIRM: [&str; 2] = ["u", "k"];
 
 fn type_of_name(name: &str) -> Option<Type> {
     if name == "p" {
-        let text = Type::from(Kind::Text).or_null();
-        return Some(Type::structure("p", vec![("a".into(), text), ("n".into(), Type::from(Kind::Integer).or_null())]));
+        let text = Type::from(TypeKind::Text).or_null();
+        return Some(Type::structure("p", vec![("a".into(), text), ("n".into(), Type::from(TypeKind::Integer).or_null())]));
     }
     let ty = fields().into_iter().find(|(own, _)| *own == name).map(|(_, ty)| Type::of(&ty))?;
     Some(if FIRM.contains(&name) { ty } else { ty.or_null() })
 }
 
-fn tables() -> Tables {
-    let text = |text: &str| Entry::Text(text.to_owned());
-    let whole = Table { rows: [("x".to_owned(), text("found"))].into(), otherwise: Some(text("other")), ..Table::default() };
-    let part = Table { rows: [("x".to_owned(), text("12")), ("12".to_owned(), text("90s"))].into(), ..Table::default() };
-    let lists = Table { rows: [("x".to_owned(), Entry::List(vec!["x".into(), "y".into()]))].into(), ..Table::default() };
+fn tables() -> ConstantTables {
+    let text = |text: &str| TableValue::Text(text.to_owned());
+    let whole = ConstantTable { rows: [("x".to_owned(), text("found"))].into(), default: Some(text("other")), ..ConstantTable::default() };
+    let part = ConstantTable { rows: [("x".to_owned(), text("12")), ("12".to_owned(), text("90s"))].into(), ..ConstantTable::default() };
+    let lists = ConstantTable { rows: [("x".to_owned(), TableValue::List(vec!["x".into(), "y".into()]))].into(), ..ConstantTable::default() };
     [("whole".to_owned(), whole), ("part".to_owned(), part), ("lists".to_owned(), lists)].into()
 }
 
@@ -270,12 +270,12 @@ impl Case {
         self.values.iter().find(|(own, ..)| *own == name).map_or(Cel::Null, |(_, ty, value)| to_cel(value, ty))
     }
 
-    fn lean(&self, name: &str, member: Option<&str>) -> Option<Lean<'_>> {
+    fn lean(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         let (_, ty, value) = self.values.iter().find(|(own, ..)| *own == name)?;
         match (member, value) {
-            (None, value) => Some(Lean::of(value, ty)),
-            (Some(_), Value::Null) => Some(Lean::Null),
-            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(Lean::Null), Lean::of_json),
+            (None, value) => Some(PlainValue::of(value, ty)),
+            (Some(_), Value::Null) => Some(PlainValue::Null),
+            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
             _ => None,
         }
     }
@@ -305,11 +305,11 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let wanted: Vec<(FieldType, bool)> = fields()
         .into_iter()
         .map(|(_, field)| {
-            let fits = types::check(&expression, &tables, known, Wanted::Field(&field, Reading::Value)).is_ok();
+            let fits = types::check(&expression, &tables, known, Expected::Field(&field, TextConversion::Value)).is_ok();
             (field, fits)
         })
         .collect();
-    let is_key = types::check(&expression, &tables, known, Wanted::Key).is_ok();
+    let is_key = types::check(&expression, &tables, known, Expected::Key).is_ok();
     for round in 0..8 {
         let case = Case::new(&mut chance, round % 2 == 0);
         let shown =
@@ -317,9 +317,9 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
         let found = evaluator.find(&expression, |name| case.cel(name));
         let value = match found {
             Ok(value) => value,
-            Err(Fault::Failed(_)) => continue,
-            Err(Fault::Unfit(_)) if has_json => continue,
-            Err(Fault::Unfit(message)) => return Err(format!("{}\n  is {ty}, and fails: {message}", shown())),
+            Err(EvalError::Runtime(_)) => continue,
+            Err(EvalError::TypeMismatch(_)) if has_json => continue,
+            Err(EvalError::TypeMismatch(message)) => return Err(format!("{}\n  is {ty}, and fails: {message}", shown())),
         };
         tally.values += 1;
         if !types::is_of(&value, &ty) {

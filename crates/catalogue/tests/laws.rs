@@ -5,7 +5,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
 use stook_catalogue::parts::{matches, prune};
-use stook_catalogue::record::{Before, Contribution, Origin, Retired, Said, pack, unpack};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, PreviousContribution, Retirement, pack, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{Value, ranges_of, struct_of};
 
@@ -59,7 +59,7 @@ prop_compose! {
         list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
         spots in proptest::collection::vec((proptest::option::of("[st]"), proptest::option::of(0i64..3), 0i64..4), 0..3),
         number in proptest::option::of(0i64..3),
-        retired in proptest::sample::select(vec![Retired::No, Retired::No, Retired::No, Retired::Later, Retired::OnArrival]),
+        retired in proptest::sample::select(vec![Retirement::Live, Retirement::Live, Retirement::Live, Retirement::ByLaterDelivery, Retirement::OnArrival]),
         before in proptest::option::of(any::<bool>()),
     ) -> Contribution {
         let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
@@ -70,9 +70,9 @@ prop_compose! {
         // what is derived, and members
         let values = values.into_iter().chain(vec![Value::Null; 5]).collect::<Vec<_>>();
         Contribution {
-            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 },
-            before: before.map(|retired| Before { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
-            said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None, unread: Vec::new(),
+            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job: 1, document: 1 },
+            before: before.map(|retired| PreviousContribution { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
+            said: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unread: Vec::new(),
         }
     }
 }
@@ -149,8 +149,8 @@ proptest! {
             values[..3].clone_from_slice(&[Value::text("k"), Value::Int(time as i64), if spots.is_empty() { Value::Null } else { Value::List(spots) }]);
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
-                as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: Origin { job: time as u64, document: 1 },
-                before: None, retired: Retired::No, said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None, unread: Vec::new(),
+                as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
+                before: None, retired: Retirement::Live, said: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unread: Vec::new(),
             });
         }
         let mut kept = newest_per_contributor(&all);
@@ -165,7 +165,7 @@ proptest! {
         let expected: std::collections::BTreeMap<String, i64> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
         prop_assert_eq!(heard, expected);
         // other values are those of the newest statement that has any
-        let note = kept.iter().filter(|own| matches!(own.said, Said::Values(_))).map(|own| own.as_of).max();
+        let note = kept.iter().filter(|own| matches!(own.said, ContributionContent::Values(_))).map(|own| own.as_of).max();
         prop_assert_eq!(golden.values[1].as_int(), note);
         // what is over can be forgotten, and the order does not matter
         let mut pruned = kept.clone();
@@ -206,8 +206,8 @@ proptest! {
         all.retain(Contribution::is_heard);
         all.sort_by(|a, b| (a.age(), &a.contributor).cmp(&(b.age(), &b.contributor)));
         let said = |own: &Contribution| match &own.said {
-            Said::Values(values) => values[place].elements().to_vec(),
-            Said::Gone => Vec::new(),
+            ContributionContent::Values(values) => values[place].elements().to_vec(),
+            ContributionContent::Tombstone => Vec::new(),
         };
         let mut known: Vec<serde_json::Map<String, serde_json::Value>> = Vec::new();
         for json in all.iter().flat_map(said).map(|spot| spot.to_json(spots.ty.element())) {
@@ -234,7 +234,7 @@ proptest! {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
-        let says = |own: &&Contribution| own.is_heard() && matches!(own.said, Said::Values(_));
+        let says = |own: &&Contribution| own.is_heard() && matches!(own.said, ContributionContent::Values(_));
         let mut who: Vec<Value> = all.iter().filter(says).map(|own| Value::text(own.source())).collect();
         who.sort_by_key(|name| format!("{name:?}"));
         who.dedup();
@@ -303,10 +303,10 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             as_of,
             hash: [text.as_bytes()[0]; 16],
             generation: 1,
-            origin: Origin::default(),
+            origin: ContributionOrigin::default(),
             before: None,
-            retired: Retired::No,
-            said: Said::Values(values.into()),
+            retired: Retirement::Live,
+            said: ContributionContent::Values(values.into()),
             raw: None,
             unread: Vec::new(),
         }

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
-use stook_engine::ask::{WHEN, When};
+use stook_engine::ask::{FetchPolicy, WHEN};
 use stook_lab::measure::plan::Schedule;
 
 /// Gathers what several systems say about the same things into one catalogue.
@@ -78,20 +78,20 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
     )]
-    Import(Import),
+    Import(ImportArgs),
     /// Ask the services of sources for what is new since they were asked last, and import it.
     #[command(
         after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status\n  stook collect --asked"
     )]
-    Collect(Collect),
+    Collect(CollectArgs),
     /// Do what import jobs have left to do, for all tenants in turn, until stopped.
     #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
-    Work(Work),
+    Work(WorkArgs),
     /// Serve the catalogue over HTTP, and do import jobs in the same process.
     #[command(
         after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Make, change and list tags, give manual ones to records.
     #[command(
         after_help = "Examples:\n  stook tag create gpu --xpath \"//node[@class='display']/vendor[contains(., 'NVIDIA')]\"\n  stook tag create big --query 'memory>=262144'\n  stook tag create rack7 && stook tag add rack7 node-00000001\n  stook query 'machine tag=gpu tag=rack7'"
@@ -99,19 +99,19 @@ pub enum Command {
     Tag {
         /// What to do with them.
         #[command(subcommand)]
-        command: Tag,
+        command: TagCommand,
     },
     /// Make, list and revoke the tokens by which callers of the API are known.
     Token {
         /// What to do with them.
         #[command(subcommand)]
-        command: Token,
+        command: TokenCommand,
     },
     /// Measure this and any other HTTP service.
     Lab {
         /// How.
         #[command(subcommand)]
-        command: Lab,
+        command: LabCommand,
     },
     /// List import jobs.
     Jobs {
@@ -155,18 +155,18 @@ pub enum Command {
     Queue {
         /// What to do with them.
         #[command(subcommand)]
-        command: Queue,
+        command: QueueCommand,
     },
     /// Show one record.
     #[command(
         after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml"
     )]
-    Get(Get),
+    Get(GetArgs),
     /// Ask for records.
     #[command(
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
-    Query(Query),
+    Query(QueryArgs),
     /// Make queries of free text.
     #[command(after_help = "Examples:\n  stook suggest smith personal\n  stook suggest 'blocks at T1_CH_CERN larger than 1e12'")]
     Suggest {
@@ -259,7 +259,7 @@ pub enum Command {
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]
-pub struct Import {
+pub struct ImportArgs {
     /// Files, also gzip or zstd compressed.
     #[arg(required_unless_present = "resume", value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -293,8 +293,8 @@ pub struct Import {
     pub detach: bool,
     /// Until when to wait: until the documents are committed, or until all that follows from them (links, rollups, coverage) is
     /// settled; else whoever comes next does that: an import, `stook work`, `stook serve`, `stook settle`.
-    #[arg(long, value_enum, default_value_t = Wait::Settled, conflicts_with_all = ["detach", "dry_run"])]
-    pub wait: Wait,
+    #[arg(long, value_enum, default_value_t = WaitFor::Settled, conflicts_with_all = ["detach", "dry_run"])]
+    pub wait: WaitFor,
     /// As JSON.
     #[arg(long)]
     pub json: bool,
@@ -302,7 +302,7 @@ pub struct Import {
 
 /// Arguments of `work`.
 #[derive(Debug, Args)]
-pub struct Work {
+pub struct WorkArgs {
     /// Threads that map documents [default: all cores].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
@@ -319,7 +319,7 @@ pub struct Work {
 
 /// Until when an import waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Wait {
+pub enum WaitFor {
     /// The documents are committed.
     Completed,
     /// What follows from them is settled.
@@ -328,7 +328,7 @@ pub enum Wait {
 
 /// Arguments of `collect`.
 #[derive(Debug, Args)]
-pub struct Collect {
+pub struct CollectArgs {
     /// Sources [default: all that are collected].
     pub sources: Vec<String>,
     /// One service only.
@@ -362,7 +362,7 @@ pub struct Collect {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Address and port. Others than this machine's own need tokens.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     pub listen: std::net::SocketAddr,
@@ -386,12 +386,12 @@ pub struct Serve {
     pub cache: u64,
     /// Requests to be logged.
     #[arg(long, value_name = "WHICH", default_value = "troubles")]
-    pub log: ServeLog,
+    pub log: RequestLog,
 }
 
 /// What `serve` logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ServeLog {
+pub enum RequestLog {
     /// None.
     Nothing,
     /// Those that failed here or took longer than a second.
@@ -402,52 +402,52 @@ pub enum ServeLog {
 
 /// Commands of `tag`.
 #[derive(Debug, Subcommand)]
-pub enum Tag {
+pub enum TagCommand {
     /// Make a tag, or many. Without XPath or query it is manual.
     Create {
         #[command(flatten)]
-        said: TagSaid,
+        said: TagDefinitionArgs,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
         #[command(flatten)]
-        wait: TagWait,
+        wait: TagWaitArgs,
     },
     /// Change a tag, or many: its XPath or query, comment, attributes.
     Set {
         #[command(flatten)]
-        said: TagSaid,
+        said: TagDefinitionArgs,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
         #[command(flatten)]
-        wait: TagWait,
+        wait: TagWaitArgs,
     },
     /// Delete a tag: no record carries it any more.
     Delete {
         /// The tag.
         name: String,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
     },
     /// Evaluate XPaths again for all records: of the tags named, or of all.
     Rebuild {
         /// The tags.
         names: Vec<String>,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
         #[command(flatten)]
-        wait: TagWait,
+        wait: TagWaitArgs,
     },
     /// List tags with the number of records that carry each.
     Ls {
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
     },
     /// Show a tag.
     Show {
         /// The tag.
         name: String,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
     },
     /// Give a manual tag to records.
     Add {
@@ -457,7 +457,7 @@ pub enum Tag {
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
     },
     /// Take a manual tag from records.
     Remove {
@@ -467,13 +467,13 @@ pub enum Tag {
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        of: TagOf,
+        of: TagCollectionArgs,
     },
 }
 
 /// What is said of a tag.
 #[derive(Debug, Args)]
-pub struct TagSaid {
+pub struct TagDefinitionArgs {
     /// The tag.
     #[arg(required_unless_present = "file")]
     pub name: Option<String>,
@@ -496,7 +496,7 @@ pub struct TagSaid {
 
 /// Whose tags.
 #[derive(Debug, Args)]
-pub struct TagOf {
+pub struct TagCollectionArgs {
     /// The collection, where several carry tags.
     #[arg(long, value_name = "COLLECTION")]
     pub of: Option<String>,
@@ -510,7 +510,7 @@ pub struct TagOf {
 
 /// Whether to wait.
 #[derive(Debug, Args)]
-pub struct TagWait {
+pub struct TagWaitArgs {
     /// Leave evaluating to `stook work` or `stook serve`.
     #[arg(long)]
     pub no_wait: bool,
@@ -518,7 +518,7 @@ pub struct TagWait {
 
 /// Commands of `token`.
 #[derive(Debug, Subcommand)]
-pub enum Token {
+pub enum TokenCommand {
     /// Make a token and show it, this once.
     #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
     Create {
@@ -550,7 +550,7 @@ pub enum Token {
 
 /// Commands of `queue`.
 #[derive(Debug, Subcommand)]
-pub enum Queue {
+pub enum QueueCommand {
     /// List chunks that wait, are worked on or are dead.
     Ls {
         /// Only this job's.
@@ -589,7 +589,7 @@ pub enum Queue {
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
-pub struct Get {
+pub struct GetArgs {
     /// The collection.
     pub collection: String,
     /// The record's key, blanks and all.
@@ -610,7 +610,7 @@ pub struct Get {
 
 /// Arguments of `query`.
 #[derive(Debug, Args)]
-pub struct Query {
+pub struct QueryArgs {
     /// The query, in quotes.
     pub query: String,
     /// Leave out the first N rows.
@@ -630,7 +630,7 @@ pub struct Query {
     pub by_source: bool,
     /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
     #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = one_of(&WHEN))]
-    pub ask: When,
+    pub ask: FetchPolicy,
     /// Wait at most so many seconds for services [default: as long as they may take].
     #[arg(long, value_name = "S")]
     pub wait: Option<u64>,
@@ -677,7 +677,7 @@ pub enum ExportFormat {
 
 /// Ways to measure.
 #[derive(Debug, Subcommand)]
-pub enum Lab {
+pub enum LabCommand {
     /// Make requests at times of a plan, whether earlier ones are answered or not.
     #[command(
         after_help = "Examples:\n  stook lab load http://127.0.0.1:7070/healthz --rate 200 --for 10s\n  stook lab load 'http://127.0.0.1:7070/businesses?id={id}' --param id=ids.json --every 50ms --requests 500 -o run.json\n  stook lab load plan.yaml --faster 10"
@@ -685,7 +685,7 @@ pub enum Lab {
     Load {
         /// What is asked.
         #[command(flatten)]
-        what: LabTarget,
+        what: LoadArgs,
         /// Requests per second; several for several sets.
         #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "every")]
         rate: Vec<f64>,
@@ -703,7 +703,7 @@ pub enum Lab {
         schedule: Option<Schedule>,
         /// What becomes of the run.
         #[command(flatten)]
-        kept: Kept,
+        kept: RunOutputArgs,
     },
     /// Ask with growing numbers of clients that wait for their answers.
     #[command(
@@ -712,7 +712,7 @@ pub enum Lab {
     Sweep {
         /// What is asked.
         #[command(flatten)]
-        what: LabTarget,
+        what: LoadArgs,
         /// Numbers of clients [default: 1 to 9, 10, 20, 50, 100].
         #[arg(long, value_name = "N", value_delimiter = ',')]
         clients: Vec<usize>,
@@ -721,7 +721,7 @@ pub enum Lab {
         time: Option<String>,
         /// What becomes of the run.
         #[command(flatten)]
-        kept: Kept,
+        kept: RunOutputArgs,
     },
     /// Import files of several tenants while users work: how long it takes, and what it costs them.
     #[command(
@@ -738,7 +738,7 @@ pub enum Lab {
         postgres: Option<String>,
         /// What becomes of the run.
         #[command(flatten)]
-        kept: Kept,
+        kept: RunOutputArgs,
     },
     /// Show a run: tables, and pictures.
     #[command(
@@ -749,7 +749,7 @@ pub enum Lab {
         run: PathBuf,
         /// How it is shown.
         #[command(flatten)]
-        form: LabForm,
+        form: ReportArgs,
     },
     /// The JSON Schema of a run's file.
     #[command(after_help = "Example:\n  stook lab schema > run.schema.json")]
@@ -778,7 +778,7 @@ pub enum Lab {
         logs: Vec<PathBuf>,
         /// How they are shown.
         #[command(flatten)]
-        form: LabForm,
+        form: ReportArgs,
         /// Every call, as JSON.
         #[arg(long)]
         json: bool,
@@ -796,7 +796,7 @@ pub enum Lab {
         fail_on: Option<String>,
         /// How they are shown.
         #[command(flatten)]
-        form: LabForm,
+        form: ReportArgs,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -812,13 +812,13 @@ pub enum Lab {
         target: Option<f64>,
         /// How it is shown.
         #[command(flatten)]
-        form: LabForm,
+        form: ReportArgs,
     },
 }
 
 /// How a report is shown.
 #[derive(Debug, Args)]
-pub struct LabForm {
+pub struct ReportArgs {
     /// As one page with its pictures.
     #[arg(long)]
     pub html: bool,
@@ -835,7 +835,7 @@ pub struct LabForm {
 
 /// What is asked by the lab.
 #[derive(Debug, Args)]
-pub struct LabTarget {
+pub struct LoadArgs {
     /// A plan, or URLs with parameters in braces.
     #[arg(required = true, value_name = "PLAN|URL")]
     pub what: Vec<String>,
@@ -870,7 +870,7 @@ pub struct LabTarget {
 
 /// What becomes of a run of the lab.
 #[derive(Debug, Args)]
-pub struct Kept {
+pub struct RunOutputArgs {
     /// Where the run is written, with the limits of this machine, measured before it.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

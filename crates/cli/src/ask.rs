@@ -1,9 +1,9 @@
 //! `get`, `query`, `suggest`, `withdraw`, `export`.
 
-use crate::arguments::{ExportFormat, Get, GetFormat, Query, QueryFormat};
-use crate::open::{self, Place};
+use crate::arguments::{ExportFormat, GetArgs, GetFormat, QueryArgs, QueryFormat};
+use crate::open::{self, CatalogueLocation};
 use crate::output::{colours, count, number, seconds, stream, table, yaml};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::path::Path;
@@ -13,24 +13,24 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::{by_source, over};
-use stook_engine::ask::{Asker, Status, When, Wish};
-use stook_engine::export::{self, Format};
+use stook_engine::ask::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
+use stook_engine::export;
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, Everywhere, Heading, Suggestion, Vocabulary, carried, everywhere, resolve};
-use stook_store::plan::Plan;
+use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, carried, everywhere, resolve};
+use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
 
-pub fn get(place: &Place, arguments: &Get) -> Outcome {
+pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     let (catalogue, store) = place.read()?;
     let tenant = open::tenant(&arguments.tenant)?;
     let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
     let Some(found) = found else {
         let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are exact, blanks and all)" };
-        return Err(Failure::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
+        return Err(CommandError::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
     };
-    let explained = |found: &record::WholeRecord<'_>| -> Result<Json, Failure> {
+    let explained = |found: &record::ExplainedRecord<'_>| -> Result<Json, CommandError> {
         let mut json = found.explain(&catalogue, &*store, &tenant)?;
         let (index, definition) = record::find_collection(&catalogue, &arguments.collection)?;
         if definition.tags.is_some() {
@@ -50,7 +50,7 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         }
         Some(format) => {
             let Some((number, bytes)) = found.document(None) else {
-                return Err(Failure::new("the record has no document (its collection needs `raw: keep`)"));
+                return Err(CommandError::new("the record has no document (its collection needs `raw: keep`)"));
             };
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
             let mut out = stream();
@@ -112,7 +112,7 @@ fn explain_table(explained: &Json) {
     say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
-pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcome {
+pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: bool) -> CommandResult {
     let (catalogue, store) = place.read()?;
     let tenant = open::tenant(tenant)?;
     let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant, None)?;
@@ -127,18 +127,24 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
         say!("    {:.2}: {}", own.score, own.reasons.join("; "));
     }
     if found.is_empty() {
-        return Err(Failure::new("nothing here has to do with these words"));
+        return Err(CommandError::new("nothing here has to do with these words"));
     }
     Ok(0)
 }
 
 /// Asks services for what a query needs, and says on standard error what they answered; nothing where there is none to ask.
-fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Compiled, arguments: &Query) -> Result<Vec<Status>, Failure> {
-    let asker = Asker::new(catalogue);
+fn ask_services(
+    catalogue: &Arc<Catalogue>,
+    store: &Arc<dyn Store>,
+    query: &CompiledQuery,
+    arguments: &QueryArgs,
+) -> Result<Vec<ServiceStatus>, CommandError> {
+    let asker = Fetcher::new(catalogue);
     if !asker.concerns(query.plan.collection) {
         return Ok(Vec::new());
     }
-    let said = asker.ask(store, &query.plan, &query.aggregates, Wish { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
+    let said =
+        asker.ask(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
     asker.stop();
     for status in &said {
         if arguments.format == QueryFormat::Table {
@@ -151,21 +157,21 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Comp
 }
 
 /// Says that nothing is known of what a query asks: no service has answered, which is no answer without rows.
-fn no_answer(said: &[Status], format: QueryFormat) -> Outcome {
+fn no_answer(said: &[ServiceStatus], format: QueryFormat) -> CommandResult {
     let reasons: Vec<String> = said.iter().map(shown_state).collect();
     let error = format!("nothing is known of this: no service has answered; {}", reasons.join("; "));
     if matches!(format, QueryFormat::Json | QueryFormat::Ndjson) {
-        say!("{}", json!({ "error": error, "services": said.iter().map(Status::to_json).collect::<Vec<_>>() }));
+        say!("{}", json!({ "error": error, "services": said.iter().map(ServiceStatus::to_json).collect::<Vec<_>>() }));
     }
-    Err(Failure::new(error))
+    Err(CommandError::new(error))
 }
 
-pub fn shown_status(status: &Status) -> String {
-    let told = status.by_default.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
+pub fn shown_status(status: &ServiceStatus) -> String {
+    let told = status.default_arguments.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
     format!("{}{told}", shown_state(status))
 }
 
-fn shown_state(status: &Status) -> String {
+fn shown_state(status: &ServiceStatus) -> String {
     let name = format!("{} ({})", status.service, status.source);
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
     match (status.state(), status.reason()) {
@@ -177,7 +183,7 @@ fn shown_state(status: &Status) -> String {
 }
 
 /// How many values of an answer were left out.
-fn unreadable(status: &Status) -> String {
+fn unreadable(status: &ServiceStatus) -> String {
     match &status.answer {
         Some(answer) if answer.unreadable > 0 => {
             let example = answer.example.as_ref().map(|example| format!(" (the first: {example})")).unwrap_or_default();
@@ -187,12 +193,12 @@ fn unreadable(status: &Status) -> String {
     }
 }
 
-pub fn query(place: &Place, arguments: &Query) -> Outcome {
+pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult {
     // what services are asked for is written, and makes a store
-    let asks = arguments.ask != When::Never && !arguments.explain && !place.catalogue()?.services.is_empty();
+    let asks = arguments.ask != FetchPolicy::Never && !arguments.explain && !place.catalogue()?.services.is_empty();
     let (catalogue, store) = if asks { place.written().map_err(unwritten)? } else { place.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
-    let misread = |problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
+    let misread = |problem| CommandError::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
     if let Some(all) = everywhere(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
         return show_all(&*store, &all.map_err(misread)?, arguments);
     }
@@ -208,7 +214,7 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
     }
     let said = ask_services(&catalogue, &store, &compiled, arguments)?;
     let has_answered = said.is_empty() || said.iter().any(|status| matches!(status.state(), "complete" | "partial"));
-    if !has_answered && store.count(&Plan { limit: None, offset: 0, ..compiled.plan.clone() })? == 0 {
+    if !has_answered && store.count(&QueryPlan { limit: None, offset: 0, ..compiled.plan.clone() })? == 0 {
         return no_answer(&said, arguments.format);
     }
     let is_whole = said.iter().all(|status| status.state() == "complete");
@@ -217,12 +223,12 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
 }
 
 /// Says on standard error which aggregates are not of all rows, where those are of services.
-fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Result<(), Failure> {
-    if !Asker::new(catalogue).concerns(compiled.plan.collection) {
+fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
+    if !Fetcher::new(catalogue).concerns(compiled.plan.collection) {
         return Ok(());
     }
     let found = over(catalogue, store, &compiled.plan, &compiled.aggregates)?;
-    let named = found.iter().map(|own| (&compiled.headings[own.aggregate].name, own));
+    let named = found.iter().map(|own| (&compiled.columns[own.aggregate].name, own));
     if format == QueryFormat::Table {
         named.for_each(|(name, own)| {
             eprintln!("{name} is of {} of {}: the others have no value, or none that could be read", number(own.values), count(own.rows, "row"))
@@ -235,23 +241,26 @@ fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &Compiled,
 }
 
 /// The way out for who only wants to read.
-fn unwritten(failure: Failure) -> Failure {
+fn unwritten(failure: CommandError) -> CommandError {
     let is_of_writing = failure.message.contains("cannot be written");
-    Failure { message: if is_of_writing { format!("{}; `--ask never` reads what is here", failure.message) } else { failure.message }, ..failure }
+    CommandError {
+        message: if is_of_writing { format!("{}; `--ask never` reads what is here", failure.message) } else { failure.message },
+        ..failure
+    }
 }
 
 /// Records of several collections.
-fn show_all(store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
+fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if arguments.explain || arguments.by_source {
-        return Err(Failure::new("records of several collections have no --explain and no --by-source"));
+        return Err(CommandError::new("records of several collections have no --explain and no --by-source"));
     }
     let counts = arguments.format == QueryFormat::Table;
     let (rows, total) = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit), counts)?;
-    show_rows(&Everywhere::headings(), rows, arguments.format, total, began)
+    show_rows(&AllCollectionsQuery::headings(), rows, arguments.format, total, began)
 }
 
-fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
+fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: CompiledQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
         show_over(catalogue, store, &compiled, arguments.format)?;
@@ -260,10 +269,10 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
             rows[0].insert(0, Value::text("merged"));
             let found = by_source(catalogue, store, &compiled.plan, &compiled.aggregates)?;
             rows.extend(found.into_iter().map(|(source, row)| std::iter::once(Value::text(source)).chain(row).collect()));
-            compiled.headings.insert(0, Heading { name: "source".into(), ty: FieldType::Text });
+            compiled.columns.insert(0, ResultColumn { name: "source".into(), ty: FieldType::Text });
         }
         compiled.plan.limit = None;
-        return show_rows(&compiled.headings, rows, arguments.format, None, began);
+        return show_rows(&compiled.columns, rows, arguments.format, None, began);
     }
     match arguments.format {
         QueryFormat::Table => {
@@ -271,25 +280,25 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
             let short = arguments.limit == 0 || (rows.len() as u64) < arguments.limit;
             let total =
                 if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
-            show_rows(&compiled.headings, rows, arguments.format, Some(total), began)
+            show_rows(&compiled.columns, rows, arguments.format, Some(total), began)
         }
         _ => stream_rows(store, &compiled, arguments.format),
     }
 }
 
 /// Rows one by one as they are read.
-fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Outcome {
+fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> CommandResult {
     let mut out = stream();
     let mut first = true;
     let mut written = Ok(());
     if format == QueryFormat::Csv {
-        csv_line(&mut out, compiled.headings.iter().map(|heading| heading.name.clone()))?;
+        csv_line(&mut out, compiled.columns.iter().map(|heading| heading.name.clone()))?;
     }
     let visited = store.visit(&compiled.plan, &mut |row| {
         written = match format {
-            QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
-            QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.headings, &row)),
-            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.headings, &row)),
+            QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.columns).map(|(value, heading)| value.show(&heading.ty))),
+            QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.columns, &row)),
+            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.columns, &row)),
         };
         first = false;
         // where it cannot be written, nothing more is read
@@ -310,12 +319,12 @@ fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::i
     writer.flush()
 }
 
-fn row_json(headings: &[Heading], row: &[Value]) -> Json {
+fn row_json(headings: &[ResultColumn], row: &[Value]) -> Json {
     let entries = headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
     Json::Object(entries.collect::<Map<String, Json>>())
 }
 
-fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> Outcome {
+fn show_rows(headings: &[ResultColumn], rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> CommandResult {
     let elapsed = began.elapsed();
     match format {
         QueryFormat::Table => {
@@ -350,7 +359,7 @@ fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, t
     Ok(0)
 }
 
-pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> Outcome {
+pub fn withdraw(place: &CatalogueLocation, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> CommandResult {
     let (catalogue, store) = place.written_existing()?;
     let tenant = open::tenant(tenant)?;
     let began = Instant::now();
@@ -363,25 +372,25 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
         say!(
             "{}",
             json!({
-                "records": done.records, "gone": done.gone, "held": done.held, "refused": done.refused, "fails": failures.first, "more_fail": failures.more,
+                "records": done.records, "gone": done.deleted, "held": done.kept_for_state, "refused": done.unique_conflicts, "fails": failures.first, "more_fail": failures.truncated,
             })
         );
     } else {
         say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
-        say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));
+        say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.deleted), number(done.kept_for_state));
     }
-    done.refused.iter().for_each(|reason| eprintln!("not withdrawn: {reason}"));
-    Ok(if done.refused.is_empty() { 0 } else { 2 })
+    done.unique_conflicts.iter().for_each(|reason| eprintln!("not withdrawn: {reason}"));
+    Ok(if done.unique_conflicts.is_empty() { 0 } else { 2 })
 }
 
-pub fn export(place: &Place, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> Outcome {
+pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> CommandResult {
     let (catalogue, store) = place.read()?;
     let tenant = open::tenant(tenant)?;
     let format = match format {
-        ExportFormat::Ndjson => Format::Ndjson,
-        ExportFormat::Csv => Format::Csv,
-        ExportFormat::Marc => Format::Marc,
-        ExportFormat::Marcxml => Format::MarcXml,
+        ExportFormat::Ndjson => export::ExportFormat::Ndjson,
+        ExportFormat::Csv => export::ExportFormat::Csv,
+        ExportFormat::Marc => export::ExportFormat::Marc,
+        ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
     let mut out = crate::definition::writer(output)?;
     let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("left out: {complaint}"))?;

@@ -1,18 +1,18 @@
 //! `backup`.
 
-use crate::open::Place;
+use crate::open::CatalogueLocation;
 use crate::output::{bytes, seconds};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
-use stook_store::sqlite::{Copied, backup};
+use stook_store::sqlite::{BackupReport, backup};
 
 /// Copies the store while others use it.
-pub fn run(place: &Place, target: &Path, as_json: bool) -> Outcome {
+pub fn run(place: &CatalogueLocation, target: &Path, as_json: bool) -> CommandResult {
     let Some(store) = place.file()? else {
-        return Err(Failure::new(
+        return Err(CommandError::new(
             "the store is on a PostgreSQL server: `pg_dump --schema=NAME --format=custom --file=FILE DATABASE` makes a copy of it while it is used, \
              `pg_restore` puts it back (NAME is the schema of --store, or public)",
         ));
@@ -27,7 +27,7 @@ pub fn run(place: &Place, target: &Path, as_json: bool) -> Outcome {
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let Copied { bytes: size, again } = copied?;
+    let BackupReport { bytes: size, recopied: again } = copied?;
     if as_json {
         say!("{}", json!({ "file": target.display().to_string(), "bytes": size, "copied_again": again, "seconds": began.elapsed().as_secs_f64() }));
     } else {

@@ -1,25 +1,25 @@
 //! `collect`.
 
-use crate::arguments::Collect;
+use crate::arguments::CollectArgs;
 use crate::ask::shown_status;
 use crate::import::{outcomes, time};
-use crate::open::{self, Place};
+use crate::open::{self, CatalogueLocation};
 use crate::output::{count, table};
 use crate::work::{stop_signal, threads};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::ask::{Asker, When, Wish};
-use stook_engine::collect::{self, Collected, Request};
+use stook_engine::ask::{FetchOptions, FetchPolicy, Fetcher};
+use stook_engine::collect::{self, CollectReport, CollectRequest};
 use stook_store::journal::{OUTCOMES, Outcome as Became};
-use stook_store::plan::Plan;
+use stook_store::plan::QueryPlan;
 use stook_store::{Store, Tenant};
 
-pub fn run(place: &Place, arguments: &Collect) -> Outcome {
+pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult {
     let tenant = open::tenant(&arguments.tenant)?;
     if arguments.status {
         return status(place, &tenant, arguments);
@@ -31,8 +31,8 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
         return populate(&catalogue, &store, &tenant, arguments.json);
     }
     let stop = stop_signal()?;
-    let request = |(source, service): (usize, usize)| -> Result<Request, Failure> {
-        Ok(Request {
+    let request = |(source, service): (usize, usize)| -> Result<CollectRequest, CommandError> {
+        Ok(CollectRequest {
             source,
             service,
             tenant: tenant.clone(),
@@ -41,7 +41,7 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
             workers: threads(arguments.workers),
         })
     };
-    let requests: Vec<Request> = chosen.into_iter().map(request).collect::<Result<_, _>>()?;
+    let requests: Vec<CollectRequest> = chosen.into_iter().map(request).collect::<Result<_, _>>()?;
     let every = arguments.every.as_deref().map(pause).transpose()?;
     let mut code = 0;
     loop {
@@ -72,7 +72,7 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
 }
 
 /// Until when each service has been collected.
-fn status(place: &Place, tenant: &Tenant, arguments: &Collect) -> Outcome {
+fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -> CommandResult {
     let (catalogue, store) =
         if place.exists()? { place.read().map(|(catalogue, store)| (catalogue, Some(store)))? } else { (place.catalogue()?, None) };
     let chosen = services(&catalogue, arguments)?;
@@ -97,16 +97,16 @@ fn status(place: &Place, tenant: &Tenant, arguments: &Collect) -> Outcome {
 }
 
 /// Asks the services that queries ask for all they tell.
-fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> Outcome {
-    let asker = Asker::new(catalogue);
+fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
+    let asker = Fetcher::new(catalogue);
     let concerned: Vec<usize> = (0..catalogue.collections.len()).filter(|collection| asker.concerns(*collection)).collect();
     if concerned.is_empty() {
-        return Err(Failure::new("no source of this catalogue is asked by queries; `asks:` of a source says how"));
+        return Err(CommandError::new("no source of this catalogue is asked by queries; `asks:` of a source says how"));
     }
     let mut code = 0;
     for collection in concerned {
-        let wish = Wish { when: When::Needed, time: None };
-        for status in asker.ask(store, &Plan::all(tenant.clone(), collection), &[], wish)? {
+        let wish = FetchOptions { when: FetchPolicy::Needed, time: None };
+        for status in asker.ask(store, &QueryPlan::all(tenant.clone(), collection), &[], wish)? {
             if as_json {
                 say!("{}", status.to_json());
             } else {
@@ -121,19 +121,19 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
 }
 
 /// Source and service of each that is asked.
-fn services(catalogue: &Catalogue, arguments: &Collect) -> Result<Vec<(usize, usize)>, Failure> {
+fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(usize, usize)>, CommandError> {
     let mut all = Vec::new();
     for (index, source) in catalogue.sources.iter().enumerate() {
         let names = source.collect.iter().flat_map(|own| &own.services).enumerate();
         all.extend(names.map(|(service, (name, _))| (index, service, source.name.as_str(), name.as_str())));
     }
     if all.is_empty() {
-        return Err(Failure::new("no source of this catalogue is collected; `collect:` of a source says which services are asked"));
+        return Err(CommandError::new("no source of this catalogue is collected; `collect:` of a source says which services are asked"));
     }
     for wanted in &arguments.sources {
         if !all.iter().any(|(_, _, source, _)| source == wanted) {
             let known: Vec<&str> = all.iter().map(|(_, _, source, _)| *source).collect();
-            return Err(Failure::usage(format!("no source `{wanted}` is collected; there is {}", known.join(", "))));
+            return Err(CommandError::usage(format!("no source `{wanted}` is collected; there is {}", known.join(", "))));
         }
     }
     let sources = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|wanted| wanted == source);
@@ -142,15 +142,15 @@ fn services(catalogue: &Catalogue, arguments: &Collect) -> Result<Vec<(usize, us
         all.iter().filter(|(_, _, source, service)| sources(source) && services(service)).map(|(index, service, ..)| (*index, *service)).collect();
     if chosen.is_empty() {
         let known: Vec<&str> = all.iter().map(|(.., service)| *service).collect();
-        return Err(Failure::usage(format!("there is no such service; there is {}", known.join(", "))));
+        return Err(CommandError::usage(format!("there is no such service; there is {}", known.join(", "))));
     }
     Ok(chosen)
 }
 
-fn pause(text: &str) -> Result<Duration, Failure> {
+fn pause(text: &str) -> Result<Duration, CommandError> {
     match from_text(text, &FieldType::Duration, None) {
         Ok(Value::Int(micros)) if micros > 0 => Ok(Duration::from_micros(micros.unsigned_abs())),
-        _ => Err(Failure::usage(format!("--every: {text} is not a duration, such as 10m"))),
+        _ => Err(CommandError::usage(format!("--every: {text} is not a duration, such as 10m"))),
     }
 }
 
@@ -163,7 +163,7 @@ fn wait(time: Duration, stop: &AtomicBool) -> bool {
     stop.load(Ordering::SeqCst)
 }
 
-fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
+fn tell(source: &str, service: &str, done: &CollectReport, as_json: bool) {
     if as_json {
         let count = |(outcome, name): &(Became, &str)| ((*name).to_owned(), done.counts.of(*outcome).max(0).into());
         let counts: Map<String, Json> = OUTCOMES.iter().map(count).collect();

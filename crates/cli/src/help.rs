@@ -1,22 +1,22 @@
 //! `help`: the words of a command, and what expressions can say.
 
 use crate::arguments::Arguments;
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use clap::CommandFactory;
 use serde_json::{Value as Json, json};
 use stook_catalogue::functions::{FUNCTIONS, RULES};
 
-pub fn help(topic: &[String], as_json: bool) -> Outcome {
+pub fn help(topic: &[String], as_json: bool) -> CommandResult {
     match topic {
         [topic] if topic == "expressions" => expressions(as_json),
-        _ if as_json => Err(Failure::usage("only `stook help expressions` is shown as JSON")),
+        _ if as_json => Err(CommandError::usage("only `stook help expressions` is shown as JSON")),
         names => {
             let mut command = Arguments::command();
             command.build();
             let mut found = &mut command;
             for name in names {
                 found = found.find_subcommand_mut(name).ok_or_else(|| {
-                    Failure::usage(format!(
+                    CommandError::usage(format!(
                         "there is no command or topic `{name}`; `stook help` lists the commands, and there is `stook help expressions`"
                     ))
                 })?;
@@ -27,7 +27,7 @@ pub fn help(topic: &[String], as_json: bool) -> Outcome {
     }
 }
 
-fn expressions(as_json: bool) -> Outcome {
+fn expressions(as_json: bool) -> CommandResult {
     if as_json {
         let functions = FUNCTIONS.iter().map(|function| {
             let value: Json = serde_json::from_str(function.value).unwrap_or_default();

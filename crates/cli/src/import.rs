@@ -1,29 +1,29 @@
 //! `import`, `jobs`, `cancel`, `journal`.
 
-use crate::arguments::{Import, Wait};
-use crate::open::{self, Place};
+use crate::arguments::{ImportArgs, WaitFor};
+use crate::open::{self, CatalogueLocation};
 use crate::output::{bytes, count, number, seconds, stream, table};
 use crate::work::{stop_signal, threads};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value as Json, json};
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Failures;
+use stook_catalogue::expr::ExpressionFailures;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::import::{self, Moment, News, Preview, Request, Wanted};
-use stook_engine::settle::snapshot::{self, Replacement};
+use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest};
+use stook_engine::settle::snapshot::{self, RetirementReport};
 use stook_store::Store;
-use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
+use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
 use stook_store::queue::{Job, JobState};
 
 /// Failures shown after an import; the journal has all.
 const SHOWN_TROUBLES: usize = 5;
 
-pub fn import(place: &Place, arguments: &Import) -> Outcome {
-    let request = Request {
+pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
+    let request = ImportRequest {
         files: arguments.files.clone(),
         profile: arguments.profile.clone(),
         source: arguments.source.clone(),
@@ -37,11 +37,12 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
         let (catalogue, store) = match &empty {
             Some(empty) => {
-                Place { folder: place.folder.clone(), store: Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display())) }.written()?
+                CatalogueLocation { folder: place.folder.clone(), store: Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display())) }
+                    .written()?
             }
             None => place.read()?,
         };
-        let preview = import::dry_run(&catalogue, &*store, &request, Wanted { documents: i64::MAX as u64, troubles: 1_000 })?;
+        let preview = import::dry_run(&catalogue, &*store, &request, DryRunLimits { documents: i64::MAX as u64, troubles: 1_000 })?;
         show_preview(&preview, arguments.json);
         return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
     }
@@ -65,7 +66,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         bar.finish_and_clear();
         let job = ended(&*store, id, cut)?;
         if !job.progress.complete {
-            return Err(Failure::new(left(&job)));
+            return Err(CommandError::new(left(&job)));
         }
         if arguments.json {
             say!("{}", to_json(&job)?);
@@ -75,34 +76,34 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         return Ok(0);
     }
     let workers = threads(arguments.workers);
-    let failures = Mutex::new(Failures::default());
+    let failures = Mutex::new(ExpressionFailures::default());
     let tell = |news| match news {
-        News::Progress(moment) => show(&bar, moment),
-        News::Settled(stage) => {
+        ImportEvent::Progress(moment) => show(&bar, moment),
+        ImportEvent::Settled(stage) => {
             bar.suspend(|| stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")));
             if let Ok(mut failures) = failures.lock() {
                 failures.include(stage.failures);
             }
         }
     };
-    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &tell);
+    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == WaitFor::Settled), &stop, &tell);
     bar.finish_and_clear();
     crate::settle::warn(&failures.into_inner().unwrap_or_default());
     let job = ended(&*store, id, run)?;
     report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
-        return Err(Failure::new(left(&job)));
+        return Err(CommandError::new(left(&job)));
     }
     Ok(exit_code(job.state))
 }
 
 /// A job that was worked on, however that ended: somebody else may have cancelled it. A failure says what is left of it.
-fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, Failure> {
+fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, CommandError> {
     worked.or_else(|error| match store.job(id) {
         Ok(job) if job.state == JobState::Cancelled => Ok(job),
-        Ok(job) if !job.state.is_final() => Err(Failure::new(format!("{error}\n{}", left(&job)))),
-        Ok(_) => Err(Failure::new(format!("job {id}: {error}"))),
-        Err(_) => Err(Failure::new(format!("{error}\njob {id} can go on: stook import --resume {id}; to end it: stook cancel {id}"))),
+        Ok(job) if !job.state.is_final() => Err(CommandError::new(format!("{error}\n{}", left(&job)))),
+        Ok(_) => Err(CommandError::new(format!("job {id}: {error}"))),
+        Err(_) => Err(CommandError::new(format!("{error}\njob {id} can go on: stook import --resume {id}; to end it: stook cancel {id}"))),
     })
 }
 
@@ -128,7 +129,7 @@ fn left(job: &Job) -> String {
 }
 
 /// A job for programs: as it is stored, with the documents that are done and those that are planned.
-fn to_json(job: &Job) -> Result<Json, Failure> {
+fn to_json(job: &Job) -> Result<Json, CommandError> {
     let mut whole = serde_json::to_value(job)?;
     (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.planned()));
     Ok(whole)
@@ -155,11 +156,11 @@ pub fn exit_code(state: JobState) -> u8 {
 }
 
 /// A time that an option says.
-pub fn time(option: &str, text: &str) -> Result<i64, Failure> {
+pub fn time(option: &str, text: &str) -> Result<i64, CommandError> {
     match from_text(text, &FieldType::Timestamp, None) {
         Ok(Value::Int(micros)) => Ok(micros),
-        Ok(_) => Err(Failure::usage(format!("{option}: {text} is not a time"))),
-        Err(error) => Err(Failure::usage(format!("{option}: {error}"))),
+        Ok(_) => Err(CommandError::usage(format!("{option}: {text} is not a time"))),
+        Err(error) => Err(CommandError::usage(format!("{option}: {error}"))),
     }
 }
 
@@ -172,9 +173,9 @@ fn progress_bar(job: &Job) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, moment: Moment) {
+fn show(bar: &ProgressBar, moment: ImportProgress) {
     // documents that are committed, as a share of the bytes that have been cut
-    let share = if moment.cut == 0 { 0.0 } else { moment.documents as f64 / moment.cut as f64 };
+    let share = if moment.split == 0 { 0.0 } else { moment.documents as f64 / moment.split as f64 };
     bar.set_position((moment.bytes as f64 * share.min(1.0)) as u64);
     let rate = moment.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
     bar.set_message(format!("{} documents  {}/s", number(moment.documents), number(rate as u64)));
@@ -198,7 +199,7 @@ pub fn report(
     documents_before: i64,
     elapsed: Duration,
     as_json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let replaced = snapshot::of_job(store, catalogue, job)?;
     if as_json {
         let mut whole = to_json(job)?;
@@ -235,14 +236,14 @@ pub fn report(
 }
 
 /// What files have retired, and why they have not.
-fn show_replaced(replaced: Option<&Replacement>) {
-    for sentence in replaced.map(Replacement::sentences).unwrap_or_default() {
+fn show_replaced(replaced: Option<&RetirementReport>) {
+    for sentence in replaced.map(RetirementReport::sentences).unwrap_or_default() {
         say!("  {sentence}");
     }
 }
 
 /// How many documents had which outcome, in words; nothing where there were none.
-pub fn outcomes(counts: &Counts) -> String {
+pub fn outcomes(counts: &OutcomeCounts) -> String {
     let parts: Vec<String> = OUTCOMES
         .iter()
         .filter(|(outcome, _)| counts.of(*outcome) != 0)
@@ -251,13 +252,13 @@ pub fn outcomes(counts: &Counts) -> String {
     parts.join(", ")
 }
 
-fn show_counts(counts: &Counts) {
+fn show_counts(counts: &OutcomeCounts) {
     let parts = outcomes(counts);
     let warnings = if counts.warnings > 0 { format!(", {}", crate::output::count(counts.warnings as u64, "warning")) } else { String::new() };
     say!("  {}{warnings}", if parts.is_empty() { "no documents" } else { &parts });
 }
 
-fn show_preview(preview: &Preview, as_json: bool) {
+fn show_preview(preview: &DryRunReport, as_json: bool) {
     if as_json {
         say!("{}", preview.to_json());
         return;
@@ -274,7 +275,7 @@ fn show_preview(preview: &Preview, as_json: bool) {
     }
 }
 
-pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) -> Outcome {
+pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_json: bool) -> CommandResult {
     let store = place.ledger(true)?;
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
@@ -310,9 +311,9 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
     Ok(0)
 }
 
-pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
+pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResult {
     let store = place.ledger(false)?;
-    let has_ended = |state: JobState| Failure::new(format!("job {job} has ended already: {}", words(state)));
+    let has_ended = |state: JobState| CommandError::new(format!("job {job} has ended already: {}", words(state)));
     let state = store.job(job)?.state;
     if state.is_final() {
         return Err(has_ended(state));
@@ -331,7 +332,7 @@ pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
     Ok(0)
 }
 
-pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> Outcome {
+pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
     let store = place.ledger(true)?;
     let mut out = stream();
     let mut after = 0;
@@ -374,7 +375,7 @@ pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_j
             if let (Some(replaced), true) = (&replaced, as_json) {
                 writeln!(out, "{}", json!({ "replaced": replaced }))?;
             }
-            for sentence in replaced.iter().flat_map(Replacement::sentences).filter(|_| !as_json) {
+            for sentence in replaced.iter().flat_map(RetirementReport::sentences).filter(|_| !as_json) {
                 writeln!(out, "{sentence}")?;
             }
         }

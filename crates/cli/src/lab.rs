@@ -1,8 +1,8 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
-use crate::arguments::{Kept, Lab, LabForm, LabTarget};
+use crate::arguments::{LabCommand, LoadArgs, ReportArgs, RunOutputArgs};
 use crate::work::stop_signal;
-use crate::{Failure, Outcome, output};
+use crate::{CommandError, CommandResult, output};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stook_catalogue::diagnostic::{Diagnostic, render};
-use stook_catalogue::yaml::{self, Kind as Shape, Node};
-use stook_lab::measure::capacity::{self, Points};
-use stook_lab::measure::compare::{self, Compared};
-use stook_lab::measure::import::{self, Matrix, MatrixText};
-use stook_lab::measure::kpi::{self, Stages};
-use stook_lab::measure::plan::{Plan, PlanText, RouteText, duration};
-use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run, Set};
-use stook_lab::measure::{Progress, Watch, closed, limits, open};
+use stook_catalogue::yaml::{self, Node, NodeKind as StoreSchema};
+use stook_lab::measure::capacity::{self, ThroughputSeries};
+use stook_lab::measure::compare::{self, MetricComparison};
+use stook_lab::measure::import::{self, ImportPlan, ImportPlanFile};
+use stook_lab::measure::kpi::{self, LogTasks};
+use stook_lab::measure::plan::{LoadPlan, PlanFile, RouteEntry, duration};
+use stook_lab::measure::run::{FORMAT, GeneratorInfo, MachineInfo, RequestSet, Run, RunKind};
+use stook_lab::measure::{ProgressFn, RunProgress, closed, limits, open};
 use stook_lab::show::{self, Report};
 
 /// How long each limit of the machine is looked for, alone and before a run.
@@ -25,9 +25,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 const LIMIT_OF_RUN: Duration = Duration::from_millis(250);
 
 /// Carries out a subcommand.
-pub fn lab(command: &Lab) -> Outcome {
+pub fn lab(command: &LabCommand) -> CommandResult {
     match command {
-        Lab::Load { what, rate, every, requests, time, schedule, kept } => {
+        LabCommand::Load { what, rate, every, requests, time, schedule, kept } => {
             let mut text = plan_of(what)?;
             if !rate.is_empty() || !every.is_empty() {
                 (text.rate, text.every) = (rate.clone(), every.clone());
@@ -39,56 +39,56 @@ pub fn lab(command: &Lab) -> Outcome {
                 (text.time, text.requests) = (Some(time.clone()), Vec::new());
             }
             text.schedule = schedule.unwrap_or(text.schedule);
-            let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Load, kept, |plan, watch| open::run(plan, watch))
+            let plan = LoadPlan::new(&text, &folder_of(what))?;
+            finish(plan, RunKind::Load, kept, |plan, watch| open::run(plan, watch))
         }
-        Lab::Sweep { what, clients, time, kept } => {
+        LabCommand::Sweep { what, clients, time, kept } => {
             let mut text = plan_of(what)?;
             if !clients.is_empty() {
                 text.clients.clone_from(clients);
             }
             let time = duration(time.as_deref().or(text.time.as_deref()).unwrap_or("2s"))?;
             text.time = None;
-            let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Sweep, kept, |plan, watch| Ok((closed::run(plan, time, watch)?, Generator::default())))
+            let plan = LoadPlan::new(&text, &folder_of(what))?;
+            finish(plan, RunKind::Sweep, kept, |plan, watch| Ok((closed::run(plan, time, watch)?, GeneratorInfo::default())))
         }
-        Lab::Import { plan, target, postgres, kept } => {
-            let mut text: MatrixText = read_yaml(&plan.display().to_string())?;
+        LabCommand::Import { plan, target, postgres, kept } => {
+            let mut text: ImportPlanFile = read_yaml(&plan.display().to_string())?;
             text.target = target.clone().unwrap_or(text.target);
             text.postgres = postgres.clone().or(text.postgres);
-            let matrix = Matrix::new(&text, plan.parent().unwrap_or(Path::new(".")))?;
+            let matrix = ImportPlan::new(&text, plan.parent().unwrap_or(Path::new(".")))?;
             let (name, text) = (matrix.name.clone(), matrix.text.clone());
-            measured(Kind::Import, name, text, kept, |goes_on| {
+            measured(RunKind::Import, name, text, kept, |goes_on| {
                 import::run(matrix, &|line| {
                     tell(line);
                     goes_on()
                 })
             })
         }
-        Lab::Schema => {
+        LabCommand::Schema => {
             say!("{}", stook_lab::measure::run::SCHEMA.trim_end());
             Ok(0)
         }
-        Lab::Limits { folder, postgres, output, json } => {
+        LabCommand::Limits { folder, postgres, output, json } => {
             let (begun, started) = (now(), Instant::now());
             let limits = limits::measure(folder, postgres.as_deref(), LIMIT, &|what| tell(&format!("{what} ...")));
             tell("");
             let seen = Run { limits: limits?, ..Run::default() };
-            let run = run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started, seen);
+            let run = run_of(RunKind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started, seen);
             said(&run, output.as_deref(), *json)
         }
-        Lab::Kpi { logs, form, json } => {
-            let logs = logs.iter().map(|path| Stages::read(path)).collect::<Result<Vec<_>, _>>()?;
+        LabCommand::Kpi { logs, form, json } => {
+            let logs = logs.iter().map(|path| LogTasks::read(path)).collect::<Result<Vec<_>, _>>()?;
             if *json {
                 say!("{}", serde_json::to_string(&logs)?);
                 return Ok(0);
             }
             put(&kpi::report(&logs), form)
         }
-        Lab::Compare { runs, fail_on, form, json } => compare_runs(runs, fail_on.as_deref(), form, *json),
-        Lab::Plan { runs, target, form } => {
+        LabCommand::Compare { runs, fail_on, form, json } => compare_runs(runs, fail_on.as_deref(), form, *json),
+        LabCommand::Plan { runs, target, form } => {
             let is_points = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
-            let mut all: Vec<Points> = Vec::new();
+            let mut all: Vec<ThroughputSeries> = Vec::new();
             for path in runs.iter().filter(|path| is_points(path)) {
                 all.push(read_yaml(&path.display().to_string())?);
             }
@@ -102,17 +102,17 @@ pub fn lab(command: &Lab) -> Outcome {
             }
             put(&whole, form)
         }
-        Lab::Show { run, form } => put(&show::report(&Run::read(run)?), form),
+        LabCommand::Show { run, form } => put(&show::report(&Run::read(run)?), form),
     }
 }
 
 /// Runs side by side; the exit code says whether one got worse by more than is allowed.
-fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &LabForm, json: bool) -> Outcome {
+fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &ReportArgs, json: bool) -> CommandResult {
     let most = match fail_on {
         None => f64::INFINITY,
         Some(text) => {
             let share = text.strip_prefix("regression=").and_then(|share| share.strip_suffix('%')?.parse::<f64>().ok());
-            share.ok_or_else(|| Failure::usage(format!("--fail-on {text}: for example regression=5%")))? / 100.0
+            share.ok_or_else(|| CommandError::usage(format!("--fail-on {text}: for example regression=5%")))? / 100.0
         }
     };
     let mut groups = Vec::new();
@@ -125,32 +125,33 @@ fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &LabForm, json: bo
         .map(|group| Path::new(group.split(',').next().unwrap_or(group)).file_stem().unwrap_or_default().to_string_lossy().into_owned())
         .collect();
     if json {
-        let shown = |own: &Compared| {
+        let shown = |own: &MetricComparison| {
             serde_json::json!({
                 "set": own.set, "metric": own.metric, "values": own.values, "delta": (own.ratio - 1.0) * 100.0, "ratio": own.ratio,
-                "chance": own.chance, "real": own.is_real(), "worse": own.worse, "changed_at": own.changed_at.map(|at| &names[at]),
+                "chance": own.p_value, "real": own.is_real(), "worse": own.regression, "changed_at": own.changed_at.map(|at| &names[at]),
             })
         };
         say!("{}", serde_json::Value::Array(all.iter().map(shown).collect()));
     } else {
         put(&compare::report(&names, &groups, &all), form)?;
     }
-    let regressions: Vec<&Compared> = all.iter().filter(|own| own.is_real() && own.worse > most).collect();
+    let regressions: Vec<&MetricComparison> = all.iter().filter(|own| own.is_real() && own.regression > most).collect();
     for own in &regressions {
-        eprintln!("regression: {} of {} is {:.1} % worse", own.metric, own.set, own.worse * 100.0);
+        eprintln!("regression: {} of {} is {:.1} % worse", own.metric, own.set, own.regression * 100.0);
     }
     Ok(u8::from(!regressions.is_empty()))
 }
 
 /// A report as it is wanted.
-fn put(report: &Report, form: &LabForm) -> Outcome {
-    let LabForm { html, md, svg, output } = form;
+fn put(report: &Report, form: &ReportArgs) -> CommandResult {
+    let ReportArgs { html, md, svg, output } = form;
     let pictures = || report.sections.iter().filter_map(|section| section.picture.as_deref()).collect::<Vec<_>>();
     let text = match (html, md, svg) {
         (true, ..) => report.html(),
         (_, true, _) => markdown(report, output.as_deref())?,
         (.., Some(place)) => {
-            (*pictures().get(place.saturating_sub(1)).ok_or_else(|| Failure::usage(format!("there are {} pictures", pictures().len())))?).to_owned()
+            (*pictures().get(place.saturating_sub(1)).ok_or_else(|| CommandError::usage(format!("there are {} pictures", pictures().len())))?)
+                .to_owned()
         }
         _ => report.text(),
     };
@@ -161,7 +162,7 @@ fn put(report: &Report, form: &LabForm) -> Outcome {
     Ok(0)
 }
 
-fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started: Instant, seen: Run) -> Run {
+fn run_of(kind: RunKind, name: String, plan: serde_json::Value, begun: i64, started: Instant, seen: Run) -> Run {
     Run {
         format: FORMAT.into(),
         kind,
@@ -169,14 +170,14 @@ fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started
         begun: stook_catalogue::value::show_timestamp(begun),
         seconds: started.elapsed().as_secs_f64(),
         versions: BTreeMap::from([("stook".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
-        machine: Machine::here(),
+        machine: MachineInfo::here(),
         plan,
         ..seen
     }
 }
 
 /// Writes a run where that is wanted, and shows it.
-fn said(run: &Run, output: Option<&Path>, json: bool) -> Outcome {
+fn said(run: &Run, output: Option<&Path>, json: bool) -> CommandResult {
     if let Some(path) = output {
         run.write(path)?;
         eprintln!("written: {}; stook lab show {0} --html -o report.html", path.display());
@@ -189,12 +190,12 @@ fn said(run: &Run, output: Option<&Path>, json: bool) -> Outcome {
     Ok(0)
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    std::fs::write(path, text).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))
 }
 
 /// Markdown with its pictures in files beside it.
-fn markdown(report: &Report, output: Option<&Path>) -> Result<String, Failure> {
+fn markdown(report: &Report, output: Option<&Path>) -> Result<String, CommandError> {
     let Some(path) = output else { return Ok(report.markdown(&|_| None)) };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = |place: usize| format!("{stem}-{place}.svg");
@@ -211,7 +212,7 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Where files of a plan are.
-fn folder_of(what: &LabTarget) -> PathBuf {
+fn folder_of(what: &LoadArgs) -> PathBuf {
     match what.what.first() {
         Some(plan) if !is_url(plan) => Path::new(plan).parent().map(Path::to_owned).unwrap_or_default(),
         _ => PathBuf::from("."),
@@ -219,31 +220,31 @@ fn folder_of(what: &LabTarget) -> PathBuf {
 }
 
 /// A plan of a file, or of URLs.
-fn plan_of(what: &LabTarget) -> Result<PlanText, Failure> {
+fn plan_of(what: &LoadArgs) -> Result<PlanFile, CommandError> {
     let mut text = match what.what.as_slice() {
         [plan] if !is_url(plan) => read_yaml(plan)?,
         urls => {
-            let mut text = PlanText::default();
+            let mut text = PlanFile::default();
             for url in urls {
                 let at = url.find("://").map_or(0, |at| at + 3);
                 let path = url[at..].find('/').map_or(url.len(), |slash| at + slash);
                 let (target, path) = url.split_at(path);
                 if !is_url(url) || (!text.target.is_empty() && text.target != target) {
-                    return Err(Failure::usage(format!("{url}: URLs of one run have one target; else write a plan")));
+                    return Err(CommandError::usage(format!("{url}: URLs of one run have one target; else write a plan")));
                 }
                 text.target = target.to_owned();
-                text.routes.push(RouteText { get: if path.is_empty() { "/".into() } else { path.to_owned() }, ..RouteText::default() });
+                text.routes.push(RouteEntry { get: if path.is_empty() { "/".into() } else { path.to_owned() }, ..RouteEntry::default() });
             }
             text
         }
     };
     for parameter in &what.param {
         let (name, file) =
-            parameter.split_once('=').ok_or_else(|| Failure::usage(format!("{parameter}: a parameter is NAME=FILE or NAME=FILE#MEMBER")))?;
+            parameter.split_once('=').ok_or_else(|| CommandError::usage(format!("{parameter}: a parameter is NAME=FILE or NAME=FILE#MEMBER")))?;
         text.parameters.insert(name.to_owned(), file.to_owned());
     }
     for header in &what.header {
-        let (name, value) = header.split_once(':').ok_or_else(|| Failure::usage(format!("{header}: a header is NAME: VALUE")))?;
+        let (name, value) = header.split_once(':').ok_or_else(|| CommandError::usage(format!("{header}: a header is NAME: VALUE")))?;
         text.headers.insert(name.trim().to_owned(), value.trim().to_owned());
     }
     text.target = what.target.clone().unwrap_or(text.target);
@@ -256,9 +257,9 @@ fn plan_of(what: &LabTarget) -> Result<PlanText, Failure> {
     Ok(text)
 }
 
-fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::new(format!("{path}: {error}")))?;
-    let wrong = |problems: &[Diagnostic]| Failure::new(render(path, &text, problems, output::colours()).trim_end().to_owned());
+fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, CommandError> {
+    let text = std::fs::read_to_string(path).map_err(|error| CommandError::new(format!("{path}: {error}")))?;
+    let wrong = |problems: &[Diagnostic]| CommandError::new(render(path, &text, problems, output::colours()).trim_end().to_owned());
     let node = yaml::parse(&text).map_err(|problems| wrong(&problems))?;
     serde_path_to_error::deserialize(to_json(&node)).map_err(|error| {
         let (name, value) = place_of(&node, error.path());
@@ -275,8 +276,8 @@ fn place_of(node: &Node, path: &serde_path_to_error::Path) -> (Range<usize>, Ran
     let (mut node, mut place) = (node, (node.span.clone(), node.span.clone()));
     for segment in path {
         let inner = match (segment, &node.kind) {
-            (Segment::Map { key }, Shape::Map(entries)) => entries.iter().find(|(name, _)| name.text() == Some(key)),
-            (Segment::Seq { index }, Shape::List(items)) => {
+            (Segment::Map { key }, StoreSchema::Map(entries)) => entries.iter().find(|(name, _)| name.text() == Some(key)),
+            (Segment::Seq { index }, StoreSchema::List(items)) => {
                 let Some(item) = items.get(*index) else { break };
                 (node, place) = (item, (item.span.clone(), item.span.clone()));
                 continue;
@@ -291,10 +292,10 @@ fn place_of(node: &Node, path: &serde_path_to_error::Path) -> (Range<usize>, Ran
 
 fn to_json(node: &Node) -> serde_json::Value {
     match &node.kind {
-        Shape::Map(entries) => entries.iter().map(|(name, value)| (name.text().unwrap_or_default().to_owned(), to_json(value))).collect(),
-        Shape::List(items) => items.iter().map(to_json).collect(),
-        Shape::Scalar { .. } if node.is_null() => serde_json::Value::Null,
-        Shape::Scalar { text, quoted } => {
+        StoreSchema::Map(entries) => entries.iter().map(|(name, value)| (name.text().unwrap_or_default().to_owned(), to_json(value))).collect(),
+        StoreSchema::List(items) => items.iter().map(to_json).collect(),
+        StoreSchema::Scalar { .. } if node.is_null() => serde_json::Value::Null,
+        StoreSchema::Scalar { text, quoted } => {
             let json = if *quoted { None } else { serde_json::from_str::<serde_json::Value>(text).ok() };
             json.filter(|json| json.is_number() || json.is_boolean()).unwrap_or_else(|| text.as_str().into())
         }
@@ -310,11 +311,16 @@ fn tell(line: &str) {
 }
 
 /// Makes the requests of a plan.
-fn finish(plan: Plan, kind: Kind, kept: &Kept, work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<Set>, Generator)>) -> Outcome {
+fn finish(
+    plan: LoadPlan,
+    kind: RunKind,
+    kept: &RunOutputArgs,
+    work: impl FnOnce(LoadPlan, &ProgressFn<'_>) -> stook_lab::measure::Result<(Vec<RequestSet>, GeneratorInfo)>,
+) -> CommandResult {
     let (name, text) = (plan.name.clone(), plan.text.clone());
     measured(kind, name, text, kept, |goes_on| {
-        let watch = |progress: &Progress| {
-            let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
+        let watch = |progress: &RunProgress| {
+            let RunProgress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
             let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
             let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
             tell(&format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1));
@@ -327,12 +333,12 @@ fn finish(plan: Plan, kind: Kind, kept: &Kept, work: impl FnOnce(Plan, &Watch<'_
 
 /// Measures something as long as that goes on, and says what was seen.
 fn measured(
-    kind: Kind,
+    kind: RunKind,
     name: String,
     plan: serde_json::Value,
-    kept: &Kept,
+    kept: &RunOutputArgs,
     work: impl FnOnce(&dyn Fn() -> bool) -> stook_lab::measure::Result<Run>,
-) -> Outcome {
+) -> CommandResult {
     let stop = stop_signal()?;
     let is_kept = kept.json || kept.output.is_some();
     let folder = kept.output.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

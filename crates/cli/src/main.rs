@@ -33,20 +33,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What a command says when it cannot do its work.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandError {
     /// Words for the person at the terminal, possibly several lines.
     pub message: String,
     /// The exit code.
     pub code: u8,
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error> From<E> for CommandError {
     fn from(error: E) -> Self {
         Self { message: error.to_string(), code: 1 }
     }
 }
 
-impl Failure {
+impl CommandError {
     /// A failure with exit code 1.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 1 }
@@ -59,7 +59,7 @@ impl Failure {
 }
 
 /// Results of commands: the exit code of those that did their work.
-pub type Outcome = Result<u8, Failure>;
+pub type CommandResult = Result<u8, CommandError>;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Outcome {
-    let place = open::Place { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
+fn run(arguments: &Arguments) -> CommandResult {
+    let place = open::CatalogueLocation { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
     match &arguments.command {
         Command::Init { dir } => definition::init(dir),
         Command::Check { json, deep: false } => definition::check(&place, *json),

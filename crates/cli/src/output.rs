@@ -31,12 +31,12 @@ pub fn say(words: std::fmt::Arguments<'_>) {
 
 /// Standard output for what only reads and prints: a reader that has seen enough (`| head`) ends the program, which is no failure.
 pub fn stream() -> impl Write {
-    io::BufWriter::new(Stream(io::stdout()))
+    io::BufWriter::new(OutputStream(io::stdout()))
 }
 
-struct Stream(io::Stdout);
+struct OutputStream(io::Stdout);
 
-impl Stream {
+impl OutputStream {
     fn read_on<T>(done: io::Result<T>) -> io::Result<T> {
         if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             std::process::exit(0);
@@ -45,7 +45,7 @@ impl Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for OutputStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Self::read_on(self.0.write(bytes))
     }

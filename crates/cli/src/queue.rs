@@ -1,16 +1,16 @@
 //! `queue`.
 
-use crate::arguments::Queue;
-use crate::open::Place;
+use crate::arguments::QueueCommand;
+use crate::open::CatalogueLocation;
 use crate::output::{bytes, count, number, table};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use std::io::{BufRead, BufReader, Write};
 use stook_engine::queue;
 use stook_store::queue::{ChunkId, ChunkInfo, ChunkState, JobId};
 
-pub fn run(place: &Place, command: &Queue) -> Outcome {
+pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
     match command {
-        Queue::Ls { job, json } => {
+        QueueCommand::Ls { job, json } => {
             let chunks = place.ledger(true)?.chunks(*job)?;
             if *json {
                 say!("{}", serde_json::to_string(&chunks)?);
@@ -20,20 +20,20 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
                 say!("{}", table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true]));
             }
         }
-        Queue::Retry { chunk } => {
+        QueueCommand::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
             let retried = place.ledger(false)?.retry(job, ordinal)?;
             say!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
         }
-        Queue::Rechunk { chunk, documents } => {
+        QueueCommand::Rechunk { chunk, documents } => {
             let (job, Some(ordinal)) = place_of(chunk)? else {
-                return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
+                return Err(CommandError::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
             };
             let (catalogue, store) = place.written_existing()?;
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
             say!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
         }
-        Queue::Dump { chunk, output } => {
+        QueueCommand::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
             let mut out = crate::definition::writer(output.as_deref())?;
             let ledger = place.ledger(true)?;
@@ -46,8 +46,8 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
             out.flush()?;
             eprintln!("dumped {}", count(dumped, "chunk"));
         }
-        Queue::Load { file } => {
-            let input = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        QueueCommand::Load { file } => {
+            let input = std::fs::File::open(file).map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
             let ledger = place.ledger(false)?;
             let mut loaded = 0;
             for line in BufReader::new(input).lines() {
@@ -84,9 +84,9 @@ fn rows(chunks: &[ChunkInfo]) -> Vec<Vec<String>> {
 }
 
 /// JOB or JOB.CHUNK.
-fn place_of(text: &str) -> Result<(JobId, Option<u32>), Failure> {
+fn place_of(text: &str) -> Result<(JobId, Option<u32>), CommandError> {
     let (job, ordinal) = text.split_once('.').map_or((text, None), |(job, ordinal)| (job, Some(ordinal)));
-    let wrong = || Failure::usage(format!("`{text}` is not JOB or JOB.CHUNK, as `stook queue ls` shows them"));
+    let wrong = || CommandError::usage(format!("`{text}` is not JOB or JOB.CHUNK, as `stook queue ls` shows them"));
     let ordinal = ordinal.map(str::parse).transpose().map_err(|_| wrong())?;
     Ok((job.parse().map_err(|_| wrong())?, ordinal))
 }

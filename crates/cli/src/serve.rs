@@ -1,25 +1,25 @@
 //! `serve` and `token`.
 
-use crate::arguments::{Serve, ServeLog, Token};
-use crate::open::{self, Place};
+use crate::arguments::{RequestLog, ServeArgs, TokenCommand};
+use crate::open::{self, CatalogueLocation};
 use crate::output::{count, table};
 use crate::work::{stop_signal, threads};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::value::show_timestamp;
-use stook_engine::work::{LEASE_SECONDS, Options as WorkOptions};
+use stook_engine::work::{LEASE_SECONDS, WorkerOptions as WorkOptions};
 use stook_server::access::new_token;
-use stook_server::admission::Limits;
-use stook_server::{App, Logged, Options};
+use stook_server::admission::ClassLimits;
+use stook_server::{App, RequestLogLevel, ServerOptions};
 use stook_store::access::Role;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
 
-pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
+pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult {
     let stop = stop_signal()?;
     let catalogue = place.catalogue()?;
     let store = place.prepared(&catalogue, false)?;
@@ -29,18 +29,18 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
         None => 0,
     };
     let loopback = arguments.listen.ip().is_loopback();
-    let options = Options {
-        interactive: Limits { most: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
+    let options = ServerOptions {
+        interactive: ClassLimits { most: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
         cache: arguments.cache << 20,
         files: arguments.files.clone(),
         runs: arguments.runs.clone(),
         log: match arguments.log {
-            ServeLog::Nothing => Logged::Nothing,
-            ServeLog::Troubles => Logged::Troubles,
-            ServeLog::All => Logged::All,
+            RequestLog::Nothing => RequestLogLevel::None,
+            RequestLog::Troubles => RequestLogLevel::Problems,
+            RequestLog::All => RequestLogLevel::All,
         },
         loopback,
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let app = App::new(catalogue.clone(), store.clone(), options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -50,7 +50,7 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
         socket.bind(arguments.listen)?;
         socket.listen(BACKLOG)
     });
-    let listener = listener.map_err(|error| Failure::new(format!("{}: {error}", arguments.listen)))?;
+    let listener = listener.map_err(|error| CommandError::new(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
     eprintln!("serving {} on http://{address} with {}; /docs says how to ask", catalogue.name, count(workers as u64, "import worker"));
     if loopback && !store.has_had_tokens()? {
@@ -81,12 +81,12 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
     Ok(0)
 }
 
-pub fn token(place: &Place, command: &Token) -> Outcome {
+pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult {
     match command {
-        Token::Create { role, tenant, name, json } => {
+        TokenCommand::Create { role, tenant, name, json } => {
             let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
-            let role = Role::named(role).ok_or_else(|| Failure::usage("a role is read, write or admin"))?;
-            let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| Failure::new(error.to_string()))?;
+            let role = Role::named(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
+            let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| CommandError::new(error.to_string()))?;
             if !place.exists()? {
                 // the first token may come before the first document
                 place.written()?;
@@ -99,7 +99,7 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
                 say!("{secret}");
             }
         }
-        Token::Ls { json } => {
+        TokenCommand::Ls { json } => {
             let tokens = place.ledger(true)?.tokens()?;
             let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
             if *json {
@@ -122,9 +122,9 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
                 say!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
             }
         }
-        Token::Revoke { id } => {
+        TokenCommand::Revoke { id } => {
             if !place.ledger(false)?.revoke_token(*id)? {
-                return Err(Failure::new(format!("there is no token {id}")));
+                return Err(CommandError::new(format!("there is no token {id}")));
             }
             say!("token {id} is revoked");
         }

@@ -1,35 +1,35 @@
 //! `settle`, `check --deep`.
 
-use crate::open::Place;
+use crate::open::CatalogueLocation;
 use crate::output::{count, number, seconds};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Failures;
+use stook_catalogue::expr::ExpressionFailures;
 use stook_catalogue::key::Key;
-use stook_engine::settle::{self, Checked, Rules};
+use stook_engine::settle::{self, DeepCheckReport, SettleRules};
 use stook_store::damage::Damage;
-use stook_store::{DEFAULT_TENANT, Pass, Passed, Store, Tenant};
+use stook_store::{DEFAULT_TENANT, PassReport, SettlePass, Store, Tenant};
 
 /// Records that a check names.
 const SHOWN: usize = 20;
 
 /// Settles what is marked.
-pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Failure> {
-    let rules = Arc::new(Rules::new(catalogue));
+pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<PassReport, CommandError> {
+    let rules = Arc::new(SettleRules::new(catalogue));
     settle::bring_up(store, &rules, &|_| ())?;
-    let pass: Arc<dyn Pass> = rules;
+    let pass: Arc<dyn SettlePass> = rules;
     Ok(settle::drain(store, &pass, &AtomicBool::new(false))?)
 }
 
 /// Settles everything again if the store was settled by other rules.
 ///
 /// Marks that were left by somebody who was stopped while he did the same are answered, too.
-pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Failure> {
-    let rules = Arc::new(Rules::new(catalogue));
+pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), CommandError> {
+    let rules = Arc::new(SettleRules::new(catalogue));
     let marked = settle::bring_up(store, &rules, &|_| ())?;
     if marked > 0 {
         eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
@@ -38,7 +38,7 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
     } else {
         eprintln!("note: what somebody has left to be settled is settled now");
     }
-    let pass: Arc<dyn Pass> = rules;
+    let pass: Arc<dyn SettlePass> = rules;
     let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
     warn(&passed.failures);
     eprintln!("note: {} changed", count(passed.rows, "record"));
@@ -46,17 +46,17 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
 }
 
 /// Says which expressions have failed on which records.
-pub fn warn(failures: &Failures) {
+pub fn warn(failures: &ExpressionFailures) {
     if !failures.first.is_empty() {
         eprintln!("warning: expressions fail on records, which have no value for them:");
         failures.first.iter().for_each(|failure| eprintln!("  {failure}"));
-        if failures.more {
+        if failures.truncated {
             eprintln!("  and more: `stook check --deep` names records");
         }
     }
 }
 
-pub fn settle(place: &Place, as_json: bool) -> Outcome {
+pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     let (catalogue, store) = place.written_existing()?;
     let began = Instant::now();
     let passed = drain(&catalogue, &*store)?;
@@ -65,13 +65,13 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
         say!(
             "{}",
             json!({
-                "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged, "fails": failures.first, "more_fail": failures.more,
+                "answered": passed.marks_cleared, "changed": passed.rows, "damaged": passed.damaged, "fails": failures.first, "more_fail": failures.truncated,
             })
         );
     } else {
         warn(&passed.failures);
         passed.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
-        say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.answered, "mark"), count(passed.rows, "record"));
+        say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.marks_cleared, "mark"), count(passed.rows, "record"));
     }
     Ok(u8::from(!passed.damaged.is_empty()))
 }
@@ -86,7 +86,7 @@ fn of_record((tenant, damage): &(Tenant, Damage)) -> serde_json::Value {
     json!({ "tenant": tenant.as_str(), "collection": collection, "key": key, "reason": damage.reason })
 }
 
-pub fn check(place: &Place, as_json: bool) -> Outcome {
+pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     let (catalogue, store) = place.written_existing()?;
     let began = Instant::now();
     let damage = store.damage()?;
@@ -114,7 +114,8 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         }
         return Ok(1);
     }
-    let Checked { records, wrong, undecided, failed } = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
+    let DeepCheckReport { records, incorrect: wrong, inconclusive: undecided, failed } =
+        settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
     let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {
         let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();

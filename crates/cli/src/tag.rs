@@ -1,10 +1,10 @@
 //! `tag`: definitions of tags, and who carries them.
 
-use crate::arguments::{Tag, TagOf, TagSaid};
-use crate::open::{self, Place};
+use crate::arguments::{TagCollectionArgs, TagCommand, TagDefinitionArgs};
+use crate::open::{self, CatalogueLocation};
 use crate::output::{colours, count, table};
 use crate::work::{stop_signal, threads};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value as Json, json};
 use std::io::BufRead;
@@ -12,53 +12,53 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::key::Key;
-use stook_engine::tags::{self, Saved, Wish};
+use stook_engine::tags::{self, TagChange, TagChangeResult};
 use stook_store::queue::JobId;
-use stook_store::tag::Definition;
+use stook_store::tag::TagDefinition;
 use stook_store::{Store, Tenant};
 
 /// What commands about tags share.
-struct Desk {
+struct TagContext {
     catalogue: Arc<Catalogue>,
     store: Arc<dyn Store>,
     tenant: Tenant,
-    of: String,
+    collection: String,
 }
 
-impl Desk {
-    fn open(place: &Place, of: &TagOf) -> Result<Self, Failure> {
+impl TagContext {
+    fn open(place: &CatalogueLocation, of: &TagCollectionArgs) -> Result<Self, CommandError> {
         Self::of(place.written()?, of)
     }
 
     /// For who changes nothing.
-    fn read(place: &Place, of: &TagOf) -> Result<Self, Failure> {
+    fn read(place: &CatalogueLocation, of: &TagCollectionArgs) -> Result<Self, CommandError> {
         Self::of(place.read()?, of)
     }
 
-    fn of((catalogue, store): (Arc<Catalogue>, Arc<dyn Store>), of: &TagOf) -> Result<Self, Failure> {
+    fn of((catalogue, store): (Arc<Catalogue>, Arc<dyn Store>), of: &TagCollectionArgs) -> Result<Self, CommandError> {
         let tenant = open::tenant(&of.tenant)?;
         let of = match &of.of {
             Some(of) => of.clone(),
             None => tags::only_collection(&catalogue)?.to_owned(),
         };
         tags::collection(&catalogue, &of)?;
-        Ok(Self { catalogue, store, tenant, of })
+        Ok(Self { catalogue, store, tenant, collection: of })
     }
 }
 
-pub fn tag(place: &Place, command: &Tag) -> Outcome {
+pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
     match command {
-        Tag::Create { said, of, wait } => save(&Desk::open(place, of)?, said, true, !wait.no_wait, of.json),
-        Tag::Set { said, of, wait } => save(&Desk::open(place, of)?, said, false, !wait.no_wait, of.json),
-        Tag::Delete { name, of } => {
-            let desk = Desk::open(place, of)?;
-            tags::delete(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
+        TagCommand::Create { said, of, wait } => save(&TagContext::open(place, of)?, said, true, !wait.no_wait, of.json),
+        TagCommand::Set { said, of, wait } => save(&TagContext::open(place, of)?, said, false, !wait.no_wait, of.json),
+        TagCommand::Delete { name, of } => {
+            let desk = TagContext::open(place, of)?;
+            tags::delete(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name)?;
             answer(of.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
             Ok(0)
         }
-        Tag::Rebuild { names, of, wait } => {
-            let desk = Desk::open(place, of)?;
-            match tags::again(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, names)? {
+        TagCommand::Rebuild { names, of, wait } => {
+            let desk = TagContext::open(place, of)?;
+            match tags::again(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, names)? {
                 Some(job) => evaluated(&desk, job, !wait.no_wait, of.json),
                 None => {
                     answer(of.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
@@ -66,11 +66,11 @@ pub fn tag(place: &Place, command: &Tag) -> Outcome {
                 }
             }
         }
-        Tag::Ls { of } => ls(&Desk::read(place, of)?, of.json),
-        Tag::Show { name, of } => {
-            let desk = Desk::read(place, of)?;
-            let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
-            let found = found.ok_or_else(|| Failure::new(format!("there is no tag `{name}`")))?;
+        TagCommand::Ls { of } => ls(&TagContext::read(place, of)?, of.json),
+        TagCommand::Show { name, of } => {
+            let desk = TagContext::read(place, of)?;
+            let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name)?;
+            let found = found.ok_or_else(|| CommandError::new(format!("there is no tag `{name}`")))?;
             if of.json {
                 say!("{found}");
             } else {
@@ -79,8 +79,8 @@ pub fn tag(place: &Place, command: &Tag) -> Outcome {
             }
             Ok(0)
         }
-        Tag::Add { name, keys, of } => assign(&Desk::open(place, of)?, name, (keys, &[]), of.json),
-        Tag::Remove { name, keys, of } => assign(&Desk::open(place, of)?, name, (&[], keys), of.json),
+        TagCommand::Add { name, keys, of } => assign(&TagContext::open(place, of)?, name, (keys, &[]), of.json),
+        TagCommand::Remove { name, keys, of } => assign(&TagContext::open(place, of)?, name, (&[], keys), of.json),
     }
 }
 
@@ -98,46 +98,46 @@ fn shown(value: &Json) -> String {
 }
 
 /// What is wished of tags: of one by the arguments, of many by a file.
-fn wishes(said: &TagSaid) -> Result<Vec<Wish>, Failure> {
+fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     let Some(file) = &said.file else {
-        let name = said.name.clone().ok_or_else(|| Failure::usage("say the tag's name, or a file of tags with --file"))?;
+        let name = said.name.clone().ok_or_else(|| CommandError::usage("say the tag's name, or a file of tags with --file"))?;
         let definition = match (&said.xpath, &said.query) {
-            (Some(text), _) => Some(Definition::XPath(text.clone())),
-            (None, Some(text)) => Some(Definition::Query(text.clone())),
+            (Some(text), _) => Some(TagDefinition::XPath(text.clone())),
+            (None, Some(text)) => Some(TagDefinition::Query(text.clone())),
             (None, None) => None,
         };
         let mut attributes = Map::new();
         for pair in &said.attributes {
-            let (name, value) = pair.split_once('=').ok_or_else(|| Failure::usage(format!("`{pair}` is not NAME=VALUE")))?;
+            let (name, value) = pair.split_once('=').ok_or_else(|| CommandError::usage(format!("`{pair}` is not NAME=VALUE")))?;
             attributes.insert(name.to_owned(), json!(value));
         }
         let attributes = (!attributes.is_empty()).then_some(attributes);
-        return Ok(vec![Wish { name, definition, comment: said.comment.clone(), attributes }]);
+        return Ok(vec![TagChange { name, definition, comment: said.comment.clone(), attributes }]);
     };
-    let open = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let open = std::fs::File::open(file).map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
     let mut wishes = Vec::new();
     for (number, line) in std::io::BufReader::new(open).lines().enumerate() {
         let line = line?;
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |reason: String| Failure::new(format!("{}, line {}: {reason}", file.display(), number + 1));
+        let wrong = |reason: String| CommandError::new(format!("{}, line {}: {reason}", file.display(), number + 1));
         let json: Json = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
         wishes.push(tags::wish_of(&json).map_err(wrong)?);
     }
     Ok(wishes)
 }
 
-fn save(desk: &Desk, said: &TagSaid, new: bool, waits: bool, as_json: bool) -> Outcome {
+fn save(desk: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
     let wishes = wishes(said)?;
-    let (index, ..) = tags::collection(&desk.catalogue, &desk.of)?;
+    let (index, ..) = tags::collection(&desk.catalogue, &desk.collection)?;
     for wish in &wishes {
-        if let Some(Definition::Query(text)) = &wish.definition {
+        if let Some(TagDefinition::Query(text)) = &wish.definition {
             stook_query::check_tag(&wish.name, text, &desk.catalogue, &*desk.store, &desk.tenant, index)?
-                .map_err(|problem| Failure::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
+                .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
         }
     }
-    let Saved { advice, job } = tags::save(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, &wishes, new)?;
+    let TagChangeResult { advice, job } = tags::save(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, &wishes, new)?;
     for (tag, advice) in &advice {
         eprintln!("note: tag {tag}: {advice}");
     }
@@ -154,7 +154,7 @@ fn save(desk: &Desk, said: &TagSaid, new: bool, waits: bool, as_json: bool) -> O
 }
 
 /// Works on a job that evaluates tags, or leaves it to workers.
-fn evaluated(desk: &Desk, job: JobId, waits: bool, as_json: bool) -> Outcome {
+fn evaluated(desk: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
     if !waits {
         answer(as_json, json!({ "job": job }), || format!("job {job} evaluates it, for `stook work` to do"));
         return Ok(0);
@@ -182,8 +182,8 @@ fn evaluated(desk: &Desk, job: JobId, waits: bool, as_json: bool) -> Outcome {
     Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
 }
 
-fn ls(desk: &Desk, as_json: bool) -> Outcome {
-    let tags = tags::list(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of)?;
+fn ls(desk: &TagContext, as_json: bool) -> CommandResult {
+    let tags = tags::list(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection)?;
     if as_json {
         say!("{}", json!(tags));
         return Ok(0);
@@ -204,11 +204,11 @@ fn ls(desk: &Desk, as_json: bool) -> Outcome {
     Ok(0)
 }
 
-fn assign(desk: &Desk, name: &str, (add, remove): (&[String], &[String]), as_json: bool) -> Outcome {
-    let keys = |texts: &[String]| -> Result<Vec<Key>, Failure> {
-        texts.iter().map(|text| Key::new(text.as_str()).map_err(|error| Failure::usage(error.to_string()))).collect()
+fn assign(desk: &TagContext, name: &str, (add, remove): (&[String], &[String]), as_json: bool) -> CommandResult {
+    let keys = |texts: &[String]| -> Result<Vec<Key>, CommandError> {
+        texts.iter().map(|text| Key::new(text.as_str()).map_err(|error| CommandError::usage(error.to_string()))).collect()
     };
-    let (given, unknown) = tags::assign(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name, (&keys(add)?, &keys(remove)?))?;
+    let (given, unknown) = tags::assign(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name, (&keys(add)?, &keys(remove)?))?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     answer(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
         format!("{} added, {} removed", given.added.len(), given.removed.len())

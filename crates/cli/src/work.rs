@@ -1,19 +1,19 @@
 //! `work`, and what ends long work early.
 
-use crate::arguments::Work;
+use crate::arguments::WorkArgs;
 use crate::import::{exit_code, report, words};
-use crate::open::Place;
+use crate::open::CatalogueLocation;
 use crate::output::{count, number};
-use crate::{Failure, Outcome};
+use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stook_engine::work::{self, Event, Options};
+use stook_engine::work::{self, WorkerEvent, WorkerOptions};
 
 /// Becomes true when the process is asked to end (Ctrl-C, SIGTERM). Asked twice, it ends at once: nothing is lost by that.
-pub fn stop_signal() -> Result<Arc<AtomicBool>, Failure> {
+pub fn stop_signal() -> Result<Arc<AtomicBool>, CommandError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())?;
@@ -27,11 +27,11 @@ pub fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-pub fn work(place: &Place, arguments: &Work) -> Outcome {
+pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     let stop = stop_signal()?;
     let catalogue = place.catalogue()?;
     let store = place.prepared(&catalogue, false)?;
-    let options = Options { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, settles: true };
+    let options = WorkerOptions { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, settles: true };
     // drawn on a terminal only
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -41,25 +41,25 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
     }
     let worst = std::sync::atomic::AtomicU8::new(0);
     let tell = |event| match event {
-        Event::Committed(documents) => {
+        WorkerEvent::Committed(documents) => {
             let rate = documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
             let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
             bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
         }
         // as the server logs it, where nobody looks at the bar
-        Event::Stage(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
-        Event::Stage(stage) => bar.suspend(|| {
+        WorkerEvent::TaskDone(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
+        WorkerEvent::TaskDone(stage) => bar.suspend(|| {
             stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
             crate::settle::warn(&stage.failures);
         }),
-        Event::Ended(job) => bar.suspend(|| {
+        WorkerEvent::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
             if report((&catalogue, &*store), &job, 0, took, arguments.json).is_err() {
                 say!("job {}: {}", job.id, words(job.state));
             }
         }),
-        Event::Trouble(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; trying again")))),
+        WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; trying again")))),
     };
     let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
     bar.finish_and_clear();

@@ -5,9 +5,9 @@
 //! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
 //! window, so what is published meanwhile is not skipped.
 
-use crate::http::{Attempt, Client, encoded, persist, with_environment};
-use crate::import::{self, Upload};
-use crate::settle::{Telling, number};
+use crate::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
+use crate::import::{self, UploadRequest};
+use crate::settle::{SettlingUnit, number};
 use crate::{EngineError, Result};
 use serde_json::Value as Json;
 use std::io::Cursor;
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collect, Source};
 use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
 use stook_formats::strange;
-use stook_store::journal::Counts;
+use stook_store::journal::OutcomeCounts;
 use stook_store::queue::JobState;
-use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
+use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
 
 /// Most bytes of a page.
 const MOST_BYTES: u64 = 64 << 20;
@@ -32,7 +32,7 @@ const PAGE_TIME: Duration = Duration::from_secs(120);
 
 /// Which service is asked, and for what.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct CollectRequest {
     /// The source's index.
     pub source: usize,
     /// The service's index in it.
@@ -49,11 +49,11 @@ pub struct Request {
 
 /// What was collected of a service.
 #[derive(Debug, Clone, Default)]
-pub struct Collected {
+pub struct CollectReport {
     /// Pages.
     pub pages: u64,
     /// What became of their documents.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// Until when everything is here, in microseconds.
     pub until: i64,
 }
@@ -72,11 +72,17 @@ pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &
 /// # Errors
 /// When the service does not answer as it should in spite of several attempts, or importing fails. What was collected until then
 /// stays, and the journal stands behind it.
-pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, stop: &AtomicBool, show: &dyn Fn(&Collected)) -> Result<Collected> {
+pub fn collect(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    request: &CollectRequest,
+    stop: &AtomicBool,
+    show: &dyn Fn(&CollectReport),
+) -> Result<CollectReport> {
     let source = &catalogue.sources[request.source];
     let Some(collect) = &source.collect else { return Err(EngineError::Wrong(format!("source `{}` is not collected", source.name))) };
     let (name, url) = &collect.services[request.service];
-    let service = Service::new(collect, name, &with_environment(url)?)?;
+    let service = CollectedService::new(collect, name, &with_environment(url)?)?;
     let known = journal(store, &request.tenant, collect, name)?;
     let Some(mut from) = request.since.or(known).or(collect.since) else {
         return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
@@ -88,7 +94,7 @@ pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
         true => store.commit(Box::new(note(&request.tenant, collect, name, reached))).map(|_| ()),
         false => Ok(()),
     };
-    let mut done = Collected { until: from, ..Collected::default() };
+    let mut done = CollectReport { until: from, ..CollectReport::default() };
     let mut skip = 0;
     while from < until && !stop.load(Ordering::SeqCst) {
         let page = service.page(from, until, skip, stop)?;
@@ -119,16 +125,16 @@ pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
 fn import_page(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
-    request: &Request,
+    request: &CollectRequest,
     (source, service, from): (&Source, &str, i64),
-    page: Page,
-    done: &mut Collected,
+    page: CollectPage,
+    done: &mut CollectReport,
     stop: &AtomicBool,
 ) -> Result<()> {
     let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
     let (tenant, size) = (request.tenant.clone(), Some(page.bytes.len() as u64));
     let name = format!("{service}_{time}_{}.json", done.pages);
-    let upload = Upload { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None, retires_all: false };
+    let upload = UploadRequest { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None, retires_all: false };
     let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
     let job = import::run(catalogue, store, job.id, (request.workers, true), stop, &|_| ())?;
     match job.state {
@@ -142,12 +148,12 @@ fn import_page(
 }
 
 /// A page of documents.
-struct Page {
+struct CollectPage {
     bytes: Vec<u8>,
     documents: Vec<Json>,
 }
 
-impl Page {
+impl CollectPage {
     /// When its documents were published.
     fn times(&self, collect: &Collect, source: &Source, service: &str) -> Result<Vec<i64>> {
         let time = |document: &Json| {
@@ -160,20 +166,20 @@ impl Page {
 }
 
 /// A service as it is asked.
-struct Service<'c> {
+struct CollectedService<'c> {
     collect: &'c Collect,
     name: &'c str,
     url: String,
-    client: Client,
+    client: HttpClient,
 }
 
-impl<'c> Service<'c> {
+impl<'c> CollectedService<'c> {
     fn new(collect: &'c Collect, name: &'c str, url: &str) -> Result<Self> {
-        Ok(Self { collect, name, url: url.to_owned(), client: Client::new(collect.credentials.as_deref())? })
+        Ok(Self { collect, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
     }
 
     /// The page of a window behind `skip` documents.
-    fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<Page> {
+    fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<CollectPage> {
         let Collect { window, page, filter, .. } = self.collect;
         let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
         let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
@@ -190,19 +196,19 @@ impl<'c> Service<'c> {
             self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
                 let mut bytes = Vec::new();
                 body.read_to_end(&mut bytes)?;
-                Ok(Attempt::Answered(bytes))
+                Ok(HttpAttempt::Answered(bytes))
             })
         };
         self.read(persist(ATTEMPTS, FIRST_PAUSE, &pause, attempt).map_err(|reason| self.failed(&reason))?)
     }
 
-    fn read(&self, bytes: Vec<u8>) -> Result<Page> {
+    fn read(&self, bytes: Vec<u8>) -> Result<CollectPage> {
         let refused = |missing: &str| self.failed(&format!("its answer {}", strange::no_document(&bytes, missing)));
         let other = |error| self.failed(&format!("it does not answer JSON: {error}; its answer {}", strange::no_document(&bytes, "it is not JSON")));
         let page: Json = serde_json::from_slice(&bytes).map_err(other)?;
         match page {
             Json::Object(mut page) => match page.remove("value") {
-                Some(Json::Array(documents)) => Ok(Page { bytes, documents }),
+                Some(Json::Array(documents)) => Ok(CollectPage { bytes, documents }),
                 _ => Err(refused("there is no list `value` in its top object")),
             },
             _ => Err(refused("it is not an object")),
@@ -215,8 +221,8 @@ impl<'c> Service<'c> {
 }
 
 /// Moves the journal of a service.
-fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> Telling {
+fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> SettlingUnit {
     let (link, target, payload) = (collect.id, service.to_owned(), until.to_le_bytes().into());
     let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: 0, child: SmolStr::default(), payload };
-    Telling { tenant: tenant.clone(), settling: Settling { edges: vec![EdgeChange::Put(edge)], ..Settling::default() } }
+    SettlingUnit { tenant: tenant.clone(), settling: SettlingChanges { edges: vec![EdgeChange::Put(edge)], ..SettlingChanges::default() } }
 }

@@ -4,14 +4,14 @@ use crate::Result;
 use crate::withdraw::PAGE;
 use stook_catalogue::definition::Catalogue;
 use stook_store::damage::Damage;
-use stook_store::{Detail, Store, StoreError, Tenant};
+use stook_store::{ReadDetail, Store, StoreError, Tenant};
 
 /// Records that are named.
 const MOST_NAMED: usize = 1_000;
 
 /// What reading every record has found.
 #[derive(Debug, Default, PartialEq)]
-pub struct Found {
+pub struct DamageReport {
     /// Records that were read.
     pub read: u64,
     /// Records that cannot be read.
@@ -24,8 +24,8 @@ pub struct Found {
 ///
 /// # Errors
 /// When the store fails.
-pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<Found> {
-    let mut found = Found::default();
+pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<DamageReport> {
+    let mut found = DamageReport::default();
     for tenant in store.tenants()? {
         for (index, collection) in catalogue.collections.iter().enumerate() {
             let mut after = String::new();
@@ -34,7 +34,7 @@ pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<Found> {
                 let Some(last) = keys.last() else { break };
                 last.as_str().clone_into(&mut after);
                 found.read += keys.len() as u64;
-                for record in store.read_damaged(&tenant, index, &keys, Detail::Full)?.into_iter().flatten() {
+                for record in store.read_damaged(&tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten() {
                     match record.sound(&collection.name).and_then(|record| record.contributions_of(collection)) {
                         Ok(_) => {}
                         Err(StoreError::Damaged(damage)) => {

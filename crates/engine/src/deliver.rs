@@ -1,18 +1,18 @@
 //! Documents that are written while somebody waits: one unit, durable when it is answered. It makes no job and no journal; what
 //! became of each document is the answer. Everything else is what an import does with them.
 
-use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
-use crate::import::{self, Upload};
-use crate::settle::Rules;
+use crate::chunk::commit::{ChunkInput, ConsolidatedChunk, JobContext};
+use crate::import::{self, UploadRequest};
+use crate::settle::SettleRules;
 use crate::split::{self, CHUNK_DOCUMENTS};
 use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::io::Read;
 use std::sync::Arc;
-use stook_formats::read::{Documents, open_bytes};
-use stook_store::journal::{Counts, Line, Trouble, unpack};
-use stook_store::queue::{JobFile, JobId, Slice};
-use stook_store::{Pending, Store, StoreError, Urgency};
+use stook_formats::read::{DocumentReader, open_bytes};
+use stook_store::journal::{DocumentOutcome, Issue, OutcomeCounts, unpack};
+use stook_store::queue::{ChunkSlice, JobFile, JobId};
+use stook_store::{PendingCommit, Priority, Store, StoreError};
 
 /// Most documents that are written at once; more are an import.
 pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
@@ -25,26 +25,26 @@ pub const NO_JOB: JobId = 0;
 
 /// What became of documents.
 #[derive(Debug, Default)]
-pub struct Delivered {
+pub struct DeliverResult {
     /// Sums.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// The outcome of each document in each collection that it reached.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DocumentOutcome>,
     /// Failures and warnings.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Issue>,
 }
 
 /// Documents that are mapped.
-pub struct Mapped(MappedChunk);
+pub struct MappedDelivery(ConsolidatedChunk);
 
 /// Documents that are being written.
-pub struct Underway(Pending);
+pub struct PendingDelivery(PendingCommit);
 
 /// Maps documents; nothing is read. `caller` is named where changes are logged.
 ///
 /// # Errors
 /// [`EngineError::Wrong`] when they do not fit the definition or are too many.
-pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Mapped> {
+pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest, caller: &str, bytes: Bytes) -> Result<MappedDelivery> {
     let catalogue = &rules.catalogue;
     let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
@@ -73,12 +73,12 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, met: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
     let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None, retires_all: false };
-    let slice = Slice { length: size, is_last: true, ..Slice::default() };
+    let slice = ChunkSlice { length: size, is_last: true, ..ChunkSlice::default() };
     let whole = Bytes::from(whole);
     let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };
-    let mut chunk = MappedChunk::map(&context, store, &input, None)?;
+    let mut chunk = ConsolidatedChunk::map(&context, store, &input, None)?;
     if chunk.documents() == 0 {
-        let mut documents = Documents::new(&whole[..], syntax, source.records.as_deref());
+        let mut documents = DocumentReader::new(&whole[..], syntax, source.records.as_deref());
         while documents.next().map_err(failed)?.is_some() {}
         split::check_list(documents.missing(), source, &delivery.name, &beginning)?;
     }
@@ -86,10 +86,10 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
         return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
     }
     chunk.called_by(caller);
-    Ok(Mapped(chunk))
+    Ok(MappedDelivery(chunk))
 }
 
-impl Mapped {
+impl MappedDelivery {
     /// Whether something is read before they are written: who submits them waits for it.
     pub fn reads(&self, store: &dyn Store) -> bool {
         !self.goes_unread(store) || !self.0.stands_alone()
@@ -103,7 +103,7 @@ impl Mapped {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn submit(self, store: &dyn Store) -> Result<Underway> {
+    pub fn submit(self, store: &dyn Store) -> Result<PendingDelivery> {
         let unread = self.goes_unread(store);
         let Self(mut chunk) = self;
         if unread {
@@ -112,18 +112,22 @@ impl Mapped {
             chunk.consolidate(store)?
         }
         chunk.prepare();
-        Ok(Underway(store.submit(Box::new(chunk), Urgency::Interactive)))
+        Ok(PendingDelivery(store.submit(Box::new(chunk), Priority::Interactive)))
     }
 }
 
-impl Underway {
+impl PendingDelivery {
     /// Ends when they are on the disk.
     ///
     /// # Errors
     /// When the store fails; nothing was written then.
-    pub async fn end(self) -> Result<Delivered> {
+    pub async fn end(self) -> Result<DeliverResult> {
         let (_, mut unit) = self.0.committed().await?;
-        let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };
-        Ok(Delivered { counts: journal.counts, lines: unpack(&journal.lines).map_err(StoreError::from)?, troubles: journal.troubles.clone() })
+        let Some(journal) = unit.journal() else { return Ok(DeliverResult::default()) };
+        Ok(DeliverResult {
+            counts: journal.counts,
+            lines: unpack(&journal.packed_outcomes).map_err(StoreError::from)?,
+            troubles: journal.troubles.clone(),
+        })
     }
 }

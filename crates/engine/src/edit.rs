@@ -5,39 +5,42 @@
 //! contribution too, which competes by time.
 
 use crate::Result;
-use crate::chunk::consolidate::{Decider, Policy, golden_change};
+use crate::chunk::consolidate::{ImportPolicy, RecordMerger, golden_change};
 use crate::chunk::map::{check, key_of};
 use crate::record::rule_name;
-use crate::settle::{Followed, Rules, carry_settled};
-use crate::tags::Tagger;
+use crate::settle::{Propagation, SettleRules, carry_settled};
+use crate::tags::TagEvaluator;
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{API_NAME, Collection, Field, KeyRule, Matched, Speaker, Unmatched};
+use stook_catalogue::definition::{API_NAME, Collection, Field, KeyDefinition, OnMatched, OnUnmatched, SourceRef};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Hash, Origin, Retired, Said, keep_newest, pack, put_bytes, put_value};
-use stook_catalogue::survivorship::{Consolidator, Golden};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Hash, Retirement, keep_newest, pack, put_bytes, put_value};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::Value;
-use stook_store::tag::{Tagging, Tags};
-use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Refused, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::{
+    NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord, Tenant,
+    UniqueConflict, Unit, WriteConflict,
+};
 
 /// What an edit does to what `api` says of a record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum EditAction {
     /// Says this of a record that must not exist.
-    Create(Fields),
+    Create(EditFields),
     /// Says this instead of what it said before; the record may be new.
-    Put(Fields),
+    Put(EditFields),
     /// Changes what it said before (RFC 7396): null takes a field back.
-    Patch(Fields),
+    Patch(EditFields),
     /// Says that the record is gone.
     Delete,
 }
 
 /// Fields of an edit.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Fields {
+pub struct EditFields {
     /// Values by name.
     pub values: Map<String, Json>,
     /// Fields that have no value, whatever others say.
@@ -46,7 +49,7 @@ pub struct Fields {
 
 /// What must hold of the record for the edit to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Conditions {
+pub struct Preconditions {
     /// One of these revisions; an empty list is any living record.
     pub is: Option<Vec<i64>>,
     /// None of these; an empty list is no living record.
@@ -63,16 +66,16 @@ pub struct Edit {
     /// The record; for [`Action::Create`] the fields say it.
     pub key: Option<Key>,
     /// What is done.
-    pub action: Action,
+    pub action: EditAction,
     /// When it is done.
-    pub conditions: Conditions,
+    pub conditions: Preconditions,
     /// Who does it.
     pub caller: String,
 }
 
 /// A field that an edit says something of without effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overruled {
+pub struct OverruledField {
     /// The field's name.
     pub field: String,
     /// Who comes first, and by which rule.
@@ -81,7 +84,7 @@ pub struct Overruled {
 
 /// What became of an edit.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Edited {
+pub enum EditResult {
     /// It was done.
     Done {
         /// It did not exist before.
@@ -91,22 +94,22 @@ pub enum Edited {
         /// The record.
         record: Box<StoredRecord>,
         /// Fields of the edit that have another value now, because other sources come first.
-        overruled: Vec<Overruled>,
+        overruled: Vec<OverruledField>,
         /// Expressions that fail on the record, in sentences: it is what it is without their values.
         failures: Vec<String>,
     },
     /// The fields are not right, for these reasons.
-    Wrong(Vec<String>),
+    Invalid(Vec<String>),
     /// The fields do not fit the record, for these reasons.
-    Unfit(Vec<String>),
+    KeyMismatch(Vec<String>),
     /// There is no such record.
     Missing,
     /// The record exists already.
     Exists(Key),
     /// A condition does not hold.
-    Changed,
+    PreconditionFailed,
     /// Another record has the value of a unique field.
-    Taken {
+    UniqueConflict {
         /// The field's name.
         field: String,
         /// The other record.
@@ -118,18 +121,18 @@ pub enum Edited {
 ///
 /// # Errors
 /// When the store fails.
-pub fn run(rules: &Arc<Rules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<Edited> {
+pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<EditResult> {
     let collection = &rules.catalogue.collections[edit.collection];
     if collection.rows_of.is_some() {
-        return Ok(Edited::Wrong(vec![format!("{} follows from other records; nobody writes it", collection.name)]));
+        return Ok(EditResult::Invalid(vec![format!("{} follows from other records; nobody writes it", collection.name)]));
     }
     let fields = match &edit.action {
-        Action::Create(fields) | Action::Put(fields) | Action::Patch(fields) => read_fields(collection, fields),
-        Action::Delete => Ok(vec![None; collection.fields.len()]),
+        EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
+        EditAction::Delete => Ok(vec![None; collection.fields.len()]),
     };
     let mut said = match fields {
         Ok(said) => said,
-        Err(problems) => return Ok(Edited::Wrong(problems)),
+        Err(problems) => return Ok(EditResult::Invalid(problems)),
     };
     let key = match &edit.key {
         Some(key) => key.clone(),
@@ -137,37 +140,37 @@ pub fn run(rules: &Arc<Rules>, store: &dyn Store, evaluator: &Evaluator, edit: E
             let values: Vec<Value> = said.iter().cloned().map(Option::unwrap_or_default).collect();
             match key_of(collection, &values, evaluator) {
                 Ok(key) => key,
-                Err(reason) => return Ok(Edited::Wrong(vec![reason])),
+                Err(reason) => return Ok(EditResult::Invalid(vec![reason])),
             }
         }
     };
     // a key that is a field need not be said twice
-    if let (KeyRule::Field(index), false) = (&collection.key, edit.action == Action::Delete)
+    if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
         && said[*index].is_none()
     {
         match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
             Ok(value) => said[*index] = Some(value),
-            Err(error) => return Ok(Edited::Unfit(vec![format!("the key: {error}")])),
+            Err(error) => return Ok(EditResult::KeyMismatch(vec![format!("the key: {error}")])),
         }
     }
     let now = store.clock();
     // a new record is expected to be new: the store says if it is not
     let stored = match edit.action {
-        Action::Create(_) if edit.conditions == Conditions::default() => None,
-        _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten(),
+        EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
+        _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
     };
-    let desk = Desk { rules: rules.clone(), edit, said, key, now };
-    let ended = Arc::new(Mutex::new(Ended::default()));
-    let Planned { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
+    let desk = EditContext { rules: rules.clone(), edit, said, key, now };
+    let ended = Arc::new(Mutex::new(LoggedEdit::default()));
+    let PlannedEdit { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
         Ok(decision) => decision,
         Err(ended) => return Ok(ended),
     };
     let is_new = write.expect.is_none();
-    let planned = Ended { edited, logged, followed, is_new };
+    let planned = LoggedEdit { edited, logged, followed, is_new };
     let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone(), tagger: None };
-    let stamp = store.commit(Box::new(unit))?.stamp;
+    let stamp = store.commit(Box::new(unit))?.committed_at;
     let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
-    if let Edited::Done { record, changed: true, .. } = &mut edited {
+    if let EditResult::Done { record, changed: true, .. } = &mut edited {
         // what the store gives a record that is written
         record.version.revision = stamp.max(record.version.revision + 1);
     }
@@ -175,7 +178,7 @@ pub fn run(rules: &Arc<Rules>, store: &dyn Store, evaluator: &Evaluator, edit: E
 }
 
 /// The values of an edit by field: what is not said, what is null (taken back), what is cleared.
-fn read_fields(collection: &Collection, fields: &Fields) -> std::result::Result<Vec<Option<Value>>, Vec<String>> {
+fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<Vec<Option<Value>>, Vec<String>> {
     let mut said: Vec<Option<Value>> = vec![None; collection.fields.len()];
     let mut problems = Vec::new();
     let mut find = |name: &str| match collection.field(name) {
@@ -212,8 +215,8 @@ fn read_fields(collection: &Collection, fields: &Fields) -> std::result::Result<
 const MAX_PATCHED: usize = 16 << 20;
 
 /// Everything that decides about an edit beside the record.
-struct Desk {
-    rules: Arc<Rules>,
+struct EditContext {
+    rules: Arc<SettleRules>,
     edit: Edit,
     said: Vec<Option<Value>>,
     key: Key,
@@ -221,28 +224,28 @@ struct Desk {
 }
 
 /// An edit that can be done.
-struct Planned {
+struct PlannedEdit {
     write: RecordWrite,
-    logged: Option<Logged>,
+    logged: Option<NewChangeLogEntry>,
     /// What other records are told.
-    followed: Followed,
-    edited: Edited,
+    followed: Propagation,
+    edited: EditResult,
 }
 
-type Decision = std::result::Result<Planned, Edited>;
+type EditDecision = std::result::Result<PlannedEdit, EditResult>;
 
-impl Desk {
-    fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<Decision, StoreError> {
+impl EditContext {
+    fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<EditDecision, StoreError> {
         // of this decision alone
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.alive);
         if !self.edit.conditions.hold(living) {
-            return Ok(Err(Edited::Changed));
+            return Ok(Err(EditResult::PreconditionFailed));
         }
         match (&self.edit.action, living) {
-            (Action::Create(_), Some(_)) => return Ok(Err(Edited::Exists(self.key.clone()))),
-            (Action::Patch(_) | Action::Delete, None) => return Ok(Err(Edited::Missing)),
+            (EditAction::Create(_), Some(_)) => return Ok(Err(EditResult::Exists(self.key.clone()))),
+            (EditAction::Patch(_) | EditAction::Delete, None) => return Ok(Err(EditResult::Missing)),
             _ => {}
         }
         let mut contributions = match &stored {
@@ -254,10 +257,10 @@ impl Desk {
         let as_of = former.as_ref().map_or(self.now, |former| self.now.max(former.as_of.saturating_add(1)));
         let said = match self.say(collection, former.as_ref()) {
             Ok(said) => said,
-            Err(reason) => return Ok(Err(Edited::Unfit(vec![reason]))),
+            Err(reason) => return Ok(Err(EditResult::KeyMismatch(vec![reason]))),
         };
         let hash = hash_of(&said, collection);
-        let origin = Origin::default();
+        let origin = ContributionOrigin::default();
         let same = former.as_ref().is_some_and(|former| former.hash == hash);
         contributions.push(Contribution {
             contributor: API_NAME.into(),
@@ -266,7 +269,7 @@ impl Desk {
             generation: 0,
             origin,
             before: None,
-            retired: Retired::No,
+            retired: Retirement::Live,
             said,
             raw: None,
             unread: Vec::new(),
@@ -278,13 +281,13 @@ impl Desk {
         if let Some(stored) = &stored {
             carry_settled(collection, &stored.golden, &mut golden.values);
         }
-        if self.edit.action != Action::Delete
+        if self.edit.action != EditAction::Delete
             && let Some(wrong) = self.wrong(collection, &golden.values, evaluator)
         {
             return Ok(Err(wrong));
         }
-        let policy = Policy { job: 0, matched: Matched::Update, unmatched: Unmatched::Create };
-        let decider = Decider::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
+        let policy = ImportPolicy { job: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create };
+        let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(0, |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
@@ -292,8 +295,8 @@ impl Desk {
         let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
         let version = stored.as_ref().map(|record| record.version);
         let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
-        let change = if stays { Change::Touch { contributions: packed } } else { Change::Put(Box::new(content)) };
-        let logged = golden_change(collection, stored.as_ref(), &change).map(|change| Logged {
+        let change = if stays { RecordChange::Touch { contributions: packed } } else { RecordChange::Put(Box::new(content)) };
+        let logged = golden_change(collection, stored.as_ref(), &change).map(|change| NewChangeLogEntry {
             collection: self.edit.collection,
             key: self.key.clone(),
             transition: None,
@@ -303,13 +306,19 @@ impl Desk {
         let followed = decider.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
         let (created, failures) = (living.is_none(), evaluator.failures());
-        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created, changed: !stays, record, overruled, failures } }))
+        Ok(Ok(PlannedEdit { write, logged, followed, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
     }
 
     /// Fields that the edit speaks of and that have a value which others have given.
-    fn overruled(&self, collection: &Collection, consolidator: &Consolidator<'_>, contributions: &[Contribution], golden: &Golden) -> Vec<Overruled> {
+    fn overruled(
+        &self,
+        collection: &Collection,
+        consolidator: &Consolidator<'_>,
+        contributions: &[Contribution],
+        golden: &GoldenRecord,
+    ) -> Vec<OverruledField> {
         let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
-        let Some(Said::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
+        let Some(ContributionContent::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
         let lost = |index: usize| {
             let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
             match (&said[index], collection.fields[index].survivorship.combines()) {
@@ -327,7 +336,7 @@ impl Desk {
             let field = &collection.fields[own.field];
             let first: Vec<&str> = own.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
             let reason = match &field.from {
-                Some(from) if !from.contains(&Speaker::Api) => {
+                Some(from) if !from.contains(&SourceRef::Api) => {
                     let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
                     format!("the API has no say in it: the definition takes it from {}", from.join(", "))
                 }
@@ -336,17 +345,17 @@ impl Desk {
                 }
                 _ => format!("by the rule `{}` the value of {} comes first", rule_name(&self.rules.catalogue, field), first.join(", ")),
             };
-            Overruled { field: field.name.clone(), reason }
+            OverruledField { field: field.name.clone(), reason }
         });
         overruled.collect()
     }
 
     /// What `api` says from now on.
-    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<Said, String> {
+    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
         let mut values = vec![Value::Null; collection.fields.len()];
         match (&self.edit.action, former.map(|former| &former.said)) {
-            (Action::Delete, _) => return Ok(Said::Gone),
-            (Action::Patch(_), Some(Said::Values(former))) => values.clone_from_slice(former),
+            (EditAction::Delete, _) => return Ok(ContributionContent::Tombstone),
+            (EditAction::Patch(_), Some(ContributionContent::Values(former))) => values.clone_from_slice(former),
             _ => {}
         }
         for (index, (value, said)) in values.iter_mut().zip(&self.said).enumerate() {
@@ -357,12 +366,12 @@ impl Desk {
                 };
             }
         }
-        Ok(Said::Values(values.into()))
+        Ok(ContributionContent::Values(values.into()))
     }
 
     /// What a patch makes of the members of an object (RFC 7396); nothing where it is none.
     fn merged(&self, field: &Field, former: &Value) -> Option<std::result::Result<Value, String>> {
-        let Action::Patch(fields) = &self.edit.action else { return None };
+        let EditAction::Patch(fields) = &self.edit.action else { return None };
         let patch = fields.values.get(&field.name).filter(|patch| patch.is_object() && !fields.clear.contains(&field.name))?;
         let merged = merged(former.to_json(&field.ty), patch);
         // patch after patch would make it as long as somebody likes
@@ -374,29 +383,31 @@ impl Desk {
     }
 
     /// What is wrong with the record as it would be.
-    fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<Edited> {
+    fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<EditResult> {
         let is_missing = |index: usize| collection.fields[index].required && golden[index].is_null();
         let missing: Vec<usize> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
         if !missing.is_empty() {
             let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
             // what was not said is a mistake of the request, what was taken away does not fit the record
-            let unsaid = !matches!(self.edit.action, Action::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
-            return Some(if unsaid { Edited::Wrong(reasons) } else { Edited::Unfit(reasons) });
+            let unsaid = !matches!(self.edit.action, EditAction::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
+            return Some(if unsaid { EditResult::Invalid(reasons) } else { EditResult::KeyMismatch(reasons) });
         }
         match key_of(collection, golden, evaluator) {
             Ok(key) if key == self.key => None,
             // a key that documents form from values that did not survive is theirs
-            Ok(_) if matches!(self.edit.action, Action::Patch(_)) && !self.says_of_key(collection) => None,
-            Ok(key) => Some(Edited::Unfit(vec![format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())])),
-            Err(reason) => Some(Edited::Unfit(vec![reason])),
+            Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.says_of_key(collection) => None,
+            Ok(key) => {
+                Some(EditResult::KeyMismatch(vec![format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())]))
+            }
+            Err(reason) => Some(EditResult::KeyMismatch(vec![reason])),
         }
     }
 
     fn says_of_key(&self, collection: &Collection) -> bool {
         let names: Vec<&str> = match &collection.key {
-            KeyRule::Field(index) => vec![collection.fields[*index].name.as_str()],
-            KeyRule::Template(template) => template.names().collect(),
-            KeyRule::Expression(expression) => expression.variables().iter().map(String::as_str).collect(),
+            KeyDefinition::Field(index) => vec![collection.fields[*index].name.as_str()],
+            KeyDefinition::Template(template) => template.names().collect(),
+            KeyDefinition::Expression(expression) => expression.variables().iter().map(String::as_str).collect(),
         };
         collection.fields.iter().zip(&self.said).any(|(field, said)| said.is_some() && names.contains(&field.name.as_str()))
     }
@@ -415,16 +426,16 @@ fn merged(former: Json, patch: &Json) -> Json {
     Json::Object(members)
 }
 
-impl Conditions {
+impl Preconditions {
     fn hold(&self, living: Option<&StoredRecord>) -> bool {
         let among = |revisions: &[i64]| living.is_some_and(|record| revisions.is_empty() || revisions.contains(&record.version.revision));
         self.is.as_deref().is_none_or(among) && !self.is_not.as_deref().is_some_and(among)
     }
 }
 
-fn hash_of(said: &Said, collection: &Collection) -> Hash {
+fn hash_of(said: &ContributionContent, collection: &Collection) -> Hash {
     let mut content = Vec::new();
-    if let Said::Values(values) = said {
+    if let ContributionContent::Values(values) = said {
         for (value, field) in values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null()) {
             put_bytes(&mut content, field.name.as_bytes());
             put_value(&mut content, value);
@@ -435,12 +446,12 @@ fn hash_of(said: &Said, collection: &Collection) -> Hash {
     hash
 }
 
-fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> StoredRecord {
+fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) -> StoredRecord {
     StoredRecord {
         key: key.clone(),
         version,
         created_job: content.created_job,
-        alive: content.alive,
+        alive: content.exists,
         contributions: Vec::new(),
         state_set: content.state_set.clone(),
         golden: content.golden.to_vec(),
@@ -452,45 +463,45 @@ fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> Sto
 }
 
 struct EditUnit {
-    desk: Desk,
+    desk: EditContext,
     writes: Vec<RecordWrite>,
     /// What becomes of it if nobody was faster.
-    planned: Ended,
-    ended: Arc<Mutex<Ended>>,
+    planned: LoggedEdit,
+    ended: Arc<Mutex<LoggedEdit>>,
     /// Who carries what, of a new record: it has no documents.
-    tagger: Option<Tagger>,
+    tagger: Option<TagEvaluator>,
 }
 
 /// How an edit ended, what is logged of it and what others are told.
 #[derive(Clone)]
-struct Ended {
-    edited: Edited,
-    logged: Option<Logged>,
-    followed: Followed,
+struct LoggedEdit {
+    edited: EditResult,
+    logged: Option<NewChangeLogEntry>,
+    followed: Propagation,
     /// Whether there was no such record, not even a deleted one.
     is_new: bool,
 }
 
-impl Default for Ended {
+impl Default for LoggedEdit {
     fn default() -> Self {
-        Self { edited: Edited::Missing, logged: None, followed: Followed::default(), is_new: false }
+        Self { edited: EditResult::Missing, logged: None, followed: Propagation::default(), is_new: false }
     }
 }
 
 impl EditUnit {
-    fn end(&self, ended: Ended) {
+    fn end(&self, ended: LoggedEdit) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
     }
 
-    fn take(&self, decision: Decision) -> Vec<RecordWrite> {
+    fn take(&self, decision: EditDecision) -> Vec<RecordWrite> {
         match decision {
-            Ok(Planned { write, logged, followed, edited }) => {
+            Ok(PlannedEdit { write, logged, followed, edited }) => {
                 let is_new = write.expect.is_none();
-                self.end(Ended { edited, logged, followed, is_new });
+                self.end(LoggedEdit { edited, logged, followed, is_new });
                 vec![write]
             }
             Err(edited) => {
-                self.end(Ended { edited, ..Ended::default() });
+                self.end(LoggedEdit { edited, ..LoggedEdit::default() });
                 Vec::new()
             }
         }
@@ -508,7 +519,7 @@ impl Unit for EditUnit {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
         let name = &self.desk.rules.catalogue.collections[self.desk.edit.collection].name;
         let record = record.map(|record| record.sound(name)).transpose()?;
@@ -517,12 +528,12 @@ impl Unit for EditUnit {
         Ok(self.take(decision))
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[refused.field].name.clone();
-        self.end(Ended { edited: Edited::Taken { field, holder: refused.holder }, ..Ended::default() });
+        self.end(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
     }
 
-    fn settling(&mut self) -> Settling {
+    fn settling(&mut self) -> SettlingChanges {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
     }
 
@@ -532,18 +543,18 @@ impl Unit for EditUnit {
         is_asked.then_some(i64::MIN)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
-        let mut tagger = Tagger::new(&self.desk.rules.catalogue, &tags, None);
+    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+        let mut tagger = TagEvaluator::new(&self.desk.rules.catalogue, &tags, None);
         tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
         self.tagger = Some(tagger);
     }
 
-    fn tagging(&mut self) -> Vec<Tagging> {
+    fn tagging(&mut self) -> Vec<TagWrites> {
         let is_new = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_new;
-        self.tagger.as_ref().filter(|_| is_new).map(Tagger::tagging).unwrap_or_default()
+        self.tagger.as_ref().filter(|_| is_new).map(TagEvaluator::tagging).unwrap_or_default()
     }
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 }

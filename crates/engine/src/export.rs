@@ -1,17 +1,17 @@
 //! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
 
-use crate::record::{WholeRecord, find_collection};
+use crate::record::{ExplainedRecord, find_collection};
 use crate::withdraw::PAGE;
 use crate::{EngineError, Result};
 use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_formats::Syntax;
 use stook_formats::write::{MarcWriter, WriteError};
-use stook_store::{Detail, Store, Tenant};
+use stook_store::{ReadDetail, Store, Tenant};
 
 /// What an export looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportFormat {
     /// One JSON object a line.
     Ndjson,
     /// A header and a row per record; lists are joined by "; ".
@@ -24,7 +24,7 @@ pub enum Format {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// Records.
     pub records: u64,
     /// Records without a document that could be written.
@@ -40,20 +40,20 @@ pub fn export(
     store: &dyn Store,
     tenant: &Tenant,
     collection: &str,
-    format: Format,
+    format: ExportFormat,
     out: &mut dyn Write,
     complain: &mut dyn FnMut(&str),
-) -> Result<Exported> {
+) -> Result<ExportReport> {
     let (index, definition) = find_collection(catalogue, collection)?;
-    let mut exported = Exported::default();
+    let mut exported = ExportReport::default();
     match format {
-        Format::Ndjson => each_record(definition, index, store, tenant, &mut |record| {
+        ExportFormat::Ndjson => each_record(definition, index, store, tenant, &mut |record| {
             serde_json::to_writer(&mut *out, &record.to_json()).map_err(|error| failed(error.into()))?;
             out.write_all(b"\n").map_err(failed)?;
             exported.records += 1;
             Ok(())
         })?,
-        Format::Csv => {
+        ExportFormat::Csv => {
             let mut rows = csv::Writer::from_writer(&mut *out);
             let names =
                 definition.shown_fields().map(|(_, field)| field.name.as_str()).chain(definition.states.iter().map(|state| state.name.as_str()));
@@ -68,11 +68,11 @@ pub fn export(
             })?;
             rows.flush().map_err(failed)?;
         }
-        Format::Marc | Format::MarcXml => {
+        ExportFormat::Marc | ExportFormat::MarcXml => {
             if !definition.keep_raw {
                 return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson or csv")));
             }
-            let mut records = MarcWriter::new(&mut *out, if format == Format::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
+            let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
             each_record(definition, index, store, tenant, &mut |record| {
                 let written = match record.document(None) {
                     Some((number, bytes)) => records.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc)),
@@ -105,16 +105,16 @@ fn each_record(
     index: usize,
     store: &dyn Store,
     tenant: &Tenant,
-    visit: &mut dyn FnMut(WholeRecord<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(ExplainedRecord<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut after = String::new();
     loop {
         let keys = store.keys_behind(tenant, index, &after, PAGE)?;
         let Some(last) = keys.last() else { return Ok(()) };
         last.as_str().clone_into(&mut after);
-        for stored in store.read(tenant, index, &keys, Detail::Full)?.into_iter().flatten().filter(|record| record.alive) {
+        for stored in store.read(tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten().filter(|record| record.alive) {
             let contributions = stored.contributions_of(definition)?;
-            visit(WholeRecord { collection: definition, stored, contributions })?;
+            visit(ExplainedRecord { collection: definition, stored, contributions })?;
         }
     }
 }

@@ -14,25 +14,25 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 const MOST_SAID: u64 = 2_000;
 
 /// What an attempt came to.
-pub enum Attempt<T> {
+pub enum HttpAttempt<T> {
     /// An answer.
     Answered(T),
     /// It may be better later, perhaps when it says.
-    Later(String, Option<Duration>),
+    RetryLater(String, Option<Duration>),
     /// It is of no use to ask again.
-    Never(String),
+    GiveUp(String),
 }
 
 /// What reads an answer.
-pub type Take<'t, T> = &'t mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<Attempt<T>>;
+pub type ResponseReader<'t, T> = &'t mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<HttpAttempt<T>>;
 
 /// Who asks, with credentials.
-pub struct Client {
+pub struct HttpClient {
     agent: ureq::Agent,
     credentials: Option<String>,
 }
 
-impl Client {
+impl HttpClient {
     /// `credentials` is the beginning of names in the environment: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
     ///
     /// # Errors
@@ -49,45 +49,45 @@ impl Client {
     }
 
     /// Asks once, within `time`. `take` reads the answer, at most `most` bytes.
-    pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: Take<'_, T>) -> Attempt<T> {
+    pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: ResponseReader<'_, T>) -> HttpAttempt<T> {
         let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
         if let Some(credentials) = &self.credentials {
             request = request.header("authorization", credentials);
         }
         let mut response = match request.call() {
             Ok(response) => response,
-            Err(ureq::Error::BadUri(reason)) => return Attempt::Never(reason),
-            Err(error) => return Attempt::Later(error.to_string(), None),
+            Err(ureq::Error::BadUri(reason)) => return HttpAttempt::GiveUp(reason),
+            Err(error) => return HttpAttempt::RetryLater(error.to_string(), None),
         };
         let status = response.status();
         if status.is_success() {
             let (head, body) = response.into_parts();
-            let mut reader = Limited { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
+            let mut reader = LimitedReader { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
             let taken = take(&head.headers, &mut reader);
             if reader.exceeded {
-                return Attempt::Never(format!("it sends more than {most} bytes"));
+                return HttpAttempt::GiveUp(format!("it sends more than {most} bytes"));
             }
-            return taken.unwrap_or_else(|error| Attempt::Later(error.to_string(), None));
+            return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
         let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
         let reason = format!("it answers {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
         match status.as_u16() {
-            408 | 425 | 429 | 500.. => Attempt::Later(reason, wait.map(Duration::from_secs)),
-            _ => Attempt::Never(reason),
+            408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait.map(Duration::from_secs)),
+            _ => HttpAttempt::GiveUp(reason),
         }
     }
 }
 
 /// What is read, not what is sent: a small compressed answer can be a large one.
-struct Limited<R> {
+struct LimitedReader<R> {
     inner: R,
     left: u64,
     exceeded: bool,
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
         match self.left.checked_sub(read as u64) {
@@ -109,14 +109,14 @@ pub fn persist<T>(
     attempts: u32,
     first: Duration,
     pause: &dyn Fn(Duration) -> bool,
-    mut attempt: impl FnMut() -> Attempt<T>,
+    mut attempt: impl FnMut() -> HttpAttempt<T>,
 ) -> std::result::Result<T, String> {
     let mut next = first;
     for number in 1.. {
         let (reason, asked) = match attempt() {
-            Attempt::Answered(answer) => return Ok(answer),
-            Attempt::Never(reason) => return Err(reason),
-            Attempt::Later(reason, asked) => (reason, asked),
+            HttpAttempt::Answered(answer) => return Ok(answer),
+            HttpAttempt::GiveUp(reason) => return Err(reason),
+            HttpAttempt::RetryLater(reason, asked) => (reason, asked),
         };
         if number >= attempts {
             return Err(format!("{reason}, {attempts} times"));
@@ -180,7 +180,7 @@ mod tests {
                 pauses.push(time);
                 pauses.len() < most
             };
-            let ended = persist(9, first, &pause, || Attempt::<()>::Later("busy".into(), asked));
+            let ended = persist(9, first, &pause, || HttpAttempt::<()>::RetryLater("busy".into(), asked));
             (ended.unwrap_err(), std::mem::take(&mut *pauses.lock().unwrap()))
         };
         let (reason, own) = tried(100, None);

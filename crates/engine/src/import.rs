@@ -1,12 +1,12 @@
 //! Import jobs: made of a request, cut into chunks, and run to their end by workers of their own or left to others.
 
-use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
-use crate::chunk::consolidate::Policy;
-use crate::settle::snapshot::{self, Replacement};
-use crate::settle::{self, Rules};
+use crate::chunk::commit::{ChunkInput, ConsolidatedChunk, JobContext};
+use crate::chunk::consolidate::ImportPolicy;
+use crate::settle::snapshot::{self, RetirementReport};
+use crate::settle::{self, SettleRules};
 use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::tags;
-use crate::work::{Crew, Event, LEASE_SECONDS, Options, Stage};
+use crate::work::{LEASE_SECONDS, TaskReport, WorkerEvent, WorkerOptions, WorkerPool};
 use crate::{EngineError, Result, split};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -15,21 +15,21 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use stook_catalogue::definition::{Catalogue, Family, Field, Matched, Unmatched};
+use stook_catalogue::definition::{Catalogue, Field, FormatFamily, OnMatched, OnUnmatched};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{pack, put_value, unpack};
 use stook_catalogue::value::Value;
-use stook_formats::read::Opened;
-use stook_store::damage::OfRecord;
-use stook_store::journal::{Counts, Trouble};
-use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
-use stook_store::{Change, Detail, Pass, Refused, Store, StoredRecord, Tenant, Unit, Version};
+use stook_formats::read::OpenedInput;
+use stook_store::damage::ForRecord;
+use stook_store::journal::{Issue, OutcomeCounts};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::queue::{ChunkSlice, Job, JobFile, JobId, JobState, NewJob, SplitProgress};
+use stook_store::{ReadDetail, RecordChange, SettlePass, Store, StoredRecord, Tenant, UniqueConflict, Unit, Version};
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ImportRequest {
     /// Files, in their order.
     pub files: Vec<PathBuf>,
     /// A profile of the definition.
@@ -48,7 +48,7 @@ pub struct Request {
 
 /// Something to show while an import runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub struct ImportProgress {
     /// Bytes cut so far, of all files.
     pub bytes: u64,
     /// Bytes of all files.
@@ -56,25 +56,25 @@ pub struct Moment {
     /// Documents committed.
     pub documents: u64,
     /// Documents of chunks that have been cut.
-    pub cut: u64,
+    pub split: u64,
     /// Whether all files have been cut.
     pub complete: bool,
 }
 
 /// What an import tells while it runs.
 #[derive(Debug)]
-pub enum News {
+pub enum ImportEvent {
     /// How far it is.
-    Progress(Moment),
+    Progress(ImportProgress),
     /// What a pass has settled.
-    Settled(Stage),
+    Settled(TaskReport),
 }
 
-impl Moment {
-    fn of(files: &[JobFile], cut: Progress, documents: u64) -> Self {
+impl ImportProgress {
+    fn of(files: &[JobFile], cut: SplitProgress, documents: u64) -> Self {
         let all_bytes = files.iter().map(|file| file.size).sum();
         let before: u64 = files.iter().take(cut.file).map(|file| file.size).sum();
-        Self { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, cut: cut.documents, complete: cut.complete }
+        Self { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, split: cut.documents, complete: cut.complete }
     }
 }
 
@@ -83,21 +83,21 @@ pub const UPLOADED: &str = "upload:";
 
 /// What a dry run found.
 #[derive(Debug, Default)]
-pub struct Preview {
+pub struct DryRunReport {
     /// What the job would do.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// The first failures and warnings, with the file of each.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Issue>,
     /// The files.
     pub files: Vec<JobFile>,
     /// What they would retire, where files of the source take the place of others.
-    pub replaced: Option<Replacement>,
+    pub replaced: Option<RetirementReport>,
 }
 
-impl Preview {
+impl DryRunReport {
     /// As it is shown to programs.
     pub fn to_json(&self) -> Json {
-        let trouble = |trouble: &Trouble| {
+        let trouble = |trouble: &Issue| {
             json!({
                 "file": self.files.get(trouble.file).map(|file| &file.path),
                 "record": trouble.record,
@@ -117,7 +117,7 @@ impl Preview {
 
 /// How much of a dry run is wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct DryRunLimits {
     /// No more chunks are looked at behind so many documents.
     pub documents: u64,
     /// Most troubles that are kept.
@@ -125,7 +125,7 @@ pub struct Wanted {
 }
 
 /// Chooses source and profile and looks at the files.
-fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<String>, Vec<JobFile>)> {
+fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(usize, Option<String>, Vec<JobFile>)> {
     let source = match named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
         Some(source) => source,
         None => {
@@ -172,10 +172,10 @@ pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile:
 }
 
 /// The only source that reads what was found.
-pub(crate) fn guess_source(catalogue: &Catalogue, opened: &Opened, name: &str) -> Result<usize> {
+pub(crate) fn guess_source(catalogue: &Catalogue, opened: &OpenedInput, name: &str) -> Result<usize> {
     let syntax = opened.syntax;
-    let fits = |family: Family| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
-    let exact = |family: Family| syntax.is_some_and(|syntax| syntax.family() == family);
+    let fits = |family: FormatFamily| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
+    let exact = |family: FormatFamily| syntax.is_some_and(|syntax| syntax.family() == family);
     let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
     let best: Vec<usize> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
     let found = syntax.map_or("nothing", |syntax| syntax.name());
@@ -189,17 +189,17 @@ pub(crate) fn guess_source(catalogue: &Catalogue, opened: &Opened, name: &str) -
     }
 }
 
-pub(crate) fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Policy> {
+pub(crate) fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<ImportPolicy> {
     match profile {
-        None => Ok(Policy { job, matched: Matched::Update, unmatched: Unmatched::Create }),
+        None => Ok(ImportPolicy { job, matched: OnMatched::Update, unmatched: OnUnmatched::Create }),
         Some(name) => {
             let profile = catalogue.profile(name).ok_or_else(|| EngineError::Wrong(format!("there is no profile `{name}` any more")))?;
-            Ok(Policy { job, matched: profile.matched, unmatched: profile.unmatched })
+            Ok(ImportPolicy { job, matched: profile.matched, unmatched: profile.unmatched })
         }
     }
 }
 
-pub(crate) fn context(rules: &Arc<Rules>, job: &Job) -> Result<JobContext> {
+pub(crate) fn context(rules: &Arc<SettleRules>, job: &Job) -> Result<JobContext> {
     let catalogue = &rules.catalogue;
     let (source, _) = catalogue.source(&job.source).ok_or_else(|| no_source(&job.source))?;
     let received = job.as_of.or_else(|| job.files.first().map(|file| file.modified)).unwrap_or(job.created);
@@ -217,7 +217,7 @@ pub(crate) fn context(rules: &Arc<Rules>, job: &Job) -> Result<JobContext> {
 ///
 /// # Errors
 /// When the request does not fit the definition, or a file cannot be read.
-pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &Request) -> Result<JobId> {
+pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest) -> Result<JobId> {
     let (source, profile, files) = plan(catalogue, request)?;
     policy(catalogue, profile.as_deref(), 0)?;
     let source = catalogue.sources[source].name.clone();
@@ -226,7 +226,7 @@ pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &Request) -> Re
 
 /// Bytes to be imported that come in once.
 #[derive(Debug, Clone)]
-pub struct Upload {
+pub struct UploadRequest {
     /// What they are called.
     pub name: String,
     /// Their number, if it is known.
@@ -253,7 +253,13 @@ fn queued_chunk(store: &dyn Store) -> u32 {
 ///
 /// # Errors
 /// When the upload does not fit the definition, the bytes cannot be read, or the store fails.
-pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: Box<dyn Read + Send>, created: &mut dyn FnMut(JobId)) -> Result<Job> {
+pub fn upload(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    upload: &UploadRequest,
+    bytes: Box<dyn Read + Send>,
+    created: &mut dyn FnMut(JobId),
+) -> Result<Job> {
     let failed = |error| EngineError::File { path: upload.name.clone(), error };
     let named = named_source(catalogue, upload.source.as_deref(), upload.profile.as_deref())?;
     let opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
@@ -298,13 +304,13 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
 ///
 /// # Errors
 /// When a file cannot be read or the store fails; the job can be resumed.
-pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(Moment) + Sync)) -> Result<Job> {
+pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(ImportProgress) + Sync)) -> Result<Job> {
     let start = store.job(job)?;
     if !start.progress.complete {
         let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
         let cut = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
             store.add_chunks(job, chunks, progress)?;
-            show(Moment::of(&start.files, progress, 0));
+            show(ImportProgress::of(&start.files, progress, 0));
             Ok(!stop.load(Ordering::SeqCst))
         });
         match &cut {
@@ -332,18 +338,20 @@ pub fn run(
     job: JobId,
     (workers, settles): (usize, bool),
     stop: &AtomicBool,
-    show: &(dyn Fn(News) + Sync),
+    show: &(dyn Fn(ImportEvent) + Sync),
 ) -> Result<Job> {
     let start = store.job(job)?;
     if start.state.is_final() && start.state != JobState::Failed {
         if settles && !store.is_settled(job)? {
-            let rules: Arc<dyn Pass> = Arc::new(Rules::new(catalogue));
+            let rules: Arc<dyn SettlePass> = Arc::new(SettleRules::new(catalogue));
             settle::drain(store, &rules, stop)?;
         }
         return Ok(start);
     }
     if tags::is_rebuild(&start.source).is_some() {
-        return tags::run(catalogue, store, job, workers, stop, &|records| show(News::Progress(Moment::of(&start.files, start.progress, records))));
+        return tags::run(catalogue, store, job, workers, stop, &|records| {
+            show(ImportEvent::Progress(ImportProgress::of(&start.files, start.progress, records)))
+        });
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;
@@ -351,13 +359,13 @@ pub fn run(
     let now = || progress.lock().map(|progress| *progress).unwrap_or_default();
     let before = start.counts.documents.max(0) as u64;
     let tell = |event| match event {
-        Event::Committed(documents) => show(News::Progress(Moment::of(&start.files, now(), before + documents))),
+        WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::of(&start.files, now(), before + documents))),
         // what fails in chunks is in the journal
-        Event::Stage(stage) if stage.job.is_none() => show(News::Settled(stage)),
-        Event::Stage(_) | Event::Ended(_) | Event::Trouble(_) => {}
+        WorkerEvent::TaskDone(stage) if stage.job.is_none() => show(ImportEvent::Settled(stage)),
+        WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
-    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
-    let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
+    let options = WorkerOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
+    let crew = WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if !start.progress.complete {
@@ -406,18 +414,18 @@ fn no_source(name: &str) -> EngineError {
 ///
 /// # Errors
 /// As [`create`] and [`run`].
-pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, most: Wanted) -> Result<Preview> {
+pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
     let (source, profile, files) = plan(catalogue, request)?;
     // no job has this number: `created_job` and origins of what the store holds never equal it
     let job = JobId::MAX >> 1;
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context =
-        JobContext { rules: Arc::new(Rules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
-    let replaced = catalogue.sources[source].replaces.as_ref().map(|replaces| snapshot::Trial::new(store, &request.tenant, replaces));
-    let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
-    let mut preview = Preview { files: files.clone(), ..Preview::default() };
-    split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {
+        JobContext { rules: Arc::new(SettleRules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
+    let replaced = catalogue.sources[source].replaces.as_ref().map(|replaces| snapshot::RetirementDryRun::new(store, &request.tenant, replaces));
+    let mut trial = DryRun { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
+    let mut preview = DryRunReport { files: files.clone(), ..DryRunReport::default() };
+    split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, SplitProgress::default(), |chunks, _| {
         for chunk in chunks {
             if preview.counts.documents < most.documents as i64 {
                 trial.chunk(&chunk.slice, &mut preview, most.troubles)?;
@@ -425,12 +433,12 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
         }
         Ok(preview.counts.documents < most.documents as i64)
     })?;
-    preview.replaced = trial.replaced.map(snapshot::Trial::end).transpose()?;
+    preview.replaced = trial.replaced.map(snapshot::RetirementDryRun::end).transpose()?;
     Ok(preview)
 }
 
 /// A dry run, and what it would have written.
-struct Trial<'t> {
+struct DryRun<'t> {
     context: JobContext,
     store: &'t dyn Store,
     files: &'t [JobFile],
@@ -439,16 +447,16 @@ struct Trial<'t> {
     /// Who took a value of a unique field last, by collection, field and value.
     taken: HashMap<(usize, usize, Vec<u8>), Key>,
     /// What files would retire that take the place of others.
-    replaced: Option<snapshot::Trial<'t>>,
+    replaced: Option<snapshot::RetirementDryRun<'t>>,
 }
 
-impl Trial<'_> {
-    fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
+impl DryRun<'_> {
+    fn chunk(&mut self, slice: &ChunkSlice, preview: &mut DryRunReport, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
-        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
+        let mut mapped = ConsolidatedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
         let read = RefCell::new(HashMap::new());
         mapped.consolidate_with(None, |tenant, collection, keys| {
-            let mut found = self.store.read_damaged(tenant, collection, keys, Detail::Full)?;
+            let mut found = self.store.read_damaged(tenant, collection, keys, ReadDetail::Full)?;
             for (key, record) in keys.iter().zip(&mut found) {
                 let place = (collection, key.clone());
                 if let Some(own) = self.written.get(&place) {
@@ -463,7 +471,7 @@ impl Trial<'_> {
         for (collection, key, decision) in mapped.planned() {
             let Some((version, change)) = &decision.write else { continue };
             match self.reserve(collection, key, change)? {
-                Some((field, holder)) => refused.push(Refused { collection, key: key.clone(), field, holder: holder.as_str().into() }),
+                Some((field, holder)) => refused.push(UniqueConflict { collection, key: key.clone(), field, holder: holder.as_str().into() }),
                 None => {
                     let place = (collection, key.clone());
                     let before = read.remove(&place);
@@ -490,18 +498,18 @@ impl Trial<'_> {
         (collection, key): &(usize, Key),
         before: Option<StoredRecord>,
         version: Option<Version>,
-        change: &Change,
+        change: &RecordChange,
     ) -> Result<Option<StoredRecord>> {
         let after = match change {
-            Change::Delete => None,
+            RecordChange::Delete => None,
             // imports write no state, and settle nothing
-            Change::State { .. } | Change::Settle(_) => before,
-            Change::Touch { contributions } => before.map(|before| StoredRecord { contributions: contributions.clone(), ..before }),
-            Change::Put(content) => Some(StoredRecord {
+            RecordChange::State { .. } | RecordChange::Settle(_) => before,
+            RecordChange::Touch { contributions } => before.map(|before| StoredRecord { contributions: contributions.clone(), ..before }),
+            RecordChange::Put(content) => Some(StoredRecord {
                 key: key.clone(),
                 version: version.unwrap_or_default(),
                 created_job: content.created_job,
-                alive: content.alive,
+                alive: content.exists,
                 contributions: content.contributions.clone(),
                 state_set: content.state_set.clone(),
                 golden: content.golden.to_vec(),
@@ -514,7 +522,7 @@ impl Trial<'_> {
         let Some(mut record) = after else { return Ok(None) };
         if let Some(raw) = record.raw.take() {
             let definition = &self.context.rules.catalogue.collections[*collection];
-            let mut contributions = unpack(&record.contributions, definition, &record.golden, Some(&raw)).of_record(&definition.name, key)?;
+            let mut contributions = unpack(&record.contributions, definition, &record.golden, Some(&raw)).for_record(&definition.name, key)?;
             contributions.iter_mut().for_each(|own| own.raw = None);
             record.contributions = pack(&contributions, definition, &record.golden);
         }
@@ -522,10 +530,11 @@ impl Trial<'_> {
     }
 
     /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
-    fn reserve(&mut self, collection: usize, key: &Key, change: &Change) -> Result<Option<(usize, Key)>> {
-        let Change::Put(content) = change else { return Ok(None) };
+    fn reserve(&mut self, collection: usize, key: &Key, change: &RecordChange) -> Result<Option<(usize, Key)>> {
+        let RecordChange::Put(content) = change else { return Ok(None) };
         let definition = &self.context.rules.catalogue.collections[collection];
-        let unique = definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.alive && !content.golden[*index].is_null());
+        let unique =
+            definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
         let mut wanted = Vec::new();
         for (index, field) in unique {
             let value = &content.golden[index];
@@ -554,8 +563,8 @@ impl Trial<'_> {
     }
 
     fn stored_holder(&self, collection: usize, field: usize, value: &Value) -> Result<Option<Key>> {
-        let condition = Condition { column: Column::Field(field), test: Test::Equal(value.clone()) };
-        let plan = Plan { conditions: vec![condition], limit: Some(1), ..Plan::all(self.context.tenant.clone(), collection) };
+        let condition = Condition { column: PlanColumn::Field(field), test: Comparison::Equal(value.clone()) };
+        let plan = QueryPlan { conditions: vec![condition], limit: Some(1), ..QueryPlan::all(self.context.tenant.clone(), collection) };
         let found = self.store.find(&plan)?;
         Ok(found.rows.first().and_then(|row| row.first()?.as_text()).and_then(|key| Key::new(key).ok()))
     }

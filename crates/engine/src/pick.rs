@@ -4,7 +4,7 @@
 //! Callers of a process that ask for the same at the same time do not meet: one looks for all of them, behind what was dealt before,
 //! and each is dealt records of its own, never what was found before it asked. Who can do nothing with them looks through all records.
 
-use crate::transition::{Ask, Decision, Ended};
+use crate::transition::{TransitionDecision, TransitionRequest, TransitionResult};
 use crate::{EngineError, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Call, Conflict, Detail, RecordWrite, Refused, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::{IdempotentCall, ReadDetail, RecordWrite, Store, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
 /// Records that are looked at together.
 const LOOKED_AT: usize = 4;
@@ -31,40 +31,40 @@ const MOST_ASKED: usize = 64;
 
 /// What callers of one process ask of one store.
 #[derive(Default)]
-pub struct Picks(Mutex<HashMap<blake3::Hash, Arc<Table>>>);
+pub struct PickGroups(Mutex<HashMap<blake3::Hash, Arc<PickGroup>>>);
 
 /// Those that ask for the same.
 #[derive(Default)]
-struct Table {
-    dealing: Mutex<Dealing>,
+struct PickGroup {
+    dealing: Mutex<GroupState>,
     dealt: Condvar,
 }
 
 #[derive(Default)]
-struct Dealing {
+struct GroupState {
     /// Whether one looks now.
     looking: bool,
     /// Callers so far.
     callers: u64,
     /// Those that wait for the next look.
     waiting: Vec<u64>,
-    hands: HashMap<u64, Vec<StoredRecord>>,
+    assigned: HashMap<u64, Vec<StoredRecord>>,
     /// The last record that was dealt.
     last: Option<Key>,
 }
 
 /// One that looks; others go on also when it fails.
-struct Looking<'t>(&'t Table);
+struct SearchGuard<'t>(&'t PickGroup);
 
-impl Drop for Looking<'_> {
+impl Drop for SearchGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().looking = false;
         self.0.dealt.notify_all();
     }
 }
 
-impl Picks {
-    fn table(&self, plan: &Plan) -> Arc<Table> {
+impl PickGroups {
+    fn table(&self, plan: &QueryPlan) -> Arc<PickGroup> {
         let question = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.len() >= MOST_ASKED && !tables.contains_key(&question) {
@@ -74,8 +74,8 @@ impl Picks {
     }
 }
 
-impl Table {
-    fn lock(&self) -> MutexGuard<'_, Dealing> {
+impl PickGroup {
+    fn lock(&self) -> MutexGuard<'_, GroupState> {
         self.dealing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Table {
         let own = dealing.callers;
         dealing.waiting.push(own);
         loop {
-            if let Some(hand) = dealing.hands.remove(&own) {
+            if let Some(hand) = dealing.assigned.remove(&own) {
                 return Ok(hand);
             }
             if dealing.looking {
@@ -101,7 +101,7 @@ impl Table {
             let last = dealing.last.clone();
             dealing.looking = true;
             drop(dealing);
-            let looking = Looking(self);
+            let looking = SearchGuard(self);
             let found = look(callers.len(), last.as_ref())?;
             dealing = self.lock();
             dealing.last = found.last().map(|record| record.key.clone());
@@ -109,7 +109,7 @@ impl Table {
             for (place, record) in found.into_iter().enumerate() {
                 hands[place % callers.len()].push(record);
             }
-            dealing.hands.extend(callers.into_iter().zip(hands));
+            dealing.assigned.extend(callers.into_iter().zip(hands));
             drop(dealing);
             drop(looking);
             dealing = self.lock();
@@ -118,26 +118,26 @@ impl Table {
 }
 
 /// One caller.
-struct Caller<'c> {
+struct PickCall<'c> {
     catalogue: &'c Arc<Catalogue>,
     store: &'c dyn Store,
     evaluator: &'c Evaluator,
-    ask: &'c Arc<Ask>,
-    plan: &'c Plan,
+    ask: &'c Arc<TransitionRequest>,
+    plan: &'c QueryPlan,
     /// Spreads callers of several processes.
     turn: u64,
 }
 
-impl Caller<'_> {
+impl PickCall<'_> {
     /// Does the transition, if it may be done with this record and nobody was faster.
-    fn attempt(&self, record: &StoredRecord) -> Result<Option<Ended>> {
+    fn attempt(&self, record: &StoredRecord) -> Result<Option<TransitionResult>> {
         let now = self.store.clock();
         let decision = self.ask.decide(self.catalogue, self.evaluator, &record.key, Some(record), now);
-        if matches!(decision, Decision::Refused(_) | Decision::Missing) {
-            return Ok(Some(Ended::Missing));
+        if matches!(decision, TransitionDecision::Refused(_) | TransitionDecision::Missing) {
+            return Ok(Some(TransitionResult::Missing));
         }
         Ok(match decision.begin(self.catalogue, self.store, self.ask, (&record.key, now), false).wait()? {
-            Ended::Lost => None,
+            TransitionResult::Conflict => None,
             ended => Some(ended),
         })
     }
@@ -145,7 +145,7 @@ impl Caller<'_> {
     /// Records as they were when their conditions were seen to hold.
     fn read(&self, found: &[(Key, i64)]) -> Result<Vec<StoredRecord>> {
         let keys: Vec<Key> = found.iter().map(|(key, _)| key.clone()).collect();
-        let records = self.store.read(&self.ask.tenant, self.ask.collection, &keys, Detail::Values)?;
+        let records = self.store.read(&self.ask.tenant, self.ask.collection, &keys, ReadDetail::Values)?;
         let is_same = |(record, (_, revision)): (Option<StoredRecord>, &(Key, i64))| record.filter(|record| record.version.revision == *revision);
         Ok(records.into_iter().zip(found).filter_map(is_same).collect())
     }
@@ -161,12 +161,12 @@ impl Caller<'_> {
     }
 
     fn page(&self, after: Option<&Key>, until: Option<&Key>, size: u64) -> Result<Vec<(Key, i64)>> {
-        let columns = vec![Column::Key, Column::Revision];
-        let mut plan = Plan { columns, sort: Vec::new(), offset: 0, limit: Some(size), distinct: false, ..self.plan.clone() };
+        let columns = vec![PlanColumn::Key, PlanColumn::Revision];
+        let mut plan = QueryPlan { columns, sort: Vec::new(), offset: 0, limit: Some(size), distinct: false, ..self.plan.clone() };
         let text = |key: &Key| Value::text(key.as_str());
         let (low, high) = (after.map(|after| (text(after), false)), until.map(|until| (text(until), true)));
         if low.is_some() || high.is_some() {
-            plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low, high } });
+            plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low, high } });
         }
         let rows = self.store.find(&plan)?.rows;
         let read = |row: &Vec<Value>| {
@@ -177,7 +177,7 @@ impl Caller<'_> {
     }
 
     /// Looks through all records once, those behind `last` first. Returns what was done, or whether others were faster somewhere.
-    fn look_through(&self, last: Option<&Key>) -> Result<std::result::Result<Ended, bool>> {
+    fn look_through(&self, last: Option<&Key>) -> Result<std::result::Result<TransitionResult, bool>> {
         let mut contended = false;
         // to the end, and from the beginning up to there
         let around = [(last.cloned(), None), (None, last.cloned())];
@@ -196,7 +196,7 @@ impl Caller<'_> {
                     for record in records {
                         match self.attempt(&record)? {
                             None => contended = true,
-                            Some(Ended::Refused(_) | Ended::Missing) => {}
+                            Some(TransitionResult::Refused(_) | TransitionResult::Missing) => {}
                             Some(ended) => return Ok(Ok(ended)),
                         }
                     }
@@ -216,19 +216,19 @@ impl Caller<'_> {
 /// # Errors
 /// When the store fails.
 pub fn pick(
-    picks: &Picks,
+    picks: &PickGroups,
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
     evaluator: &Evaluator,
-    ask: &Arc<Ask>,
-    plan: &Plan,
+    ask: &Arc<TransitionRequest>,
+    plan: &QueryPlan,
     turn: u64,
-) -> Result<Option<Ended>> {
-    let caller = Caller { catalogue, store, evaluator, ask, plan, turn };
+) -> Result<Option<TransitionResult>> {
+    let caller = PickCall { catalogue, store, evaluator, ask, plan, turn };
     let table = picks.table(plan);
     for record in table.hand(|callers, last| caller.look(callers, last))? {
         match caller.attempt(&record)? {
-            None | Some(Ended::Refused(_) | Ended::Missing) => {}
+            None | Some(TransitionResult::Refused(_) | TransitionResult::Missing) => {}
             ended => return Ok(ended),
         }
     }
@@ -244,42 +244,42 @@ pub fn pick(
         }
         std::thread::sleep(PAUSE * 2_u32.pow(pass));
     }
-    let nothing = contended.then_some(Ended::Lost);
+    let nothing = contended.then_some(TransitionResult::Conflict);
     // a retry may find nothing because the call has already taken the last record
     let Some(call) = ask.call.clone() else { return Ok(nothing) };
     let known = Arc::new(Mutex::new(None));
-    store.commit(Box::new(Probe { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
+    store.commit(Box::new(ReplayCheck { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
     Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take().or(nothing))
 }
 
 /// Asks whether a call was done before.
-struct Probe {
+struct ReplayCheck {
     tenant: Tenant,
-    call: Call,
-    known: Arc<Mutex<Option<Ended>>>,
+    call: IdempotentCall,
+    known: Arc<Mutex<Option<TransitionResult>>>,
 }
 
-impl Unit for Probe {
+impl Unit for ReplayCheck {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    fn call(&self) -> Option<&Call> {
+    fn call(&self) -> Option<&IdempotentCall> {
         Some(&self.call)
     }
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
         let answer = serde_json::from_slice(&answer).unwrap_or_default();
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Repeated { same, answer });
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(TransitionResult::Replayed { same, answer });
     }
 
     fn writes(&self) -> &[RecordWrite] {
         &[]
     }
 
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+    fn resolve(&mut self, _conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn refused(&mut self, _refused: Refused) {}
+    fn refused(&mut self, _refused: UniqueConflict) {}
 }

@@ -4,11 +4,11 @@ use crate::chunk::read;
 use crate::{EngineError, Result, split};
 use serde::{Deserialize, Serialize};
 use stook_catalogue::definition::Catalogue;
-use stook_formats::read::Documents;
+use stook_formats::read::DocumentReader;
 use stook_formats::scan::Scanner;
 use stook_store::Store;
-use stook_store::ledger::Ledger;
-use stook_store::queue::{ChunkId, NewChunk, Slice};
+use stook_store::ledger::AdminStore;
+use stook_store::queue::{ChunkId, ChunkSlice, NewChunk};
 
 /// Puts chunks of at most `documents` documents in the place of one; returns how many.
 ///
@@ -22,7 +22,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
     let bytes = read::bytes(&slice, file)?;
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
-    let mut reader = Documents::with_scanner(&bytes[..], scanner, read::place(&slice));
+    let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::place(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     // end, documents, and what a scanner knows behind the first of them
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();
@@ -46,7 +46,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
             Some(_) => Some(zstd::bulk::compress(&bytes[range], 1).map_err(failed)?),
             None => None,
         };
-        let part = Slice {
+        let part = ChunkSlice {
             file: slice.file,
             offset: start,
             length: end - start,
@@ -67,7 +67,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
 
 /// A chunk as text, with its bytes: it can be looked at, mended and put back, also after its file is gone.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Dump {
+pub struct ChunkDump {
     /// The job.
     pub job: u64,
     /// Number inside the job.
@@ -97,7 +97,7 @@ pub struct Dump {
 ///
 /// # Errors
 /// When it is not in the queue, or its bytes cannot be read.
-pub fn dump(store: &Ledger, chunk: ChunkId) -> Result<Dump> {
+pub fn dump(store: &AdminStore, chunk: ChunkId) -> Result<ChunkDump> {
     use base64::Engine;
     let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
     let found = store.chunk(chunk)?;
@@ -105,7 +105,7 @@ pub fn dump(store: &Ledger, chunk: ChunkId) -> Result<Dump> {
     let file = job.files.get(found.slice.file).ok_or_else(|| EngineError::Wrong(format!("chunk {chunk} has no file")))?;
     let bytes = read::bytes(&found.slice, file)?;
     let slice = found.slice;
-    Ok(Dump {
+    Ok(ChunkDump {
         job: chunk.job,
         ordinal: chunk.ordinal,
         file: slice.file,
@@ -124,14 +124,14 @@ pub fn dump(store: &Ledger, chunk: ChunkId) -> Result<Dump> {
 ///
 /// # Errors
 /// When the chunk is leased or done already, or the text is damaged.
-pub fn load(store: &Ledger, dump: &Dump) -> Result<()> {
+pub fn load(store: &AdminStore, dump: &ChunkDump) -> Result<()> {
     use base64::Engine;
     let decode = |text: &str| {
         base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| EngineError::Wrong(format!("the dump is damaged: {error}")))
     };
     let bytes = decode(&dump.bytes)?;
     let failed = |error| EngineError::File { path: "the dump".into(), error };
-    let slice = Slice {
+    let slice = ChunkSlice {
         file: dump.file,
         offset: dump.offset,
         length: bytes.len() as u64,

@@ -7,13 +7,13 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
-use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME};
-use stook_catalogue::survivorship::{Consolidator, Golden};
+use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{Value, show_timestamp};
-use stook_store::{Detail, Store, StoredRecord, Tenant};
+use stook_store::{ReadDetail, Store, StoredRecord, Tenant};
 
 /// A record with its contributions.
-pub struct WholeRecord<'c> {
+pub struct ExplainedRecord<'c> {
     /// The definition of its collection.
     pub collection: &'c Collection,
     /// As stored.
@@ -33,13 +33,13 @@ pub fn get<'c>(
     collection: &str,
     key: &str,
     deleted: bool,
-) -> Result<Option<WholeRecord<'c>>> {
+) -> Result<Option<ExplainedRecord<'c>>> {
     let (index, definition) = find_collection(catalogue, collection)?;
     let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-    let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
+    let found = store.read(tenant, index, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten();
     let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
     let contributions = stored.contributions_of(definition)?;
-    Ok(Some(WholeRecord { collection: definition, stored, contributions }))
+    Ok(Some(ExplainedRecord { collection: definition, stored, contributions }))
 }
 
 /// The collection called `name`.
@@ -71,7 +71,7 @@ pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
     Json::Object(fields)
 }
 
-impl WholeRecord<'_> {
+impl ExplainedRecord<'_> {
     /// Golden fields and state as JSON, in the order of the definition, absent ones left out.
     pub fn to_json(&self) -> Json {
         to_json(self.collection, &self.stored)
@@ -95,7 +95,8 @@ impl WholeRecord<'_> {
         let waits = (is_row || self.collection.settles()) && !store.marks(tenant, 1)?.is_empty();
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
-        let golden = Golden { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
+        let golden =
+            GoldenRecord { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
         let mut fields = Map::new();
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];
@@ -104,10 +105,10 @@ impl WholeRecord<'_> {
             }
             let value = &self.stored.golden[explanation.field];
             let failed = match &field.derive {
-                Some(Derivation::Own(expression)) if value.is_null() => {
+                Some(Derivation::SameRecord(expression)) if value.is_null() => {
                     evaluator.value_of(expression, &field.ty, self.collection, &self.stored.golden).err()
                 }
-                Some(Derivation::Through(_)) if value.is_null() => {
+                Some(Derivation::ThroughLinks(_)) if value.is_null() => {
                     crate::settle::failure_of((catalogue, &evaluator), (store, tenant), self.collection, &self.stored.golden, field)?
                 }
                 _ => None,
@@ -124,7 +125,7 @@ impl WholeRecord<'_> {
                 entry.insert("failed".into(), json!(reason));
             }
             entry.insert("value".into(), value.to_json(field.golden_type()));
-            if let Some(Derivation::Key(link, ..) | Derivation::Found(link)) = &field.derive
+            if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive
                 && let Some(link) = catalogue.links.get(*link)
             {
                 let planned = planned(store, tenant, link, &self.stored.golden)?;
@@ -194,8 +195,8 @@ impl WholeRecord<'_> {
                     "as_of": show_as_of(contribution.as_of),
                     "says": match contribution.said {
                         _ if !contribution.is_heard() => "retired",
-                        Said::Gone => "deleted",
-                        Said::Values(_) => "values",
+                        ContributionContent::Tombstone => "deleted",
+                        ContributionContent::Values(_) => "values",
                     },
                     "job": contribution.origin.job,
                     "document": contribution.origin.document,
@@ -234,7 +235,7 @@ fn planned(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) ->
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let found = store.read(tenant, link.to, &keys, Detail::Head)?;
+    let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Head)?;
     let missing = keys.iter().zip(found).filter(|(_, record)| record.as_ref().is_none_or(|record| !record.alive));
     Ok(missing.map(|(key, _)| key.to_string()).collect())
 }
@@ -246,18 +247,18 @@ fn show_as_of(as_of: i64) -> Json {
 /// How a derived value follows from others, in words.
 fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     match derive {
-        Derivation::Own(expression) | Derivation::Through(expression) => expression.source().to_owned(),
-        Derivation::Key(link, ..) | Derivation::Found(link) => match catalogue.links.get(*link) {
-            Some(link) if link.many => format!("all linked records of {}", catalogue.collections[link.to].name),
-            Some(link) => format!("the linked {}", catalogue.collections[link.to].name),
+        Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => expression.source().to_owned(),
+        Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link) => match catalogue.links.get(*link) {
+            Some(link) if link.many => format!("all linked records of {}", catalogue.collections[link.target_collection].name),
+            Some(link) => format!("the linked {}", catalogue.collections[link.target_collection].name),
             None => "linked".into(),
         },
         Derivation::Sources => "who says something of the record".into(),
         Derivation::Member(..) => "a member of the structs in a list".into(),
         Derivation::Rollup(rollup) => {
             let link = &catalogue.links[rollup.link];
-            let child = &catalogue.collections[link.from];
-            let field = rollup.told.map_or_else(String::new, |told| format!(" of {}", child.fields[link.told[told]].name));
+            let child = &catalogue.collections[link.child_collection];
+            let field = rollup.edge_field.map_or_else(String::new, |told| format!(" of {}", child.fields[link.edge_fields[told]].name));
             format!("{:?}{field} over {}.{}", rollup.function, child.name, link.name).to_lowercase()
         }
     }

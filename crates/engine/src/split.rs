@@ -9,11 +9,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
-use stook_catalogue::definition::{Family, Source};
+use stook_catalogue::definition::{FormatFamily, Source};
 use stook_formats::Syntax;
-use stook_formats::read::{Compression, Documents, Opened, open};
+use stook_formats::read::{Compression, DocumentReader, OpenedInput, open};
 use stook_formats::strange::{beginning, is_html};
-use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
+use stook_store::queue::{ChunkSlice, JobFile, NewChunk, SplitProgress};
 
 /// Documents of a chunk.
 pub const CHUNK_DOCUMENTS: u32 = 1_000;
@@ -50,17 +50,17 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
 
 /// The syntax in which a source reads what was found; nothing where there is nothing at all and that may be so: of a list there is always
 /// more than nothing.
-pub(crate) fn fitting(opened: &Opened, source: &Source, name: &str) -> Result<Option<Syntax>> {
+pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Result<Option<Syntax>> {
     let wanted = source.family;
     if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && says_empty(source, &opened.beginning) {
         return Ok(None);
     }
     let Some(found) = opened.syntax else {
-        let is_list = wanted == Family::Xml || source.records.is_some();
+        let is_list = wanted == FormatFamily::Xml || source.records.is_some();
         return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
     };
     // what is a list to those who ask for children of the root is a page to others
-    if is_html(&opened.beginning) && (wanted != Family::Xml || source.records.is_none()) {
+    if is_html(&opened.beginning) && (wanted != FormatFamily::Xml || source.records.is_none()) {
         return Err(no_document(name, &opened.beginning, "it looks like HTML"));
     }
     let other = || strange(opened, name, &format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()));
@@ -68,7 +68,7 @@ pub(crate) fn fitting(opened: &Opened, source: &Source, name: &str) -> Result<Op
 }
 
 /// What is in none of the formats that are read.
-pub(crate) fn strange(opened: &Opened, name: &str, what: &str) -> EngineError {
+pub(crate) fn strange(opened: &OpenedInput, name: &str, what: &str) -> EngineError {
     if is_html(&opened.beginning) {
         return no_document(name, &opened.beginning, what);
     }
@@ -126,8 +126,8 @@ pub fn split(
     files: &[JobFile],
     source: &Source,
     most: u32,
-    mut progress: Progress,
-    mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+    mut progress: SplitProgress,
+    mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
     let mut batch = Vec::new();
     while let Some(file) = files.get(progress.file) {
@@ -139,7 +139,7 @@ pub fn split(
                 return Ok(());
             }
         }
-        progress = Progress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
+        progress = SplitProgress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
     }
     progress.complete = true;
     add(batch, progress)?;
@@ -151,35 +151,35 @@ pub fn split(
 /// # Errors
 /// When they cannot be read, or what `add` says.
 pub fn split_stream(
-    opened: Opened,
+    opened: OpenedInput,
     file: &JobFile,
     source: &Source,
     most: u32,
-    mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+    mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
-    let (mut batch, mut progress) = (Vec::new(), Progress::default());
+    let (mut batch, mut progress) = (Vec::new(), SplitProgress::default());
     if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
         return Ok(());
     }
-    add(batch, Progress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
+    add(batch, SplitProgress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
     Ok(())
 }
 
 /// Cuts one file; false when `add` says so.
 fn cut(
-    opened: Opened,
+    opened: OpenedInput,
     (file, source, most): (&JobFile, &Source, u32),
-    progress: &mut Progress,
+    progress: &mut SplitProgress,
     batch: &mut Vec<NewChunk>,
-    add: &mut impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+    add: &mut impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<bool> {
     let Some(syntax) = syntax(file) else { return Ok(true) };
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    let kept = file.compressed.then(Arc::<Mutex<Kept>>::default);
+    let kept = file.compressed.then(Arc::<Mutex<ReplayBuffer>>::default);
     let input = Tee { inner: opened.bytes, kept: kept.clone() };
     let kept = || kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut documents = Documents::new(input, syntax, source.records.as_deref());
-    let mut chunk = OpenChunk::default();
+    let mut documents = DocumentReader::new(input, syntax, source.records.as_deref());
+    let mut chunk = ChunkBuilder::default();
     while let Some((found, _)) = documents.next().map_err(failed)? {
         let end = documents.offset();
         // what was cut before an interruption is read past
@@ -191,7 +191,7 @@ fn cut(
         }
         // of a document that is too long nothing is kept: it is a chunk of its own
         let is_given_up = file.compressed && documents.gave_up(&found);
-        if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_given_up) {
+        if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_oversized) {
             // only what comes next tells that it is not the last
             let done = std::mem::take(&mut chunk);
             batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
@@ -204,7 +204,8 @@ fn cut(
         }
         let is_first = chunk.documents == 0;
         if is_first {
-            chunk = OpenChunk { offset: found.offset, end: found.offset, number: found.number, is_given_up, ..OpenChunk::default() };
+            chunk =
+                ChunkBuilder { offset: found.offset, end: found.offset, number: found.number, is_oversized: is_given_up, ..ChunkBuilder::default() };
         }
         if let Some(mut kept) = kept() {
             if is_given_up {
@@ -231,13 +232,13 @@ const MOST_KEPT: usize = 96 << 20;
 
 /// Bytes of a compressed file from a position on, until a chunk takes them.
 #[derive(Default)]
-struct Kept {
+struct ReplayBuffer {
     bytes: VecDeque<u8>,
     /// Position of the first of them.
     start: u64,
 }
 
-impl Kept {
+impl ReplayBuffer {
     /// Moves the bytes from `start` to `end`; what lies before `end` is given up.
     fn take(&mut self, start: u64, end: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
         self.give_up(start);
@@ -268,7 +269,7 @@ impl Kept {
 /// Reads a file and keeps what was read.
 struct Tee {
     inner: Box<dyn Read + Send>,
-    kept: Option<Arc<Mutex<Kept>>>,
+    kept: Option<Arc<Mutex<ReplayBuffer>>>,
 }
 
 impl Read for Tee {
@@ -283,7 +284,7 @@ impl Read for Tee {
 
 /// A chunk that is being filled.
 #[derive(Default)]
-struct OpenChunk {
+struct ChunkBuilder {
     offset: u64,
     end: u64,
     /// Number of its first document inside the file.
@@ -293,22 +294,22 @@ struct OpenChunk {
     /// Its bytes, if they are carried.
     bytes: Vec<u8>,
     /// Whether it is a document that is too long, of which nothing is carried.
-    is_given_up: bool,
+    is_oversized: bool,
 }
 
-impl OpenChunk {
+impl ChunkBuilder {
     /// Whether a document at `next` is one of the next chunk.
     fn is_full(&self, most: u32, next: u64) -> bool {
         self.documents >= most || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
     }
 
-    fn finish(self, is_last: bool, progress: &mut Progress, is_carried: bool) -> std::io::Result<NewChunk> {
-        let payload = match (is_carried, self.is_given_up) {
+    fn finish(self, is_last: bool, progress: &mut SplitProgress, is_carried: bool) -> std::io::Result<NewChunk> {
+        let payload = match (is_carried, self.is_oversized) {
             (false, _) => None,
             (true, true) => Some(Vec::new()),
             (true, false) => Some(zstd::bulk::compress(&self.bytes, 1)?),
         };
-        let slice = Slice {
+        let slice = ChunkSlice {
             file: progress.file,
             offset: self.offset,
             length: self.end - self.offset,

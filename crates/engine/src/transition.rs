@@ -9,17 +9,18 @@ use crate::chunk::consolidate::effective_state;
 use crate::chunk::map::check;
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{Argument, Catalogue, Collection, Refusal, Transition};
+use stook_catalogue::definition::{Catalogue, Collection, Refusal, Transition, TransitionArgument};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::{
-    Call, Change, Conflict, Detail, Logged, Pending, Receipt, RecordWrite, Refused, Store, StoreError, StoredRecord, Tenant, Unit, Urgency,
+    CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, Store, StoreError,
+    StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict,
 };
 
 /// Who asks for a transition of which record.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct TransitionRequest {
     /// Whose records.
     pub tenant: Tenant,
     /// The collection's index.
@@ -27,22 +28,22 @@ pub struct Ask {
     /// The transition's index.
     pub transition: usize,
     /// Arguments, checked by [`arguments`].
-    pub args: Arguments,
+    pub args: TransitionArguments,
     /// Who calls.
     pub caller: String,
     /// With which role.
     pub role: &'static str,
     /// The call, if it must not be done twice.
-    pub call: Option<Call>,
+    pub call: Option<IdempotentCall>,
 }
 
 /// Arguments of a transition, each of its type.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Arguments(Map<String, Json>);
+pub struct TransitionArguments(Map<String, Json>);
 
 /// Why a transition was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct RefusalReason {
     /// HTTP status.
     pub code: u16,
     /// What the caller is told.
@@ -51,17 +52,17 @@ pub struct Reason {
 
 /// What became of a transition.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ended {
+pub enum TransitionResult {
     /// It was done; the answer: key, transition and the state of the record.
     Done(Json),
     /// It was refused, for these reasons.
-    Refused(Vec<Reason>),
+    Refused(Vec<RefusalReason>),
     /// There is no such record.
     Missing,
     /// The record was changed by others since it was chosen.
-    Lost,
+    Conflict,
     /// The call was done before: whether by the same request, and its answer then.
-    Repeated {
+    Replayed {
         /// Whether the request is the same.
         same: bool,
         /// The answer that was kept.
@@ -75,11 +76,11 @@ pub enum Ended {
 /// What is wrong, one sentence each.
 pub fn arguments(
     evaluator: &Evaluator,
-    wanted: &[Argument],
+    wanted: &[TransitionArgument],
     given: &Map<String, Json>,
     caller: &str,
     now: i64,
-) -> std::result::Result<Arguments, Vec<String>> {
+) -> std::result::Result<TransitionArguments, Vec<String>> {
     let mut problems = Vec::new();
     let mut args = Map::new();
     for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
@@ -95,10 +96,16 @@ pub fn arguments(
             Err(reason) => problems.push(format!("{}: {reason}", argument.name)),
         }
     }
-    if problems.is_empty() { Ok(Arguments(args)) } else { Err(problems) }
+    if problems.is_empty() { Ok(TransitionArguments(args)) } else { Err(problems) }
 }
 
-fn argument_value(evaluator: &Evaluator, argument: &Argument, given: Option<&Json>, caller: &str, now: i64) -> std::result::Result<Value, String> {
+fn argument_value(
+    evaluator: &Evaluator,
+    argument: &TransitionArgument,
+    given: Option<&Json>,
+    caller: &str,
+    now: i64,
+) -> std::result::Result<Value, String> {
     let mut value = match given {
         Some(json) => strict_from_json(json, &argument.ty)?,
         None => Value::Null,
@@ -161,47 +168,54 @@ pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Valu
 }
 
 /// What is to be done with a record, or why not.
-pub(crate) enum Decision {
-    Refused(Vec<Reason>),
+pub(crate) enum TransitionDecision {
+    Refused(Vec<RefusalReason>),
     Missing,
-    Change(Box<Changed>),
+    Change(Box<StateChange>),
 }
 
-pub(crate) struct Changed {
+pub(crate) struct StateChange {
     write: RecordWrite,
-    logged: Logged,
+    logged: NewChangeLogEntry,
     answer: Json,
 }
 
-impl Ask {
+impl TransitionRequest {
     /// Decides on a record as it is.
-    pub(crate) fn decide(&self, catalogue: &Catalogue, evaluator: &Evaluator, key: &Key, record: Option<&StoredRecord>, now: i64) -> Decision {
-        let Some(record) = record.filter(|record| record.alive) else { return Decision::Missing };
+    pub(crate) fn decide(
+        &self,
+        catalogue: &Catalogue,
+        evaluator: &Evaluator,
+        key: &Key,
+        record: Option<&StoredRecord>,
+        now: i64,
+    ) -> TransitionDecision {
+        let Some(record) = record.filter(|record| record.alive) else { return TransitionDecision::Missing };
         let collection = &catalogue.collections[self.collection];
         let transition = &collection.transitions[self.transition];
-        let scope = Scope { ask: self, collection, record, key, now };
+        let scope = TransitionScope { ask: self, collection, record, key, now };
         match scope.refusals(evaluator, &transition.refuse) {
-            Err(reason) => return Decision::Refused(vec![Reason { code: 422, text: reason }]),
-            Ok(reasons) if !reasons.is_empty() => return Decision::Refused(reasons),
+            Err(reason) => return TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
+            Ok(reasons) if !reasons.is_empty() => return TransitionDecision::Refused(reasons),
             Ok(_) => {}
         }
         match scope.change(evaluator, transition) {
-            Err(reason) => Decision::Refused(vec![Reason { code: 422, text: reason }]),
-            Ok(changed) => Decision::Change(Box::new(changed)),
+            Err(reason) => TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
+            Ok(changed) => TransitionDecision::Change(Box::new(changed)),
         }
     }
 }
 
 /// What a transition's expressions know.
-struct Scope<'s> {
-    ask: &'s Ask,
+struct TransitionScope<'s> {
+    ask: &'s TransitionRequest,
     collection: &'s Collection,
     record: &'s StoredRecord,
     key: &'s Key,
     now: i64,
 }
 
-impl Scope<'_> {
+impl TransitionScope<'_> {
     fn variable(&self, name: &str) -> cel::Value {
         match name {
             "now" => return to_cel(&Value::Int(self.now), &FieldType::Timestamp),
@@ -229,7 +243,7 @@ impl Scope<'_> {
         cel::Value::Map(cel::objects::Map { map: Arc::new(typed.collect()) })
     }
 
-    fn refusals<'r>(&self, evaluator: &Evaluator, refuse: impl IntoIterator<Item = &'r Refusal>) -> std::result::Result<Vec<Reason>, String> {
+    fn refusals<'r>(&self, evaluator: &Evaluator, refuse: impl IntoIterator<Item = &'r Refusal>) -> std::result::Result<Vec<RefusalReason>, String> {
         let mut reasons = Vec::new();
         for refusal in refuse {
             if !evaluator.holds(&refusal.when, |name| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
@@ -238,7 +252,7 @@ impl Scope<'_> {
             let said = evaluator.evaluate(&refusal.reason, |name| self.variable(name));
             let said = said.ok().and_then(|said| from_cel(&said, &FieldType::Text).ok()).and_then(|said| said.as_text().map(str::to_owned));
             let text = said.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
-            reasons.push(Reason { code: refusal.code, text });
+            reasons.push(RefusalReason { code: refusal.code, text });
         }
         Ok(reasons)
     }
@@ -247,7 +261,7 @@ impl Scope<'_> {
         format!("`{what}` of the transition fails on this record: `{}`: {error}", expression.source())
     }
 
-    fn change(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<Changed, String> {
+    fn change(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<StateChange, String> {
         let mut state_set = self.record.state_set.clone();
         let (mut before, mut after) = (Map::new(), Map::new());
         for (index, expression) in &transition.set {
@@ -273,15 +287,22 @@ impl Scope<'_> {
         let (collection, key) = (self.ask.collection, self.key.clone());
         let answer = json!({ "key": key.as_str(), "transition": transition.name, "state": shown });
         let change = json!({ "args": self.ask.args.0, "before": before, "after": after });
-        let logged = Logged { collection, key: key.clone(), transition: Some(transition.name.clone()), caller: self.ask.caller.clone(), change };
-        let write = RecordWrite { collection, key, expect: Some(self.record.version), change: Change::State { state, state_set } };
-        Ok(Changed { write, logged, answer })
+        let logged =
+            NewChangeLogEntry { collection, key: key.clone(), transition: Some(transition.name.clone()), caller: self.ask.caller.clone(), change };
+        let write = RecordWrite { collection, key, expect: Some(self.record.version), change: RecordChange::State { state, state_set } };
+        Ok(StateChange { write, logged, answer })
     }
 }
 
 /// Which transitions a record refuses now whatever they are told, by name, with every reason; those without one may be done.
-pub fn refused_now(ask: &Ask, collection: &Collection, evaluator: &Evaluator, record: &StoredRecord, now: i64) -> Vec<(String, Vec<String>)> {
-    let scope = Scope { ask, collection, record, key: &record.key, now };
+pub fn refused_now(
+    ask: &TransitionRequest,
+    collection: &Collection,
+    evaluator: &Evaluator,
+    record: &StoredRecord,
+    now: i64,
+) -> Vec<(String, Vec<String>)> {
+    let scope = TransitionScope { ask, collection, record, key: &record.key, now };
     let of = |transition: &Transition| {
         let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
         // what cannot be told now is told to who tries
@@ -294,57 +315,64 @@ pub fn refused_now(ask: &Ask, collection: &Collection, evaluator: &Evaluator, re
 /// A transition on its way into the store.
 struct TransitionUnit {
     catalogue: Arc<Catalogue>,
-    ask: Arc<Ask>,
+    ask: Arc<TransitionRequest>,
     key: Key,
     now: i64,
     /// Whether another version than the one that was read may be changed.
     insists: bool,
     writes: Vec<RecordWrite>,
     /// What becomes of it if nobody was faster.
-    planned: Outcome,
-    outcome: Arc<Mutex<Outcome>>,
+    planned: LoggedTransition,
+    outcome: Arc<Mutex<LoggedTransition>>,
 }
 
 /// What became of a transition, and what is logged of it.
 #[derive(Debug, Clone)]
-struct Outcome {
-    ended: Ended,
-    logged: Option<Logged>,
+struct LoggedTransition {
+    ended: TransitionResult,
+    logged: Option<NewChangeLogEntry>,
 }
 
-impl From<Ended> for Outcome {
-    fn from(ended: Ended) -> Self {
+impl From<TransitionResult> for LoggedTransition {
+    fn from(ended: TransitionResult) -> Self {
         Self { ended, logged: None }
     }
 }
 
-impl Decision {
+impl TransitionDecision {
     /// Leaves what was decided to the store, to be done.
-    pub(crate) fn begin(self, catalogue: &Arc<Catalogue>, store: &dyn Store, ask: &Arc<Ask>, (key, now): (&Key, i64), insists: bool) -> Underway {
+    pub(crate) fn begin(
+        self,
+        catalogue: &Arc<Catalogue>,
+        store: &dyn Store,
+        ask: &Arc<TransitionRequest>,
+        (key, now): (&Key, i64),
+        insists: bool,
+    ) -> PendingTransition {
         let (writes, planned) = self.outcome();
         let outcome = Arc::new(Mutex::new(planned.clone()));
         // a call that was done before is answered as before, also where it would be refused now
         let needed = !writes.is_empty() || ask.call.is_some();
         let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
         let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
-        let pending = needed.then(|| store.submit(Box::new(unit), Urgency::Interactive));
-        Underway { pending, outcome }
+        let pending = needed.then(|| store.submit(Box::new(unit), Priority::Interactive));
+        PendingTransition { pending, outcome }
     }
 
-    fn outcome(self) -> (Vec<RecordWrite>, Outcome) {
+    fn outcome(self) -> (Vec<RecordWrite>, LoggedTransition) {
         match self {
-            Decision::Missing => (Vec::new(), Ended::Missing.into()),
-            Decision::Refused(reasons) => (Vec::new(), Ended::Refused(reasons).into()),
-            Decision::Change(changed) => {
-                let Changed { write, logged, answer } = *changed;
-                (vec![write], Outcome { ended: Ended::Done(answer), logged: Some(logged) })
+            TransitionDecision::Missing => (Vec::new(), TransitionResult::Missing.into()),
+            TransitionDecision::Refused(reasons) => (Vec::new(), TransitionResult::Refused(reasons).into()),
+            TransitionDecision::Change(changed) => {
+                let StateChange { write, logged, answer } = *changed;
+                (vec![write], LoggedTransition { ended: TransitionResult::Done(answer), logged: Some(logged) })
             }
         }
     }
 }
 
 impl TransitionUnit {
-    fn end(&self, outcome: impl Into<Outcome>) {
+    fn end(&self, outcome: impl Into<LoggedTransition>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.into();
     }
 }
@@ -354,12 +382,12 @@ impl Unit for TransitionUnit {
         &self.ask.tenant
     }
 
-    fn call(&self) -> Option<&Call> {
+    fn call(&self) -> Option<&IdempotentCall> {
         self.ask.call.as_ref()
     }
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
-        self.end(Ended::Repeated { same, answer: serde_json::from_slice(&answer).unwrap_or_default() });
+        self.end(TransitionResult::Replayed { same, answer: serde_json::from_slice(&answer).unwrap_or_default() });
     }
 
     fn waits(&self) -> bool {
@@ -372,9 +400,9 @@ impl Unit for TransitionUnit {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         if !self.insists {
-            self.end(Ended::Lost);
+            self.end(TransitionResult::Conflict);
             return Ok(Vec::new());
         }
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
@@ -387,35 +415,35 @@ impl Unit for TransitionUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, _refused: Refused) {}
+    fn refused(&mut self, _refused: UniqueConflict) {}
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 
     fn answer(&mut self) -> Option<Vec<u8>> {
         match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended {
-            Ended::Done(answer) => Some(answer.to_string().into_bytes()),
+            TransitionResult::Done(answer) => Some(answer.to_string().into_bytes()),
             _ => None,
         }
     }
 }
 
 /// A transition that was decided, and maybe is being committed.
-pub struct Underway {
-    pending: Option<Pending>,
-    outcome: Arc<Mutex<Outcome>>,
+pub struct PendingTransition {
+    pending: Option<PendingCommit>,
+    outcome: Arc<Mutex<LoggedTransition>>,
 }
 
-impl Underway {
+impl PendingTransition {
     /// Waits for the commit.
     ///
     /// # Errors
     /// When the store fails; nothing was changed then.
-    pub fn wait(self) -> Result<Ended> {
-        let written = self.pending.map_or(Ok(Receipt::default()), Pending::wait);
+    pub fn wait(self) -> Result<TransitionResult> {
+        let written = self.pending.map_or(Ok(CommitReceipt::default()), PendingCommit::wait);
         match written {
-            Err(StoreError::Held) => return Ok(Ended::Lost),
+            Err(StoreError::Held) => return Ok(TransitionResult::Conflict),
             other => other?,
         };
         Ok(self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended.clone())
@@ -428,11 +456,11 @@ pub fn begin(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
     evaluator: &Evaluator,
-    ask: &Arc<Ask>,
+    ask: &Arc<TransitionRequest>,
     key: &Key,
     record: Option<&StoredRecord>,
     insists: bool,
-) -> Underway {
+) -> PendingTransition {
     let now = store.clock();
     let decision = ask.decide(catalogue, evaluator, key, record, now);
     decision.begin(catalogue, store, ask, (key, now), insists)
@@ -442,7 +470,13 @@ pub fn begin(
 ///
 /// # Errors
 /// When the store fails.
-pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, key: &Key) -> Result<Ended> {
-    let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), Detail::Values)?.pop().flatten();
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    evaluator: &Evaluator,
+    ask: &Arc<TransitionRequest>,
+    key: &Key,
+) -> Result<TransitionResult> {
+    let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), ReadDetail::Values)?.pop().flatten();
     begin(catalogue, store, evaluator, ask, key, record.as_ref(), true).wait()
 }

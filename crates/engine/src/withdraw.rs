@@ -1,45 +1,48 @@
 //! Taking back what a source has said, as if it had never spoken.
 
-use crate::chunk::consolidate::{Decider, Policy, golden_change};
+use crate::chunk::consolidate::{ImportPolicy, RecordMerger, golden_change};
 use crate::record::find_collection;
-use crate::settle::{self, Followed, Rules, Telling};
-use crate::tags::{Tagger, document};
+use crate::settle::{self, Propagation, SettleRules, SettlingUnit};
+use crate::tags::{TagEvaluator, document};
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
-use stook_catalogue::expr::{Evaluator, Failures};
+use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
+use stook_catalogue::expr::{Evaluator, ExpressionFailures};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
 use stook_catalogue::survivorship::Consolidator;
-use stook_store::tag::{Tagging, Tags};
-use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Refused, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
+use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::{
+    NewChangeLogEntry, ReadDetail, RecordChange, RecordWrite, Result as StoreResult, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict,
+    Unit, WriteConflict,
+};
 
 /// Records changed at once.
 pub(crate) const PAGE: usize = 1_000;
 
 /// What a withdrawal did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Withdrawn {
+pub struct WithdrawalReport {
     /// Records that lost a contribution.
     pub records: u64,
     /// Those of them that do not exist any more.
-    pub gone: u64,
+    pub deleted: u64,
     /// Those of them kept without any contribution because transitions have set their state.
-    pub held: u64,
+    pub kept_for_state: u64,
     /// Expressions that fail on them without it.
-    pub failures: Failures,
+    pub failures: ExpressionFailures,
     /// Records that keep it, because without it they would have a unique value that another record has; a sentence for each.
-    pub refused: Vec<String>,
+    pub unique_conflicts: Vec<String>,
 }
 
-impl Withdrawn {
+impl WithdrawalReport {
     fn add(&mut self, other: Self) {
         self.records += other.records;
-        self.gone += other.gone;
-        self.held += other.held;
+        self.deleted += other.deleted;
+        self.kept_for_state += other.kept_for_state;
         self.failures.include(other.failures);
-        self.refused.extend(other.refused);
+        self.unique_conflicts.extend(other.unique_conflicts);
     }
 }
 
@@ -56,7 +59,7 @@ pub fn withdraw(
     collection: Option<&str>,
     key: Option<&str>,
     show: &dyn Fn(u64),
-) -> Result<Withdrawn> {
+) -> Result<WithdrawalReport> {
     let source = contributor.split(':').next().unwrap_or(contributor);
     let known = catalogue.source(source).map(|(_, source)| source);
     if known.is_none() && source != "api" {
@@ -71,13 +74,13 @@ pub fn withdraw(
         return Err(EngineError::Wrong("a key needs its collection: --collection".into()));
     }
     let collection_is_all = collection.is_none();
-    let rules = Arc::new(Rules::new(catalogue));
+    let rules = Arc::new(SettleRules::new(catalogue));
     let own = contributor.to_owned();
-    let taken: Taken = Arc::new(move |contributions| {
+    let taken: RemoveContributions = Arc::new(move |contributions| {
         contributions.retain(|contribution| *contribution.contributor != *own && contribution.source() != own);
     });
     let caller = format!("withdrawal of {contributor}");
-    let mut total = Withdrawn::default();
+    let mut total = WithdrawalReport::default();
     for collection in collections {
         if let Some(key) = key {
             let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
@@ -96,28 +99,31 @@ pub fn withdraw(
     if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
         // as if it had never spoken: what it says again is not dead
         let forget = replaces.links().to_vec();
-        store.commit(Box::new(Telling { tenant: tenant.clone(), settling: Settling { forget, ..Settling::default() } }))?;
+        store.commit(Box::new(SettlingUnit {
+            tenant: tenant.clone(),
+            settling: SettlingChanges { cleared_links: forget, ..SettlingChanges::default() },
+        }))?;
     }
     Ok(total)
 }
 
 /// Takes back what is not said any more of a record.
-pub(crate) type Taken = Arc<dyn Fn(&mut Vec<Contribution>) + Send + Sync>;
+pub(crate) type RemoveContributions = Arc<dyn Fn(&mut Vec<Contribution>) + Send + Sync>;
 
 /// Takes contributions back from records; `caller` is who does that, for their log.
 pub(crate) fn page(
-    rules: &Arc<Rules>,
+    rules: &Arc<SettleRules>,
     store: &dyn Store,
     tenant: &Tenant,
-    (taken, caller): (&Taken, &str),
+    (taken, caller): (&RemoveContributions, &str),
     collection: usize,
     keys: &[Key],
-) -> Result<Withdrawn> {
-    let stored = store.read(tenant, collection, keys, Detail::Full)?;
-    let counted = Arc::new(std::sync::Mutex::new(Counted::default()));
+) -> Result<WithdrawalReport> {
+    let stored = store.read(tenant, collection, keys, ReadDetail::Full)?;
+    let counted = Arc::new(std::sync::Mutex::new(CountedWithdrawal::default()));
     let definition = &rules.catalogue.collections[collection];
     let tagger = match definition.tag_document() {
-        Some(_) => Some(Tagger::new(&rules.catalogue, &[(collection, store.tags(tenant, collection)?)], None)),
+        Some(_) => Some(TagEvaluator::new(&rules.catalogue, &[(collection, store.tags(tenant, collection)?)], None)),
         None => None,
     };
     let mut unit = WithdrawUnit {
@@ -145,20 +151,20 @@ pub(crate) fn page(
 }
 
 /// What was done, and which expressions fail on records then.
-type Counted = (Withdrawn, BTreeMap<Key, Vec<String>>);
+type CountedWithdrawal = (WithdrawalReport, BTreeMap<Key, Vec<String>>);
 
 struct WithdrawUnit {
-    rules: Arc<Rules>,
+    rules: Arc<SettleRules>,
     tenant: Tenant,
-    taken: Taken,
+    taken: RemoveContributions,
     caller: String,
     collection: usize,
     writes: Vec<RecordWrite>,
-    counted: Arc<std::sync::Mutex<Counted>>,
-    logged: BTreeMap<Key, Logged>,
-    followed: BTreeMap<Key, Followed>,
+    counted: Arc<std::sync::Mutex<CountedWithdrawal>>,
+    logged: BTreeMap<Key, NewChangeLogEntry>,
+    followed: BTreeMap<Key, Propagation>,
     /// Who carries what, where tags are asked of documents.
-    tagger: Option<Tagger>,
+    tagger: Option<TagEvaluator>,
 }
 
 impl WithdrawUnit {
@@ -173,26 +179,26 @@ impl WithdrawUnit {
         }
         let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
-        let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
+        let policy = ImportPolicy { job: 0, matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
         let empty = contributions.is_empty();
         if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tag_document())
             && (empty || document::differ(&self.rules.catalogue, document, &before, &contributions))
         {
             tagger.add_whole(self.collection, record.key.clone(), (!empty).then_some(&contributions));
         }
-        let decider = Decider::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
+        let decider = RecordMerger::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
         let change = decider.without(&record, contributions);
         let followed = decider.follow(&record.key, Some(&record), &change);
         self.followed.insert(record.key.clone(), followed);
         if let Some(logged) = golden_change(definition, Some(&record), &change) {
             let (collection, key, caller) = (self.collection, record.key.clone(), self.caller.clone());
-            self.logged.insert(record.key.clone(), Logged { collection, key, transition: None, caller, change: logged });
+            self.logged.insert(record.key.clone(), NewChangeLogEntry { collection, key, transition: None, caller, change: logged });
         }
         if let Ok(mut counted) = self.counted.lock() {
             let (counted, failures) = &mut *counted;
             counted.records += 1;
-            counted.held += u64::from(empty && change != Change::Delete);
-            counted.gone += u64::from(empty);
+            counted.kept_for_state += u64::from(empty && change != RecordChange::Delete);
+            counted.deleted += u64::from(empty);
             failures.insert(record.key.clone(), evaluator.failures());
         }
         Ok(Some(RecordWrite { collection: self.collection, key: record.key, expect: Some(record.version), change }))
@@ -208,7 +214,7 @@ impl Unit for WithdrawUnit {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> StoreResult<Vec<RecordWrite>> {
         if let Ok(mut counted) = self.counted.lock() {
             counted.0.records = counted.0.records.saturating_sub(conflicts.len() as u64);
             conflicts.iter().for_each(|conflict| drop(counted.1.remove(&conflict.key)));
@@ -228,7 +234,7 @@ impl Unit for WithdrawUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         let key = &refused.key;
         self.logged.remove(key);
         self.followed.remove(key);
@@ -239,12 +245,12 @@ impl Unit for WithdrawUnit {
             let (counted, failures) = &mut *counted;
             counted.records = counted.records.saturating_sub(1);
             failures.remove(key);
-            counted.refused.push(settle::why_refused(&self.rules.catalogue, &refused));
+            counted.unique_conflicts.push(settle::why_refused(&self.rules.catalogue, &refused));
         }
     }
 
-    fn settling(&mut self) -> Settling {
-        let mut all = Followed::default();
+    fn settling(&mut self) -> SettlingChanges {
+        let mut all = Propagation::default();
         self.followed.values().for_each(|followed| all.extend(followed));
         all.settling()
     }
@@ -253,17 +259,17 @@ impl Unit for WithdrawUnit {
         self.tagger.as_ref().map(|tagger| tagger.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
         if let Some(tagger) = &mut self.tagger {
             tagger.retag(&tags);
         }
     }
 
-    fn tagging(&mut self) -> Vec<Tagging> {
-        self.tagger.as_ref().map(Tagger::tagging).unwrap_or_default()
+    fn tagging(&mut self) -> Vec<TagWrites> {
+        self.tagger.as_ref().map(TagEvaluator::tagging).unwrap_or_default()
     }
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.logged.values().cloned().collect()
     }
 }

@@ -4,10 +4,10 @@
 //! that workers do not wait for leases; one prolongs the leases that are held. A chunk that fails waits a while, longer each
 //! time, and is dead after [`MOST_ATTEMPTS`]. A crew that is told to stop finishes the chunks in hand and gives back the rest.
 
-use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
-use crate::settle::{self, Rules};
+use crate::chunk::commit::{ChunkInput, ConsolidatedChunk, JobContext};
+use crate::settle::{self, SettleRules};
 use crate::split::CHUNK_DOCUMENTS;
-use crate::tags::{Rebuild, is_rebuild};
+use crate::tags::{TagEvaluationUnit, is_rebuild};
 use crate::{EngineError, Result, import};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Failures;
-use stook_store::journal::Counts;
-use stook_store::queue::{Job, JobFile, JobId, Lease};
-use stook_store::{Fence, Pass, Passed, Pending, Store, StoreError, Tenant, Unit, Urgency};
+use stook_catalogue::expr::ExpressionFailures;
+use stook_store::journal::OutcomeCounts;
+use stook_store::queue::{Job, JobFile, JobId, LeasedChunk};
+use stook_store::{LeaseToken, PassReport, PendingCommit, Priority, SettlePass, Store, StoreError, Tenant, Unit};
 
 /// How often a chunk may fail before it is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
@@ -46,7 +46,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What workers do.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct WorkerOptions {
     /// Threads that map documents.
     pub workers: usize,
     /// Seconds after which a chunk goes to another worker when its own gives no sign of life.
@@ -59,20 +59,20 @@ pub struct Options {
 
 /// What there is to tell while workers run.
 #[derive(Debug)]
-pub enum Event {
+pub enum WorkerEvent {
     /// Documents committed so far, by this crew.
     Committed(u64),
     /// A chunk was committed, or a pass has settled something.
-    Stage(Stage),
+    TaskDone(TaskReport),
     /// A job has ended.
     Ended(Box<Job>),
     /// The store cannot be used now; work goes on when it can.
-    Trouble(StoreError),
+    StoreUnavailable(StoreError),
 }
 
 /// One piece of work that is in the store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stage {
+pub struct TaskReport {
     /// `chunk` or `settle`.
     pub name: &'static str,
     /// Whose.
@@ -80,15 +80,15 @@ pub struct Stage {
     /// The job of a chunk.
     pub job: Option<JobId>,
     /// What became of a chunk's documents.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// Marks that a pass has answered.
-    pub answered: u64,
+    pub marks_cleared: u64,
     /// Rows written.
     pub rows: u64,
     /// Why marks are answered without what should follow from them: which rows cannot be read.
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which a pass has settled without their values.
-    pub failures: Failures,
+    pub failures: ExpressionFailures,
     /// From its beginning to its commit.
     pub took: Duration,
 }
@@ -98,23 +98,29 @@ pub struct Stage {
 ///
 /// # Errors
 /// When the definition has changed, or the store is damaged.
-pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, options: &Options, stop: &AtomicBool, tell: &(dyn Fn(Event) + Sync)) -> Result<()> {
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    options: &WorkerOptions,
+    stop: &AtomicBool,
+    tell: &(dyn Fn(WorkerEvent) + Sync),
+) -> Result<()> {
     let mut pause = Duration::from_secs(1);
     let before = AtomicU64::new(0);
     loop {
         let began = Instant::now();
         let told = |event| match event {
-            Event::Committed(documents) => tell(Event::Committed(before.load(Ordering::SeqCst) + documents)),
+            WorkerEvent::Committed(documents) => tell(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
             other => tell(other),
         };
-        let crew = Crew::new(catalogue, store, None, options, stop, &told);
+        let crew = WorkerPool::new(catalogue, store, None, options, stop, &told);
         let ended = crew.work(|| Ok(options.drain && store.is_idle()?));
         before.fetch_add(crew.committed.load(Ordering::SeqCst), Ordering::SeqCst);
         match ended {
             Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Slow(_))))
                 if !stop.load(Ordering::SeqCst) =>
             {
-                tell(Event::Trouble(error));
+                tell(WorkerEvent::StoreUnavailable(error));
             }
             ended => return ended,
         }
@@ -127,7 +133,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, options: &Options, sto
 }
 
 /// A job as workers need it.
-enum OpenJob {
+enum ActiveJob {
     /// Documents to be imported.
     Import { context: JobContext, files: Vec<JobFile> },
     /// Tags of a collection, by name, to be evaluated.
@@ -135,58 +141,58 @@ enum OpenJob {
 }
 
 /// A chunk that is ready to be written.
-struct Ready {
+struct PreparedChunk {
     unit: Box<dyn Unit>,
     documents: u64,
-    counts: Counts,
+    counts: OutcomeCounts,
 }
 
 /// Workers of one process.
-pub(crate) struct Crew<'c> {
+pub(crate) struct WorkerPool<'c> {
     store: &'c dyn Store,
     only: Option<JobId>,
-    options: &'c Options,
+    options: &'c WorkerOptions,
     stop: &'c AtomicBool,
-    tell: &'c (dyn Fn(Event) + Sync),
-    leases: Mutex<Leases>,
+    tell: &'c (dyn Fn(WorkerEvent) + Sync),
+    leases: Mutex<LeaseQueue>,
     changed: Condvar,
-    jobs: Mutex<HashMap<JobId, Arc<OpenJob>>>,
+    jobs: Mutex<HashMap<JobId, Arc<ActiveJob>>>,
     committed: AtomicU64,
     failure: Mutex<Option<EngineError>>,
-    rules: Arc<Rules>,
+    rules: Arc<SettleRules>,
 }
 
 #[derive(Default)]
-struct Leases {
+struct LeaseQueue {
     /// Leased chunks that no worker has begun.
-    ready: VecDeque<Lease>,
+    ready: VecDeque<LeasedChunk>,
     /// Everything that is leased, to be kept alive.
-    held: Vec<Fence>,
+    held: Vec<LeaseToken>,
     /// Nothing more comes.
     over: bool,
 }
 
 /// A chunk on its way into the store.
-struct InFlight {
-    lease: Lease,
+struct CommittingChunk {
+    lease: LeasedChunk,
     documents: u64,
     tenant: Tenant,
-    counts: Counts,
+    counts: OutcomeCounts,
     began: Instant,
-    pending: Pending,
+    pending: PendingCommit,
 }
 
-impl<'c> Crew<'c> {
+impl<'c> WorkerPool<'c> {
     pub(crate) fn new(
         catalogue: &'c Arc<Catalogue>,
         store: &'c dyn Store,
         only: Option<JobId>,
-        options: &'c Options,
+        options: &'c WorkerOptions,
         stop: &'c AtomicBool,
-        tell: &'c (dyn Fn(Event) + Sync),
+        tell: &'c (dyn Fn(WorkerEvent) + Sync),
     ) -> Self {
         let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let rules = Arc::new(Rules::new(catalogue));
+        let rules = Arc::new(SettleRules::new(catalogue));
         Self { store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
     }
 
@@ -248,7 +254,7 @@ impl<'c> Crew<'c> {
         self.stop.load(Ordering::SeqCst) || self.leases().over
     }
 
-    fn leases(&self) -> MutexGuard<'_, Leases> {
+    fn leases(&self) -> MutexGuard<'_, LeaseQueue> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -301,7 +307,7 @@ impl<'c> Crew<'c> {
     /// Answers marks, everybody's, until everything is done, what this crew was for is settled, or it is told to stop.
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.give_way();
-        let rules: Arc<dyn Pass> = self.rules.clone();
+        let rules: Arc<dyn SettlePass> = self.rules.clone();
         settle::bring_up(self.store, &self.rules, &|_| ())?;
         loop {
             let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
@@ -311,20 +317,30 @@ impl<'c> Crew<'c> {
             // what is done before this is known is seen by the round
             let over = done.load(Ordering::SeqCst);
             let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
-                let Passed { answered, rows, damaged, failures } = passed.clone();
-                let (tenant, counts) = (tenant.clone(), Counts::default());
-                (self.tell)(Event::Stage(Stage { name: "settle", tenant, job: None, counts, answered, rows, damaged, failures, took }));
+                let PassReport { marks_cleared: answered, rows, damaged, failures } = passed.clone();
+                let (tenant, counts) = (tenant.clone(), OutcomeCounts::default());
+                (self.tell)(WorkerEvent::TaskDone(TaskReport {
+                    name: "settle",
+                    tenant,
+                    job: None,
+                    counts,
+                    marks_cleared: answered,
+                    rows,
+                    damaged,
+                    failures,
+                    took,
+                }));
             })?;
             if over {
                 let settled = match self.only {
                     Some(job) => self.store.is_settled(job)?,
-                    None => passed.answered == 0 && self.store.owing()?.is_empty(),
+                    None => passed.marks_cleared == 0 && self.store.owing()?.is_empty(),
                 };
                 if settled {
                     return Ok(());
                 }
             }
-            if passed.answered == 0 {
+            if passed.marks_cleared == 0 {
                 std::thread::park_timeout(MARKS_PAUSE);
             }
         }
@@ -338,7 +354,7 @@ impl<'c> Crew<'c> {
     }
 
     /// The next chunk for a worker; one that has nothing else to do waits for it.
-    fn next(&self, waits: bool) -> Option<Lease> {
+    fn next(&self, waits: bool) -> Option<LeasedChunk> {
         let mut leases = self.leases();
         loop {
             let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
@@ -357,7 +373,7 @@ impl<'c> Crew<'c> {
     /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
     fn serve(&self) -> Result<()> {
         self.give_way();
-        let mut in_flight: VecDeque<InFlight> = VecDeque::new();
+        let mut in_flight: VecDeque<CommittingChunk> = VecDeque::new();
         loop {
             let Some(lease) = self.next(in_flight.is_empty()) else {
                 let Some(oldest) = in_flight.pop_front() else { return Ok(()) };
@@ -372,7 +388,7 @@ impl<'c> Crew<'c> {
                     chunk.pending.wait_until_written();
                 }
             }
-            let uncommitted = |chunks: &VecDeque<InFlight>| chunks.iter().map(|chunk| chunk.documents).sum::<u64>();
+            let uncommitted = |chunks: &VecDeque<CommittingChunk>| chunks.iter().map(|chunk| chunk.documents).sum::<u64>();
             while let Some(oldest) = in_flight.front()
                 && (oldest.pending.is_answered() || uncommitted(&in_flight) >= UNCOMMITTED)
                 && let Some(oldest) = in_flight.pop_front()
@@ -383,72 +399,72 @@ impl<'c> Crew<'c> {
     }
 
     /// Makes what is to be written of a chunk, and leaves it to the store.
-    fn submit(&self, lease: Lease) -> Result<Option<InFlight>> {
+    fn submit(&self, lease: LeasedChunk) -> Result<Option<CommittingChunk>> {
         let began = Instant::now();
         // a chunk that panics fails like any other
         let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
         match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
-            Ok(Ready { unit, documents, counts }) => {
+            Ok(PreparedChunk { unit, documents, counts }) => {
                 let tenant = unit.tenant().clone();
-                let pending = self.store.submit(unit, Urgency::Bulk);
-                Ok(Some(InFlight { lease, documents, tenant, counts, began, pending }))
+                let pending = self.store.submit(unit, Priority::Bulk);
+                Ok(Some(CommittingChunk { lease, documents, tenant, counts, began, pending }))
             }
             Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => Err(error.into()),
             Err(error) => self.give_back(&lease, &error.to_string()).map(|()| None),
         }
     }
 
-    fn process(&self, lease: &Lease) -> Result<Ready> {
+    fn process(&self, lease: &LeasedChunk) -> Result<PreparedChunk> {
         let job = self.open(lease.chunk.job)?;
         let (context, files) = match &*job {
-            OpenJob::Import { context, files } => (context, files),
-            OpenJob::Tags { tenant, of } => {
-                let range = Rebuild::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, fence(lease))?;
+            ActiveJob::Import { context, files } => (context, files),
+            ActiveJob::Tags { tenant, of } => {
+                let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, fence(lease))?;
                 let documents = range.records() as u64;
-                return Ok(Ready { unit: Box::new(range), documents, counts: Counts::default() });
+                return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default() });
             }
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
         let input = ChunkInput { slice: &lease.slice, file, bytes: None };
-        let mut chunk = MappedChunk::map(context, self.store, &input, Some(fence(lease)))?;
+        let mut chunk = ConsolidatedChunk::map(context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
         let (documents, counts) = (chunk.documents() as u64, chunk.counts());
-        Ok(Ready { unit: Box::new(chunk), documents, counts })
+        Ok(PreparedChunk { unit: Box::new(chunk), documents, counts })
     }
 
-    fn open(&self, id: JobId) -> Result<Arc<OpenJob>> {
+    fn open(&self, id: JobId) -> Result<Arc<ActiveJob>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = jobs.get(&id) {
             return Ok(known.clone());
         }
         let job = self.store.job(id)?;
         let opened = Arc::new(match is_rebuild(&job.source) {
-            Some(of) => OpenJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
-            None => OpenJob::Import { context: import::context(&self.rules, &job)?, files: job.files },
+            Some(of) => ActiveJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
+            None => ActiveJob::Import { context: import::context(&self.rules, &job)?, files: job.files },
         });
         jobs.insert(id, opened.clone());
         Ok(opened)
     }
 
     /// Waits for a submitted chunk.
-    fn finish(&self, chunk: InFlight) -> Result<()> {
+    fn finish(&self, chunk: CommittingChunk) -> Result<()> {
         match chunk.pending.wait() {
             Ok(receipt) => {
                 self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
                 let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
-                let stage = Stage {
+                let stage = TaskReport {
                     name: "chunk",
                     tenant: chunk.tenant,
                     job,
                     counts: chunk.counts,
-                    answered: 0,
+                    marks_cleared: 0,
                     rows: receipt.rows,
                     damaged: Vec::new(),
-                    failures: Failures::default(),
+                    failures: ExpressionFailures::default(),
                     took,
                 };
-                (self.tell)(Event::Stage(stage));
+                (self.tell)(WorkerEvent::TaskDone(stage));
                 self.let_go(fence(&chunk.lease))
             }
             // another one of its transaction has failed
@@ -466,14 +482,14 @@ impl<'c> Crew<'c> {
         matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
-    fn give_back(&self, lease: &Lease, reason: &str) -> Result<()> {
+    fn give_back(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
         let (own, delay) = (fence(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
         self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
         self.let_go(own)
     }
 
     /// Forgets a lease; who had the last of a job tells when the job has ended.
-    fn let_go(&self, own: Fence) -> Result<()> {
+    fn let_go(&self, own: LeaseToken) -> Result<()> {
         let job = own.chunk.job;
         let mut leases = self.leases();
         leases.held.retain(|held| *held != own);
@@ -482,7 +498,7 @@ impl<'c> Crew<'c> {
         if self.only.is_none() && !more {
             let has_ended = self.store.job_state(job)?.is_final();
             if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
-                (self.tell)(Event::Ended(Box::new(self.store.job(job)?)));
+                (self.tell)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));
             }
         }
         Ok(())
@@ -493,7 +509,7 @@ impl<'c> Crew<'c> {
         let mut renewed = Instant::now();
         loop {
             let over = ended.load(Ordering::SeqCst);
-            (self.tell)(Event::Committed(self.committed.load(Ordering::SeqCst)));
+            (self.tell)(WorkerEvent::Committed(self.committed.load(Ordering::SeqCst)));
             if over {
                 return;
             }
@@ -508,6 +524,6 @@ impl<'c> Crew<'c> {
     }
 }
 
-fn fence(lease: &Lease) -> Fence {
-    Fence { chunk: lease.chunk, token: lease.token }
+fn fence(lease: &LeasedChunk) -> LeaseToken {
+    LeaseToken { chunk: lease.chunk, token: lease.token }
 }

@@ -8,10 +8,10 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::MAX_CONTRIBUTORS;
-use stook_engine::work::{self, Options};
+use stook_engine::work::{self, WorkerOptions};
 use stook_lab::random::Random;
 use stook_store::queue::JobState;
-use stook_store::{Detail, Store, Tenant};
+use stook_store::{ReadDetail, Store, Tenant};
 
 const DEFINITION: &str = "\
 catalogue: votes
@@ -47,14 +47,14 @@ fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept
     for (number, text) in texts.iter().enumerate() {
         let path = folder.path().join(format!("{number}.ndjson"));
         let job = support::job(catalogue, store, &tenant, "votes", (&path, text), 2_500);
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: false };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false };
         work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         let job = store.job(job).expect("the job");
         assert_eq!(job.state, JobState::Completed, "{:?}", job.counts);
         assert_eq!(job.counts.outcomes.iter().sum::<i64>(), job.counts.documents, "{:?}", job.counts);
     }
     let collection = &catalogue.collections[0];
-    let found = store.read(&tenant, 0, &[Key::new("a").expect("a key")], Detail::Full).expect("it reads").pop().flatten().expect("the record");
+    let found = store.read(&tenant, 0, &[Key::new("a").expect("a key")], ReadDetail::Full).expect("it reads").pop().flatten().expect("the record");
     let golden = collection.fields.iter().zip(&found.golden).map(|(field, value)| value.to_json(field.golden_type()).to_string());
     let contributions = found.contributions_of(collection).expect("they read");
     (golden.collect(), contributions.iter().map(|own| (own.contributor.to_string(), own.as_of / 1_000_000)).collect())

@@ -18,15 +18,15 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::damage;
-use stook_engine::edit::{self, Action, Conditions, Edit, Fields};
-use stook_engine::export::{Format, export};
+use stook_engine::edit::{self, Edit, EditAction, EditFields, Preconditions};
+use stook_engine::export::{ExportFormat, export};
 use stook_engine::record;
-use stook_engine::settle::{self, Rules};
-use stook_engine::work::{self, Options};
-use stook_store::plan::{Column, Plan};
+use stook_engine::settle::{self, SettleRules};
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::JobId;
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{Change, Detail, Pass, RecordWrite, Refused, Store, Tenant, Unit};
+use stook_store::{ReadDetail, RecordChange, RecordWrite, SettlePass, Store, Tenant, UniqueConflict, Unit};
 
 const DEFINITION: &str = "\
 catalogue: damage
@@ -110,7 +110,7 @@ impl Unit for Writes {
         &self.1
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         panic!("{refused:?}")
     }
 }
@@ -130,15 +130,15 @@ fn import(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path, source: 
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
         let _ = work::run(catalogue, store, &options, stop, &|_| ());
         over.store(true, Ordering::SeqCst);
     });
     job
 }
 
-fn settle_all(catalogue: &Arc<Catalogue>, store: &dyn Store) -> stook_store::Result<stook_store::Passed> {
-    let pass: Arc<dyn Pass> = Arc::new(Rules::new(catalogue));
+fn settle_all(catalogue: &Arc<Catalogue>, store: &dyn Store) -> stook_store::Result<stook_store::PassReport> {
+    let pass: Arc<dyn SettlePass> = Arc::new(SettleRules::new(catalogue));
     settle::drain(store, &pass, &AtomicBool::new(false))
 }
 
@@ -148,8 +148,8 @@ fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path) {
         import(catalogue, store, folder, source);
     }
     let key = Key::new("i1").expect("a key");
-    let stored = store.read(&tenant(), ITEM, std::slice::from_ref(&key), Detail::Full).expect("it reads").remove(0).expect("it is there");
-    let change = Change::State {
+    let stored = store.read(&tenant(), ITEM, std::slice::from_ref(&key), ReadDetail::Full).expect("it reads").remove(0).expect("it is there");
+    let change = RecordChange::State {
         state: vec![Value::text("lent"), Value::text("to me")],
         state_set: vec![(0, Value::text("lent")), (1, Value::text("to me"))],
     };
@@ -171,14 +171,15 @@ fn seen(catalogue: &Catalogue, store: &dyn Store) -> Vec<Option<Json>> {
 /// Does everything that is done with a store; nothing of it may panic.
 fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
     let tenant = tenant();
-    for detail in [Detail::Head, Detail::Values, Detail::Full] {
+    for detail in [ReadDetail::Head, ReadDetail::Values, ReadDetail::Full] {
         let _ = store.read(&tenant, ITEM, &keys(), detail);
     }
-    let columns: Vec<Column> = (0..catalogue.collections[ITEM].fields.len()).map(Column::Field).chain([Column::State(0), Column::Conflict]).collect();
+    let columns: Vec<PlanColumn> =
+        (0..catalogue.collections[ITEM].fields.len()).map(PlanColumn::Field).chain([PlanColumn::State(0), PlanColumn::Conflict]).collect();
     for column in columns {
-        let _ = store.visit(&Plan { columns: vec![Column::Key, column], ..Plan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
+        let _ = store.visit(&QueryPlan { columns: vec![PlanColumn::Key, column], ..QueryPlan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
     }
-    for format in [Format::Ndjson, Format::Csv] {
+    for format in [ExportFormat::Ndjson, ExportFormat::Csv] {
         let _ = export(catalogue, store, &tenant, "item", format, &mut Vec::new(), &mut |_| ());
     }
     for key in keys() {
@@ -193,17 +194,17 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
     }
     let _ = store.chunks(None);
     let _ = store.tokens();
-    let fields = Fields { values: serde_json::json!({ "size": 5 }).as_object().expect("an object").clone(), clear: Vec::new() };
+    let fields = EditFields { values: serde_json::json!({ "size": 5 }).as_object().expect("an object").clone(), clear: Vec::new() };
     let edit = Edit {
         tenant: tenant.clone(),
         collection: ITEM,
         key: Some(Key::new("i2").expect("a key")),
-        action: Action::Patch(fields),
-        conditions: Conditions::default(),
+        action: EditAction::Patch(fields),
+        conditions: Preconditions::default(),
         caller: "test".into(),
     };
     let evaluator = Evaluator::new(catalogue.tables.clone());
-    let _ = edit::run(&Arc::new(Rules::new(catalogue)), store, &evaluator, edit);
+    let _ = edit::run(&Arc::new(SettleRules::new(catalogue)), store, &evaluator, edit);
     let _ = settle_all(catalogue, store);
 }
 
@@ -264,7 +265,7 @@ fn damaged(path: &Path, (table, column): &(String, String), round: u64) -> Optio
 }
 
 fn open(path: &Path, catalogue: &Arc<Catalogue>) -> stook_store::Result<SqliteStore> {
-    SqliteStore::open(path, catalogue.clone(), sqlite::Options::default())
+    SqliteStore::open(path, catalogue.clone(), sqlite::SqliteOptions::default())
 }
 
 #[test]
@@ -398,7 +399,7 @@ fn a_server_tells_damage_as_a_file_does() {
     for (table, column, damage_sql) in cases {
         let schema = format!("damage{}", NUMBER.fetch_add(1, Ordering::SeqCst));
         let Some(stores) = support::on_a_server(&schema, &catalogue) else { return };
-        let server = stook_lab::postgres::Server::shared().expect("a server");
+        let server = stook_lab::postgres::TestServer::shared().expect("a server");
         let store = &*stores[0];
         fill(&catalogue, store, &folder);
         let changed = server.sql(&format!("UPDATE {schema}.{table} SET {column} = {damage_sql} WHERE {column} IS NOT NULL"));

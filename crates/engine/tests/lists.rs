@@ -16,12 +16,12 @@ use stook_catalogue::key::Key;
 use stook_catalogue::links::{MOST_COMBINED, MOST_TARGETS};
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
-use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
+use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::record;
-use stook_engine::settle::{self, Rules};
-use stook_engine::work::{self, Options};
-use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Pass, Store, Tenant};
+use stook_engine::settle::{self, SettleRules};
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::{SettlePass, Store, Tenant};
 
 /// Who are the authors of a work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -333,7 +333,7 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
 
 struct Desk {
     catalogue: Arc<Catalogue>,
-    rules: Arc<dyn Pass>,
+    rules: Arc<dyn SettlePass>,
     /// Openings of one store, as several processes have them.
     stores: Vec<Box<dyn Store>>,
 }
@@ -354,7 +354,7 @@ fn definition(text: &str) -> Arc<Catalogue> {
 }
 
 fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Arc<Desk> {
-    Arc::new(Desk { rules: Arc::new(Rules::new(&catalogue)), catalogue, stores })
+    Arc::new(Desk { rules: Arc::new(SettleRules::new(&catalogue)), catalogue, stores })
 }
 
 /// A store of its own for each definition.
@@ -379,23 +379,24 @@ impl Desk {
     fn apply(&self, turn: usize, tenant: &Tenant, step: &Step) {
         let (collection, _) = self.catalogue.collection(step.collection).expect("a collection");
         let action = match &step.fields {
-            Some(fields) => Action::Put(Fields { values: fields.as_object().expect("fields").clone(), ..Fields::default() }),
-            None => Action::Delete,
+            Some(fields) => EditAction::Put(EditFields { values: fields.as_object().expect("fields").clone(), ..EditFields::default() }),
+            None => EditAction::Delete,
         };
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let key = Some(Key::new(step.key.as_str()).expect("a key"));
-        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Conditions::default(), caller: "test".into() };
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into() };
         let store = &*self.stores[turn % self.stores.len()];
-        let ended = edit::run(&Arc::new(Rules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
-        assert!(matches!(ended, Edited::Done { .. } | Edited::Missing), "{step:?}: {ended:?}");
+        let ended = edit::run(&Arc::new(SettleRules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
+        assert!(matches!(ended, EditResult::Done { .. } | EditResult::Missing), "{step:?}: {ended:?}");
     }
 
     fn settle(&self, turn: usize) {
         settle::drain(&*self.stores[turn % self.stores.len()], &self.rules, &AtomicBool::new(false)).expect("it settles");
     }
 
-    fn find(&self, tenant: &Tenant, collection: usize, columns: Vec<Column>, conditions: Vec<Condition>) -> Vec<Vec<Value>> {
-        let plan = Plan { columns: [Column::Key].into_iter().chain(columns).collect(), conditions, ..Plan::all(tenant.clone(), collection) };
+    fn find(&self, tenant: &Tenant, collection: usize, columns: Vec<PlanColumn>, conditions: Vec<Condition>) -> Vec<Vec<Value>> {
+        let plan =
+            QueryPlan { columns: [PlanColumn::Key].into_iter().chain(columns).collect(), conditions, ..QueryPlan::all(tenant.clone(), collection) };
         self.stores[0].find(&plan).expect("rows").rows
     }
 
@@ -403,7 +404,7 @@ impl Desk {
     fn see(&self, tenant: &Tenant) -> BTreeMap<String, Records> {
         let collections = self.catalogue.collections.iter().enumerate();
         let records = collections.map(|(index, collection)| {
-            let rows = self.find(tenant, index, (0..collection.fields.len()).map(Column::Field).collect(), Vec::new());
+            let rows = self.find(tenant, index, (0..collection.fields.len()).map(PlanColumn::Field).collect(), Vec::new());
             let record = |row: Vec<Value>| {
                 let shown = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.elements().iter().all(Value::is_null));
                 let shown = shown.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type())));
@@ -426,13 +427,17 @@ impl Desk {
         }
         let (links, link) = (&self.catalogue.links, self.catalogue.links.iter().position(|link| link.name == "authors").expect("a link"));
         let asked = |condition: Condition| -> Vec<String> {
-            let rows = self.find(tenant, links[link].from, vec![Column::Linked(link)], vec![condition]);
+            let rows = self.find(tenant, links[link].child_collection, vec![PlanColumn::TargetsExist(link)], vec![condition]);
             rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
         };
         for person in PEOPLE {
             let leading: Vec<&String> = wanted["work"].iter().filter(|(_, work)| leads(work, person)).map(|(key, _)| key).collect();
-            let test = Test::Equal(Value::text(person));
-            assert_eq!(asked(Condition { column: Column::Field(links[link].field), test }).iter().collect::<Vec<_>>(), leading, "authors={person}");
+            let test = Comparison::Equal(Value::text(person));
+            assert_eq!(
+                asked(Condition { column: PlanColumn::Field(links[link].field), test }).iter().collect::<Vec<_>>(),
+                leading,
+                "authors={person}"
+            );
         }
         for wished in [true, false] {
             let all_are_there = |work: &Json| {
@@ -440,8 +445,8 @@ impl Desk {
                 (!led.is_empty()).then(|| led.iter().all(|person| wanted["person"].contains_key(*person)))
             };
             let such: Vec<&String> = wanted["work"].iter().filter(|(_, work)| all_are_there(work) == Some(wished)).map(|(key, _)| key).collect();
-            let test = Test::Equal(Value::Bool(wished));
-            assert_eq!(asked(Condition { column: Column::Linked(link), test }).iter().collect::<Vec<_>>(), such, "authors.exists={wished}");
+            let test = Comparison::Equal(Value::Bool(wished));
+            assert_eq!(asked(Condition { column: PlanColumn::TargetsExist(link), test }).iter().collect::<Vec<_>>(), such, "authors.exists={wished}");
         }
     }
 }
@@ -492,7 +497,7 @@ fn delivered(desk: &Desk, design: Design, (steps, order): (&[Step], &[usize]), c
                 support::job(&desk.catalogue, &*desk.stores[0], &tenant, name, (&path, &text), chunk);
             }
         }
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in desk.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -560,7 +565,7 @@ fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
     for (turn, design) in designs.iter().enumerate() {
         let catalogue = definition(&design.text());
         let desk = desk(catalogue.clone(), open(&catalogue));
-        let rules = Arc::new(Rules::new(&catalogue));
+        let rules = Arc::new(SettleRules::new(&catalogue));
         settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
         desk.settle(0);
         desk.compare(*design, &tenant, &done);
@@ -571,7 +576,7 @@ fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
         desk.settle(0);
         desk.compare(*design, &tenant, &done);
         let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks");
-        assert_eq!((found.wrong, found.undecided), (Vec::new(), 0), "{}", design.text());
+        assert_eq!((found.incorrect, found.inconclusive), (Vec::new(), 0), "{}", design.text());
     }
 }
 
@@ -627,7 +632,7 @@ fn what_a_link_does_not_take_is_said() {
         let document = json!({ "id": "w", "kind": "a", "names": names, "sides": sides, "made": "2026-01-01T00:00:00Z" });
         let folder = tempfile::tempdir().expect("a folder");
         let job = support::job(&desk.catalogue, &*desk.stores[0], &tenant, "work", (&folder.path().join("w.ndjson"), &document.to_string()), 10);
-        let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
         work::run(&desk.catalogue, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         let said: Vec<String> = desk.stores[0].journal(job, 0, 10, true).expect("troubles").into_iter().flat_map(|entry| entry.reasons).collect();
         let explained = record::get(&desk.catalogue, &*desk.stores[0], &tenant, "work", "w", false).expect("it reads").expect("it is there");
@@ -680,12 +685,12 @@ fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
     ] {
         support::job(&before, &*desk.stores[0], &tenant, source, (&folder.join(source), &document.to_string()), 10);
     }
-    let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+    let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
     work::run(&before, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
     assert_eq!(desk.see(&tenant)["person"].keys().collect::<Vec<_>>(), ["r:a", "r:b"]);
     drop(desk);
     let desk = open(&after);
-    settle::bring_up(&*desk.stores[0], &Arc::new(Rules::new(&after)), &|_| ()).expect("it is marked");
+    settle::bring_up(&*desk.stores[0], &Arc::new(SettleRules::new(&after)), &|_| ()).expect("it is marked");
     desk.settle(0);
     let people = desk.see(&tenant)["person"].clone();
     assert_eq!(people.keys().collect::<Vec<_>>(), ["c", "r:a"], "who existed because of the link alone is gone");

@@ -9,23 +9,23 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
-use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
+use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
-use stook_catalogue::record::{Contribution, Origin, Retired, Said, Unread};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UnreadableField};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
-use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
-use stook_engine::chunk::consolidate::Policy;
-use stook_engine::chunk::map::{Envelope, Mapper, Statement};
+use stook_engine::chunk::commit::{ChunkInput, ConsolidatedChunk, JobContext};
+use stook_engine::chunk::consolidate::ImportPolicy;
+use stook_engine::chunk::map::{DocumentMapper, Envelope, NewContribution};
 use stook_engine::deliver::NO_JOB;
-use stook_engine::settle::Rules;
+use stook_engine::settle::SettleRules;
 use stook_formats::scan::Scanner;
-use stook_formats::{Document, Head, Syntax};
-use stook_store::journal::{ChunkJournal, Counts, OUTCOMES, Outcome, unpack};
-use stook_store::plan::Plan;
-use stook_store::queue::{JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
-use stook_store::{Detail, Fence, Store, Tenant, Urgency};
+use stook_formats::{Document, ParseContext, Syntax};
+use stook_store::journal::{ChunkJournal, OUTCOMES, Outcome, OutcomeCounts, unpack};
+use stook_store::plan::QueryPlan;
+use stook_store::queue::{ChunkSlice, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
+use stook_store::{LeaseToken, Priority, ReadDetail, Store, Tenant};
 
 /// `dated` takes the time from its documents, `delivered` from the delivery. Both speak with several voices.
 const DEFINITION: &str = "\
@@ -87,8 +87,8 @@ impl Doc {
 struct Delivery {
     source: usize,
     as_of: i64,
-    matched: Matched,
-    unmatched: Unmatched,
+    matched: OnMatched,
+    unmatched: OnUnmatched,
     docs: Vec<Doc>,
 }
 
@@ -118,7 +118,7 @@ enum Reads {
 }
 
 impl Reads {
-    fn consolidate(self, chunk: &mut MappedChunk, store: &dyn Store) {
+    fn consolidate(self, chunk: &mut ConsolidatedChunk, store: &dyn Store) {
         let read = if self == Self::Never && chunk.goes_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
         read.expect("consolidated");
         chunk.prepare();
@@ -181,8 +181,8 @@ impl Desk {
     }
 
     fn context(&self, tenant: &Tenant, delivery: &Delivery, job: JobId) -> JobContext {
-        let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
-        let rules = Arc::new(Rules::new(&self.catalogue));
+        let policy = ImportPolicy { job, matched: delivery.matched, unmatched: delivery.unmatched };
+        let rules = Arc::new(SettleRules::new(&self.catalogue));
         JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND, met: Arc::default() }
     }
 
@@ -198,12 +198,12 @@ impl Desk {
             part: None,
             retires_all: false,
         };
-        let slice = Slice { length: text.len() as u64, is_last: true, ..Slice::default() };
+        let slice = ChunkSlice { length: text.len() as u64, is_last: true, ..ChunkSlice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
-        let mut chunk = MappedChunk::map(&context, self.store(0), &input, None).expect("mapped");
+        let mut chunk = ConsolidatedChunk::map(&context, self.store(0), &input, None).expect("mapped");
         if reads { Reads::Late } else { Reads::Never }.consolidate(&mut chunk, self.store(0));
-        let pending = self.store(0).submit(Box::new(chunk), Urgency::Interactive);
+        let pending = self.store(0).submit(Box::new(chunk), Priority::Interactive);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (_, mut unit) = runtime.block_on(pending.committed()).expect("written");
         Ran::AtOnce(unit.journal().expect("a journal").clone())
@@ -227,15 +227,15 @@ impl Desk {
         let job = self.store(0).create_job(new).expect("a job");
         let chunks = cut(&delivery.docs, &schedule.sizes);
         let progress =
-            Progress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..Progress::default() };
+            SplitProgress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..SplitProgress::default() };
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
         let context = self.context(tenant, delivery, job);
         let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
-        let mut mapped: Vec<(u16, Reads, MappedChunk)> = Vec::new();
+        let mut mapped: Vec<(u16, Reads, ConsolidatedChunk)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
             let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
-            let fence = Fence { chunk: lease.chunk, token: lease.token };
-            let mut chunk = MappedChunk::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
+            let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
+            let mut chunk = ConsolidatedChunk::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
             let reads = schedule.reads[index % schedule.reads.len()];
             if reads == Reads::Early {
                 reads.consolidate(&mut chunk, self.store(index));
@@ -249,7 +249,7 @@ impl Desk {
                 reads.consolidate(&mut chunk, self.store(turn));
             }
             if schedule.together {
-                waiting.push(self.store(turn).submit(Box::new(chunk), Urgency::Bulk));
+                waiting.push(self.store(turn).submit(Box::new(chunk), Priority::Bulk));
             } else {
                 self.store(turn).commit(Box::new(chunk)).expect("committed");
             }
@@ -264,8 +264,9 @@ impl Desk {
             let job = match ran {
                 Ran::Job(job) => job,
                 Ran::AtOnce(journal) => {
-                    let mut counted = Counts { documents: journal.counts.documents, warnings: journal.counts.warnings, ..Counts::default() };
-                    for line in unpack(&journal.lines).expect("lines") {
+                    let mut counted =
+                        OutcomeCounts { documents: journal.counts.documents, warnings: journal.counts.warnings, ..OutcomeCounts::default() };
+                    for line in unpack(&journal.packed_outcomes).expect("lines") {
                         counted.add(line.outcome, 1);
                         seen.outcomes.entry((number, line.key.to_string())).or_default().push(line.outcome.name());
                     }
@@ -275,7 +276,7 @@ impl Desk {
                 }
             };
             let stored = self.store(0).job(*job).expect("the job");
-            let mut counted = Counts { documents: stored.counts.documents, warnings: stored.counts.warnings, ..Counts::default() };
+            let mut counted = OutcomeCounts { documents: stored.counts.documents, warnings: stored.counts.warnings, ..OutcomeCounts::default() };
             let entries = self.store(0).journal(*job, 0, usize::MAX, false).expect("its journal");
             let documents: Vec<u64> = entries.iter().map(|entry| entry.document).collect();
             assert_eq!(documents, (1..=stored.counts.documents as u64).collect::<Vec<_>>(), "the journal has every document once");
@@ -289,10 +290,10 @@ impl Desk {
             assert_eq!(stored.state, if failed { JobState::CompletedWithErrors } else { JobState::Completed });
         }
         seen.outcomes.values_mut().for_each(|outcomes| outcomes.sort_unstable());
-        let found = self.store(0).find(&Plan::all(tenant.clone(), 0)).expect("records");
+        let found = self.store(0).find(&QueryPlan::all(tenant.clone(), 0)).expect("records");
         let living: Vec<&str> = found.rows.iter().filter_map(|row| row[0].as_text()).collect();
         let keys: Vec<_> = KEYS.iter().map(|key| stook_catalogue::key::Key::new(*key).expect("a key")).collect();
-        for record in self.store(0).read(tenant, 0, &keys, Detail::Full).expect("records").into_iter().flatten() {
+        for record in self.store(0).read(tenant, 0, &keys, ReadDetail::Full).expect("records").into_iter().flatten() {
             assert_eq!(record.alive, living.contains(&record.key.as_str()), "queries see exactly the records that exist");
             seen.records.insert(record.key.to_string(), (record.alive, record.golden));
         }
@@ -316,7 +317,7 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
         let (own, others) = rest.split_at(size);
         rest = others;
         let text: String = own.iter().map(|doc| doc.json() + "\n").collect();
-        let slice = Slice {
+        let slice = ChunkSlice {
             file: 0,
             offset: before * 1_000,
             length: text.len() as u64,
@@ -337,7 +338,7 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
 
 /// By key and contributor, everything that was said and not withdrawn; the newest last.
 type Known = BTreeMap<String, Voices>;
-type Voices = BTreeMap<String, Vec<Statement>>;
+type Voices = BTreeMap<String, Vec<NewContribution>>;
 
 /// Every document of a job at once, against what there was before the job.
 fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
@@ -346,7 +347,7 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let mut store: Known = BTreeMap::new();
     let mut seen = Seen::default();
     for (number, delivery) in history.iter().enumerate() {
-        let mut by_key: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
+        let mut by_key: BTreeMap<String, Vec<NewContribution>> = BTreeMap::new();
         for statement in statements(catalogue, delivery) {
             by_key.entry(statement.key.to_string()).or_default().push(statement);
         }
@@ -368,21 +369,21 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     seen
 }
 
-fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Statement], now: &mut Voices) -> Vec<&'static str> {
+fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[NewContribution], now: &mut Voices) -> Vec<&'static str> {
     let all = |name: &'static str| vec![name; said.len()];
-    let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
+    let mut by_contributor: BTreeMap<String, Vec<&NewContribution>> = BTreeMap::new();
     for statement in said {
         by_contributor.entry(statement.contributor.to_string()).or_default().push(statement);
     }
     match (existed, delivery.matched, delivery.unmatched) {
-        (_, Matched::Withdraw, Unmatched::Skip) => {
+        (_, OnMatched::Withdraw, OnUnmatched::Skip) => {
             let mut outcomes = all("skipped");
             let taken = by_contributor.keys().filter(|contributor| now.remove(*contributor).is_some()).count();
             outcomes[..taken].fill("withdrawn");
             return outcomes;
         }
-        (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return all("skipped"),
-        (true, Matched::Fail, _) | (false, _, Unmatched::Fail) => return all("failed"),
+        (true, OnMatched::Skip, _) | (false, _, OnUnmatched::Skip) => return all("skipped"),
+        (true, OnMatched::Fail, _) | (false, _, OnUnmatched::Fail) => return all("failed"),
         _ => {}
     }
     let mut outcomes = Vec::new();
@@ -391,7 +392,7 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Stateme
         all.extend(said.iter().map(|statement| (*statement).clone()));
         all.sort_by_key(age);
         let previous = before.get(&contributor).and_then(|all| all.last());
-        let (newer, older): (Vec<&Statement>, Vec<&Statement>) =
+        let (newer, older): (Vec<&NewContribution>, Vec<&NewContribution>) =
             said.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
         outcomes.extend(older.iter().map(|statement| {
             let same = previous.is_some_and(|previous| previous.hash == statement.hash);
@@ -408,17 +409,17 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Stateme
     outcomes
 }
 
-fn age(statement: &Statement) -> (i64, [u8; 16]) {
+fn age(statement: &NewContribution) -> (i64, [u8; 16]) {
     (statement.as_of, statement.hash)
 }
 
-fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
+fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<NewContribution> {
     let evaluator = Evaluator::new(catalogue.tables.clone());
-    let mapper = Mapper::new(catalogue, delivery.source, &evaluator);
+    let mapper = DocumentMapper::new(catalogue, delivery.source, &evaluator);
     let one = |doc: &Doc| {
         let text = bytes::Bytes::from(doc.json());
-        let document = Document::parse(&text, Syntax::Json, &Head::default()).expect("JSON");
-        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, part: None };
+        let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
+        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, partial_list: None };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
         mapped.statements
@@ -427,30 +428,30 @@ fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
 }
 
 fn contributions(said: &Voices) -> Vec<Contribution> {
-    let contribution = |all: &Vec<Statement>| {
+    let contribution = |all: &Vec<NewContribution>| {
         let (newest, older) = all.split_last().expect("something was said");
         Contribution {
             contributor: newest.contributor.clone(),
             as_of: newest.as_of,
             hash: newest.hash,
             generation: 1,
-            origin: Origin::default(),
+            origin: ContributionOrigin::default(),
             before: None,
-            retired: Retired::No,
-            said: newest.said.clone(),
+            retired: Retirement::Live,
+            said: newest.content.clone(),
             raw: None,
-            unread: newest.unread.iter().map(|field| last_read(*field, newest, older)).collect(),
+            unread: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),
         }
     };
     said.values().map(contribution).collect()
 }
 
 /// What the newest of older statements says in which a field could be read.
-fn last_read(field: usize, newest: &Statement, older: &[Statement]) -> Unread {
-    let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unread.contains(&field));
-    let Some(read) = read else { return Unread::new(field) };
-    let value = if let Said::Values(values) = &read.said { values[field].clone() } else { Value::Null };
-    Unread { field, as_of: read.as_of, hash: read.hash, value }
+fn last_read(field: usize, newest: &NewContribution, older: &[NewContribution]) -> UnreadableField {
+    let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unreadable.contains(&field));
+    let Some(read) = read else { return UnreadableField::new(field) };
+    let value = if let ContributionContent::Values(values) = &read.content { values[field].clone() } else { Value::Null };
+    UnreadableField { field, as_of: read.as_of, hash: read.hash, value }
 }
 
 // --- histories ----------------------------------------------------------------------------------------------------------
@@ -465,12 +466,12 @@ fn doc() -> impl Strategy<Value = Doc> {
 
 fn delivery() -> impl Strategy<Value = Delivery> {
     let policy = prop_oneof![
-        6 => Just((Matched::Update, Unmatched::Create)),
-        1 => Just((Matched::Skip, Unmatched::Create)),
-        1 => Just((Matched::Update, Unmatched::Skip)),
-        1 => Just((Matched::Fail, Unmatched::Create)),
-        1 => Just((Matched::Update, Unmatched::Fail)),
-        2 => Just((Matched::Withdraw, Unmatched::Skip)),
+        6 => Just((OnMatched::Update, OnUnmatched::Create)),
+        1 => Just((OnMatched::Skip, OnUnmatched::Create)),
+        1 => Just((OnMatched::Update, OnUnmatched::Skip)),
+        1 => Just((OnMatched::Fail, OnUnmatched::Create)),
+        1 => Just((OnMatched::Update, OnUnmatched::Fail)),
+        2 => Just((OnMatched::Withdraw, OnUnmatched::Skip)),
     ];
     (0usize..2, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
         if source == 1 {
@@ -550,7 +551,7 @@ fn orders(count: usize) -> Vec<Vec<u16>> {
 #[test]
 fn every_order_of_four_chunks_counts_the_same() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
-    let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs };
+    let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let histories = [
         // new record; a twin; an older one; a newer one
         vec![upsert(vec![doc(1, "p"), doc(1, "p"), doc(0, "q"), doc(2, "r")])],
@@ -578,7 +579,7 @@ fn every_order_of_four_chunks_counts_the_same() {
 #[test]
 fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
     let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, n: "null", gone };
-    let deliver = |as_of: i64, docs: Vec<Doc>| Delivery { source: 1, as_of, matched: Matched::Update, unmatched: Unmatched::Create, docs };
+    let deliver = |as_of: i64, docs: Vec<Doc>| Delivery { source: 1, as_of, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let other_voice = Doc { part: "y", ..doc("p", false) };
     for living in [doc("p", false), doc("q", false), doc("r", false), other_voice] {
         let history = [deliver(1, vec![doc("p", true)]), deliver(2, vec![doc("p", true), living])];
@@ -594,7 +595,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
 #[test]
 fn a_newer_time_counts_though_the_content_is_equal() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
-    let upsert = |doc: Doc| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![doc] };
+    let upsert = |doc: Doc| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![doc] };
     let history = [upsert(doc(1, "A")), upsert(doc(3, "A")), upsert(doc(2, "B"))];
     let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); 3]);
     let outcomes: Vec<&str> = (0..3).map(|job| seen.outcomes[&(job, "a".to_owned())][0]).collect();
@@ -609,7 +610,7 @@ fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
     let docs = [doc(0, "1"), doc(1, "2"), doc(2, "\"two\""), doc(3, "3")];
     for count in 1..=docs.len() {
         for order in orders(count) {
-            let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs };
+            let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
             let mut places: Vec<usize> = (0..count).collect();
             places.sort_by_key(|place| order[*place]);
             let history: Vec<Delivery> = places.into_iter().map(|place| upsert(vec![docs[place].clone()])).collect();
@@ -636,8 +637,8 @@ fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
 #[test]
 fn said_values_and_tombstones_are_told_apart_by_the_source() {
     let gone = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
-    let delivery = Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![gone] };
-    assert_eq!(statements(&DESK.catalogue, &delivery)[0].said, Said::Gone);
+    let delivery = Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![gone] };
+    assert_eq!(statements(&DESK.catalogue, &delivery)[0].content, ContributionContent::Tombstone);
 }
 
 /// What a source has no say in is not kept, and makes no other content; expressions and conditions see it all the same.
@@ -663,14 +664,14 @@ collections:
     let read = |text: &str| parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
     let said = |catalogue: &Catalogue, source: usize, only: &str| {
         let text = bytes::Bytes::from(format!(r#"{{"id":"a","only":"{only}"}}"#));
-        let document = Document::parse(&text, Syntax::Json, &Head::default()).expect("JSON");
-        let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, part: None };
+        let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
+        let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, partial_list: None };
         let evaluator = Evaluator::new(catalogue.tables.clone());
-        let mapped = Mapper::new(catalogue, source, &evaluator).map(&document, &text, Syntax::Json, &envelope);
+        let mapped = DocumentMapper::new(catalogue, source, &evaluator).map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
-        mapped.statements.into_iter().next().map(|statement| (statement.said, statement.hash))
+        mapped.statements.into_iter().next().map(|statement| (statement.content, statement.hash))
     };
-    let values = |only: Value, twice: &str| Said::Values([Value::text("a"), only, Value::text(twice)].into());
+    let values = |only: Value, twice: &str| ContributionContent::Values([Value::text("a"), only, Value::text(twice)].into());
     let (loud, quiet) = (0, 1);
     let catalogue = read(text);
     assert_eq!(said(&catalogue, loud, "x").map(|own| own.0), Some(values(Value::text("x"), "xx")));

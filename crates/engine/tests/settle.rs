@@ -13,13 +13,13 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
-use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
-use stook_engine::settle::{self, Rules, Telling};
+use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
+use stook_engine::settle::{self, SettleRules, SettlingUnit};
 use stook_engine::split;
-use stook_engine::work::{self, Options};
-use stook_store::plan::{Column, Plan};
-use stook_store::queue::{NewJob, Progress};
-use stook_store::{Inside, Mark, Pass, Refused, Settled, Settling, Store, Tenant, lane_of};
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::plan::{PlanColumn, QueryPlan};
+use stook_store::queue::{NewJob, SplitProgress};
+use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, UniqueConflict, lane_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -181,7 +181,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct Desk {
     catalogue: Arc<Catalogue>,
-    rules: Arc<dyn Pass>,
+    rules: Arc<dyn SettlePass>,
     /// Openings of one store, as several processes have them.
     stores: Vec<Box<dyn Store>>,
 }
@@ -191,7 +191,7 @@ fn definition() -> Arc<Catalogue> {
 }
 
 fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Desk {
-    Desk { rules: Arc::new(Rules::new(&catalogue)), catalogue, stores }
+    Desk { rules: Arc::new(SettleRules::new(&catalogue)), catalogue, stores }
 }
 
 static FILE: LazyLock<Desk> = LazyLock::new(|| {
@@ -216,14 +216,14 @@ impl Desk {
         let store = &*self.stores[turn % self.stores.len()];
         let (collection, _) = self.catalogue.collection(step.collection).expect("a collection");
         let action = match &step.fields {
-            Some(fields) => Action::Put(Fields { values: fields.as_object().expect("fields").clone(), ..Fields::default() }),
-            None => Action::Delete,
+            Some(fields) => EditAction::Put(EditFields { values: fields.as_object().expect("fields").clone(), ..EditFields::default() }),
+            None => EditAction::Delete,
         };
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let key = Some(Key::new(step.key.as_str()).expect("a key"));
-        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Conditions::default(), caller: "test".into() };
-        let ended = edit::run(&Arc::new(Rules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
-        assert!(matches!(ended, Edited::Done { .. } | Edited::Missing), "{step:?}: {ended:?}");
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into() };
+        let ended = edit::run(&Arc::new(SettleRules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
+        assert!(matches!(ended, EditResult::Done { .. } | EditResult::Missing), "{step:?}: {ended:?}");
     }
 
     fn settle(&self, turn: usize) {
@@ -234,8 +234,8 @@ impl Desk {
     fn see(&self, tenant: &Tenant) -> BTreeMap<String, BTreeMap<String, Json>> {
         let mut seen = BTreeMap::new();
         for (index, collection) in self.catalogue.collections.iter().enumerate() {
-            let mut plan = Plan::all(tenant.clone(), index);
-            plan.columns = [Column::Key].into_iter().chain((0..collection.fields.len()).map(Column::Field)).collect();
+            let mut plan = QueryPlan::all(tenant.clone(), index);
+            plan.columns = [PlanColumn::Key].into_iter().chain((0..collection.fields.len()).map(PlanColumn::Field)).collect();
             let mut records = BTreeMap::new();
             for row in self.stores[0].find(&plan).expect("rows").rows {
                 let shown =
@@ -589,12 +589,12 @@ fn overlapping_transactions_of_a_server_settle_alike() {
 
 /// A check looks at everything while sessions write and settle: what is on its way is not wrong.
 fn checked(desk: &Desk, histories: impl Iterator<Item = Vec<Step>>, sessions: usize) {
-    let (rules, done) = (Arc::new(Rules::new(&desk.catalogue)), AtomicBool::new(false));
+    let (rules, done) = (Arc::new(SettleRules::new(&desk.catalogue)), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let checker = scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
                 let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks");
-                assert_eq!(found.wrong, [], "{} are undecided", found.undecided);
+                assert_eq!(found.incorrect, [], "{} are undecided", found.inconclusive);
             }
         });
         histories.take_while(|_| !checker.is_finished()).for_each(|steps| together(desk, &steps, sessions));
@@ -637,17 +637,23 @@ impl Hold {
     }
 }
 
-impl Pass for Hold {
+impl SettlePass for Hold {
     fn most(&self) -> usize {
         1
     }
 
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], _refused: &[Refused], _desk: &mut dyn Inside) -> stook_store::Result<Settled> {
+    fn run(
+        &self,
+        _tenant: &Tenant,
+        marks: &[StaleMark],
+        _refused: &[UniqueConflict],
+        _desk: &mut dyn PassContext,
+    ) -> stook_store::Result<PassWrites> {
         if marks.iter().all(|mark| mark.rule == self.rule) {
             self.holds.store(true, Ordering::SeqCst);
             wait("the lane is held too long", || self.let_go.load(Ordering::SeqCst));
         }
-        Ok(Settled::default())
+        Ok(PassWrites::default())
     }
 }
 
@@ -658,7 +664,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     const CHILD: u32 = 2;
     let Some(stores) = support::on_a_server("undecided", &definition()) else { return };
     let desk = desk(definition(), stores);
-    let (rules, tenant) = (Arc::new(Rules::new(&desk.catalogue)), desk.tenant());
+    let (rules, tenant) = (Arc::new(SettleRules::new(&desk.catalogue)), desk.tenant());
     let named = |prefix: &str, lane: u32| (0..).map(|number| format!("{prefix}{number}")).find(|name| lane_of(name) == lane).expect("a name");
     let (side, parent, child) = (named("side", 0), named("p", 1), named("i", 2));
     let plan = |key: &str, from: i64| Step {
@@ -674,10 +680,10 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
     let (before, behind) = (Hold::new(found), Hold::new(4));
-    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.stratum & 3 == kind);
+    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.phase & 3 == kind);
     let checked = std::thread::scope(|scope| {
         let hold = |hold: &Arc<Hold>| {
-            let (pass, desk, tenant): (Arc<dyn Pass>, _, _) = (hold.clone(), &desk, &tenant);
+            let (pass, desk, tenant): (Arc<dyn SettlePass>, _, _) = (hold.clone(), &desk, &tenant);
             let own = hold.clone();
             scope.spawn(move || {
                 while !own.holds.load(Ordering::SeqCst) {
@@ -692,10 +698,10 @@ fn what_follows_from_something_undecided_is_not_wrong() {
             if first.swap(false, Ordering::SeqCst) {
                 desk.apply(2, &tenant, &steps[2]);
                 hold(&before);
-                wait("the parent is not settled", || desk.stores[2].settle(&tenant, &desk.rules).expect("it settles").answered == 0 && !has(3));
-                let mark = Mark { stratum: 3, rule: behind.rule, target: parent.as_str().into(), ..Mark::default() };
-                let settling = Settling { marks: vec![mark], ..Settling::default() };
-                desk.stores[2].commit(Box::new(Telling { tenant: tenant.clone(), settling })).expect("it is written");
+                wait("the parent is not settled", || desk.stores[2].settle(&tenant, &desk.rules).expect("it settles").marks_cleared == 0 && !has(3));
+                let mark = StaleMark { phase: 3, rule: behind.rule, target: parent.as_str().into(), ..StaleMark::default() };
+                let settling = SettlingChanges { marks: vec![mark], ..SettlingChanges::default() };
+                desk.stores[2].commit(Box::new(SettlingUnit { tenant: tenant.clone(), settling })).expect("it is written");
                 hold(&behind);
             }
         };
@@ -708,8 +714,8 @@ fn what_follows_from_something_undecided_is_not_wrong() {
         });
         settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &meanwhile).expect("it looks")
     });
-    assert_eq!(checked.wrong, []);
-    assert!(checked.undecided > 0);
+    assert_eq!(checked.incorrect, []);
+    assert!(checked.inconclusive > 0);
     compare(&desk, &tenant, &steps);
 }
 
@@ -740,13 +746,13 @@ fn delivered(desk: &Desk, steps: &[Step], order: &[usize], chunk: u32, processes
             let files = vec![split::inspect(&path, source).expect("it reads")];
             let new = NewJob { tenant: tenant.clone(), profile: None, source: name.into(), as_of: None, files: files.clone() };
             let job = desk.stores[0].create_job(new).expect("a job");
-            let added = split::split(&files, source, chunk, Progress::default(), |chunks, progress| {
+            let added = split::split(&files, source, chunk, SplitProgress::default(), |chunks, progress| {
                 desk.stores[0].add_chunks(job, chunks, progress)?;
                 Ok(true)
             });
             added.expect("it is cut");
         }
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in desk.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -789,16 +795,16 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
     let desks = [Some(&*FILE), SERVER.as_ref()];
     for desk in desks.into_iter().flatten() {
         let (large, small) = (desk.tenant(), desk.tenant());
-        let rules = Rules::new(&desk.catalogue);
+        let rules = SettleRules::new(&desk.catalogue);
         let (item, _) = desk.catalogue.collection("item").expect("a collection");
-        let mark = |number: usize| Mark {
-            stratum: rules.depth(item) << 2 | 2,
+        let mark = |number: usize| StaleMark {
+            phase: rules.depth(item) << 2 | 2,
             rule: stook_catalogue::links::id_of("item"),
             target: format!("i{number}").into(),
-            ..Mark::default()
+            ..StaleMark::default()
         };
-        let settling = Settling { marks: (0..100_000).map(mark).collect(), ..Settling::default() };
-        desk.stores[0].commit(Box::new(Telling { tenant: large.clone(), settling })).expect("they are written");
+        let settling = SettlingChanges { marks: (0..100_000).map(mark).collect(), ..SettlingChanges::default() };
+        desk.stores[0].commit(Box::new(SettlingUnit { tenant: large.clone(), settling })).expect("they are written");
         let plan = |side: &str| {
             let fields = json!({ "side": side, "mode": "both", "from": time(0), "to": time(9) });
             Step { collection: "plan", key: "p1".into(), fields: Some(fields) }
@@ -841,7 +847,7 @@ fn a_parent_has_more_children_than_are_read_at_once() {
 
 /// Marks of records that are to be settled as children.
 fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
-    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.stratum & 3 == 2).count()
+    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.phase & 3 == 2).count()
 }
 
 #[test]
@@ -881,7 +887,7 @@ fn a_parent_comes_into_being_with_its_rollups() {
     steps.iter().for_each(|step| desk.apply(0, &tenant, step));
     let made = || desk.see(&tenant)["box"].get("b1").cloned();
     while made().is_none() {
-        assert!(desk.stores[0].settle(&tenant, &desk.rules).expect("it settles").answered > 0, "nothing is left to do");
+        assert!(desk.stores[0].settle(&tenant, &desk.rules).expect("it settles").marks_cleared > 0, "nothing is left to do");
     }
     assert_eq!(number(&made().expect("it is there"), "number"), 2);
     desk.settle(0);

@@ -13,12 +13,12 @@ use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
-use stook_engine::import::{self, Request, Wanted};
+use stook_engine::import::{self, DryRunLimits, ImportRequest};
 use stook_engine::settle::snapshot;
 use stook_engine::withdraw;
-use stook_engine::work::{self, Options};
+use stook_engine::work::{self, WorkerOptions};
 use stook_store::journal::OUTCOMES;
-use stook_store::plan::{Column, Plan};
+use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::{Store, Tenant};
 
@@ -214,7 +214,7 @@ impl Desk {
 
     /// Lets workers of several processes do what there is to do.
     fn work(&self, processes: usize) {
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -225,8 +225,8 @@ impl Desk {
     fn see(&self, tenant: &Tenant) -> Json {
         let mut seen = json!({});
         for (index, collection) in self.catalogue.collections.iter().enumerate() {
-            let mut plan = Plan::all(tenant.clone(), index);
-            plan.columns = [Column::Key].into_iter().chain((0..collection.fields.len()).map(Column::Field)).collect();
+            let mut plan = QueryPlan::all(tenant.clone(), index);
+            plan.columns = [PlanColumn::Key].into_iter().chain((0..collection.fields.len()).map(PlanColumn::Field)).collect();
             let mut records = json!({});
             for row in self.stores[0].find(&plan).expect("rows").rows {
                 let fields = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.is_null());
@@ -335,7 +335,7 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
 }
 
 /// What a job says of its files.
-fn replaced(desk: &Desk, job: JobId) -> snapshot::Replacement {
+fn replaced(desk: &Desk, job: JobId) -> snapshot::RetirementReport {
     let job = desk.stores[0].job(job).expect("the job");
     snapshot::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
 }
@@ -414,8 +414,8 @@ fn a_dry_run_says_what_would_be_retired() {
         // a job nobody works on writes the file
         let job = desk.stores[0].job(desk.deliver(&desk.tenant(), delivery)).expect("a job");
         let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some("table".to_owned()));
-        let request = Request { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
-        let wanted = Wanted { documents: 1_000_000, troubles: 10 };
+        let request = ImportRequest { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
+        let wanted = DryRunLimits { documents: 1_000_000, troubles: 10 };
         import::dry_run(&desk.catalogue, &*desk.stores[0], &request, wanted).expect("it reads").replaced.expect("it is told")
     };
     assert_eq!(dry(&table(2, 0..90)).retired, 10);

@@ -13,14 +13,14 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
-use stook_engine::tags::{self, Rebuild, Wish};
-use stook_engine::work::{self, Options};
+use stook_engine::tags::{self, TagChange, TagEvaluationUnit};
+use stook_engine::work::{self, WorkerOptions};
 use stook_engine::{import, withdraw};
 use stook_lab::sample::machines;
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::tag::Definition;
-use stook_store::{Fence, Store, Tenant, Urgency};
+use stook_store::tag::TagDefinition;
+use stook_store::{LeaseToken, Priority, Store, Tenant};
 
 const DEFINITION: &str = include_str!("../../../examples/machines/catalogue.yaml");
 
@@ -124,7 +124,7 @@ impl Desk {
     }
 
     fn work(&self, processes: usize) {
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -135,13 +135,13 @@ impl Desk {
     fn define(&self, tenant: &Tenant, tag: &str, definition: &str) -> Option<JobId> {
         let store = &*self.stores[0];
         let known = store.tags(tenant, 0).expect("tags").tags.iter().any(|own| own.name == tag);
-        let wish = Wish { name: tag.into(), definition: Some(Definition::XPath(definition.into())), ..Wish::default() };
+        let wish = TagChange { name: tag.into(), definition: Some(TagDefinition::XPath(definition.into())), ..TagChange::default() };
         tags::save(&self.catalogue, store, tenant, "machine", &[wish], !known).expect("it is sound").job
     }
 
     fn carriers(&self, tenant: &Tenant, tag: &str) -> BTreeSet<String> {
-        let condition = Condition { column: Column::Tag, test: Test::Equal(Value::text(tag)) };
-        let plan = Plan { conditions: vec![condition], ..Plan::all(tenant.clone(), 0) };
+        let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(Value::text(tag)) };
+        let plan = QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), 0) };
         let rows = self.stores[0].find(&plan).expect("rows").rows;
         rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
     }
@@ -181,7 +181,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
 fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Said>], changes: &[Change], processes: usize) {
     let tenant = desk.tenant();
     let over = AtomicBool::new(false);
-    let options = Options { workers: 2, lease_seconds: 60, drain: false, settles: true };
+    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: false, settles: true };
     let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
     std::thread::scope(|scope| {
         for store in desk.stores.iter().cycle().take(processes) {
@@ -260,13 +260,13 @@ fn machines_carry_what_they_are_known_to_carry() {
         let text: String = (1..=MACHINES).map(|number| machines::machine(7, number).line().to_string() + "\n").collect();
         // half of the tags are there before the machines, half come later
         let (before, after) = machines::TAGS.split_at(10);
-        let save = |all: &[machines::Tag]| {
-            let wish = |(name, definition, _): &machines::Tag| Wish {
+        let save = |all: &[machines::SampleTag]| {
+            let wish = |(name, definition, _): &machines::SampleTag| TagChange {
                 name: (*name).into(),
-                definition: Some(Definition::XPath((*definition).into())),
-                ..Wish::default()
+                definition: Some(TagDefinition::XPath((*definition).into())),
+                ..TagChange::default()
             };
-            let wishes: Vec<Wish> = all.iter().map(wish).collect();
+            let wishes: Vec<TagChange> = all.iter().map(wish).collect();
             tags::save(&desk.catalogue, &*desk.stores[0], &tenant, "machine", &wishes, true).expect("they are sound").job.expect("a job")
         };
         let empty = save(before);
@@ -287,7 +287,7 @@ fn machines_carry_what_they_are_known_to_carry() {
         let progress = tags::progress(&desk.stores[0].job(rebuilt).expect("the job"));
         assert_eq!((progress["added"].as_u64(), &progress["removed"], &progress["records"]), (Some(added as u64), &json!(0), &json!(MACHINES)));
         // parts that are broken cost only themselves
-        let cut = (1..=MACHINES).filter(|number| machines::machine(7, *number).lshw == machines::Lshw::Cut).count();
+        let cut = (1..=MACHINES).filter(|number| machines::machine(7, *number).lshw == machines::LshwState::Cut).count();
         assert_eq!((imported.counts.warnings, imported.counts.documents), (cut as i64, MACHINES as i64));
         // the same once more changes nothing
         let job = desk.import(&tenant, &text, 250);
@@ -308,26 +308,26 @@ fn a_late_result_of_an_older_definition_is_not_written() {
         let begin = |definition: &str| {
             let job = desk.define(&tenant, "one", definition).expect("a job");
             let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
-            let fence = Fence { chunk: lease.chunk, token: lease.token };
-            let range = Rebuild::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
+            let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
+            let range = TagEvaluationUnit::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
             (job, range)
         };
         // A, and then B while A is evaluated: A's chunk is not A's any more
         let (_, late) = begin("//node[@id='a']");
         let (_, other) = begin("count(//node) > 1");
-        assert!(store.submit(Box::new(late), Urgency::Bulk).wait().is_err());
+        assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
         assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
         // A again while B is evaluated, by somebody who does not end B's job: B's result is A's by now
         let mut again = store.tags(&tenant, 0).expect("tags").tags;
-        (again[0].definition, again[0].generation) = (Definition::XPath("//node[@id='a']".into()), store.clock());
+        (again[0].definition, again[0].generation) = (TagDefinition::XPath("//node[@id='a']".into()), store.clock());
         store.put_tags(&tenant, 0, again, false).expect("it is written");
-        store.submit(Box::new(other), Urgency::Bulk).wait().expect("it is written");
+        store.submit(Box::new(other), Priority::Bulk).wait().expect("it is written");
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m1"].map(str::to_owned).into());
         // a document that changes while a definition is evaluated wins
         let (job, range) = begin("not(//node)");
         let newer = desk.deliver(&tenant, &[Said { at: 2, ..said(0, &[]) }]);
         import::run(&desk.catalogue, store, newer, (1, false), &AtomicBool::new(false), &|_| ()).expect("it is imported");
-        store.submit(Box::new(range), Urgency::Bulk).wait().expect("it is written");
+        store.submit(Box::new(range), Priority::Bulk).wait().expect("it is written");
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m2"].map(str::to_owned).into());
         assert_eq!(store.job_state(job).expect("the job"), JobState::Completed);
     }
@@ -354,22 +354,22 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         assert_eq!(desk.carriers(&tenant, "one"), even);
         let lease = |job: JobId| {
             let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
-            let fence = Fence { chunk: lease.chunk, token: lease.token };
-            let range = Rebuild::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
+            let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
+            let range = TagEvaluationUnit::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
             (lease.slice, range)
         };
         // all of it before the first range is written, then that range alone
         let job = desk.define(&tenant, "one", "//node[@id='b']").expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), even);
         let (first, range) = lease(job);
-        store.submit(Box::new(range), Urgency::Bulk).wait().expect("it is written");
+        store.submit(Box::new(range), Priority::Bulk).wait().expect("it is written");
         let is_done = |key: &String| *key < id(first.documents as usize);
         let mixed: BTreeSet<String> = odd.iter().filter(|key| is_done(key)).chain(even.iter().filter(|key| !is_done(key))).cloned().collect();
         assert_eq!((first.documents, desk.carriers(&tenant, "one")), (1_000, mixed.clone()));
         // cancelled while another range is being evaluated: that one is not written
         let (_, late) = lease(job);
         store.end_job(job, JobState::Cancelled, "enough").expect("it ends");
-        assert!(store.submit(Box::new(late), Urgency::Bulk).wait().is_err());
+        assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
         desk.work(1);
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         assert_eq!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads"), ["one"]);
@@ -384,7 +384,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         assert!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads").is_empty());
         // a second definition goes through what is left of the first in the same ranges: documents are read once for both
         let job = desk.define(&tenant, "one", "//node[@id='a']").expect("a job");
-        store.submit(Box::new(lease(job).1), Urgency::Bulk).wait().expect("it is written");
+        store.submit(Box::new(lease(job).1), Priority::Bulk).wait().expect("it is written");
         let both = desk.define(&tenant, "two", "//node[@id='b']").expect("a job");
         assert_eq!(store.job_state(job).expect("the job"), JobState::Cancelled);
         let chunks = store.chunks(Some(both)).expect("chunks");
@@ -432,7 +432,7 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         let said = |machine| Said { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
         desk.deliver(&tenant, &[said(0), said(1)]);
         desk.work(1);
-        let manual = Wish { name: "rack7".into(), ..Wish::default() };
+        let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
         tags::save(&desk.catalogue, store, &tenant, "machine", std::slice::from_ref(&manual), true).expect("it is made");
         let keys = |names: &[&str]| names.iter().map(|name| Key::new(*name).expect("a key")).collect::<Vec<_>>();
         let assign = |add: &[&str], remove: &[&str]| {
@@ -447,9 +447,10 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         desk.work(1);
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());
-        let wrong = |wish: Wish, new: bool| tags::save(&desk.catalogue, store, &tenant, "machine", &[wish], new).expect_err("wrong").to_string();
+        let wrong = |wish: TagChange, new: bool| tags::save(&desk.catalogue, store, &tenant, "machine", &[wish], new).expect_err("wrong").to_string();
         assert_eq!(wrong(manual, true), "there is a tag `rack7` already");
-        let xpath = |name: &str, text: &str| Wish { name: name.into(), definition: Some(Definition::XPath(text.into())), ..Wish::default() };
+        let xpath =
+            |name: &str, text: &str| TagChange { name: name.into(), definition: Some(TagDefinition::XPath(text.into())), ..TagChange::default() };
         assert!(wrong(xpath("rack7", "//a"), false).contains("is manual"));
         assert!(wrong(xpath("none", "//a"), false).contains("there is no tag"));
         assert!(wrong(xpath("two words", "//a"), true).contains("is not a tag's name"));
@@ -457,7 +458,8 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         assert!(wrong(xpath("two", "//nge:bar"), true).contains("`nge` is not bound; bound are lldp, lshw"));
         let assigned = tags::assign(&desk.catalogue, store, &tenant, "machine", "one", (&keys(&["m0"]), &[]));
         assert!(assigned.expect_err("not manual").to_string().contains("only manual tags"));
-        let attributes = |name: &str| Wish { name: "rack7".into(), attributes: json!({ name: "nomodeset" }).as_object().cloned(), ..Wish::default() };
+        let attributes =
+            |name: &str| TagChange { name: "rack7".into(), attributes: json!({ name: "nomodeset" }).as_object().cloned(), ..TagChange::default() };
         assert!(wrong(attributes("kernel"), false).contains("there is no attribute `kernel`"));
         tags::save(&desk.catalogue, store, &tenant, "machine", &[attributes("kernel_options")], false).expect("it is known");
         let shown = tags::show(&desk.catalogue, store, &tenant, "machine", "rack7").expect("it reads").expect("a tag");
@@ -472,8 +474,11 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
 #[test]
 fn advice_is_given_when_a_tag_is_saved() {
     let desk = &*FILE;
-    let wish =
-        Wish { name: "typo".into(), definition: Some(Definition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())), ..Wish::default() };
+    let wish = TagChange {
+        name: "typo".into(),
+        definition: Some(TagDefinition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())),
+        ..TagChange::default()
+    };
     let saved = tags::save(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine", &[wish], true).expect("it is sound");
     assert!(saved.advice.iter().any(|(_, advice)| advice.contains("did you mean 'network'?")), "{:?}", saved.advice);
 }

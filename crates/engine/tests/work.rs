@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
-use stook_engine::work::{self, Options};
-use stook_store::journal::{Counts, Outcome};
-use stook_store::plan::Plan;
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::journal::{Outcome, OutcomeCounts};
+use stook_store::plan::QueryPlan;
 use stook_store::queue::{JobId, JobState};
 use stook_store::{Store, Tenant};
 
@@ -46,18 +46,18 @@ fn deliver(
 }
 
 fn work(catalogue: &Arc<Catalogue>, store: &dyn Store) {
-    let options = Options { workers: 3, lease_seconds: 60, drain: true, settles: true };
+    let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: true, settles: true };
     work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
 }
 
-fn counts(store: &dyn Store, job: JobId) -> Counts {
+fn counts(store: &dyn Store, job: JobId) -> OutcomeCounts {
     let job = store.job(job).expect("the job is there");
     assert_eq!(job.state, JobState::Completed, "{:?}", job.reason);
     job.counts
 }
 
 fn records(store: &dyn Store, whose: &str) -> u64 {
-    store.count(&Plan::all(tenant(whose), 0)).expect("counted")
+    store.count(&QueryPlan::all(tenant(whose), 0)).expect("counted")
 }
 
 /// On a file, and on a server where there is one; both opened twice.
@@ -103,7 +103,7 @@ fn work_until_done(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId) {
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let options = Options { workers: 3, lease_seconds: 60, drain: false, settles: true };
+        let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: false, settles: true };
         work::run(catalogue, store, &options, &stop, &|_| ()).expect("it works");
     });
 }

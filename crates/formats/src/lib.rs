@@ -19,12 +19,12 @@ pub mod write;
 pub mod xml;
 pub mod xpath;
 
-pub use select::{Place, Selected, places, select, select_from};
+pub use select::{ContextNode, SelectedValue, places, select, select_from};
 
 use marc::{MarcError, MarcRecord};
 use std::borrow::Cow;
 use std::sync::Arc;
-use stook_catalogue::definition::Family;
+use stook_catalogue::definition::FormatFamily;
 
 /// A concrete syntax of documents. The numbers are stored with kept documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,24 +71,24 @@ impl Syntax {
     }
 
     /// The family whose path language reads it.
-    pub fn family(self) -> Family {
+    pub fn family(self) -> FormatFamily {
         match self {
-            Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson => Family::Marc,
-            Syntax::Xml => Family::Xml,
-            Syntax::Json => Family::Json,
-            Syntax::Csv => Family::Csv,
+            Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson => FormatFamily::Marc,
+            Syntax::Xml => FormatFamily::Xml,
+            Syntax::Json => FormatFamily::Json,
+            Syntax::Csv => FormatFamily::Csv,
         }
     }
 
     /// Reads this syntax as a source of `family` does: plain JSON holds MARC records for a source of MARC, and the other
     /// way round. Nothing when the two do not go together.
-    pub fn as_family(self, family: Family) -> Option<Self> {
+    pub fn as_family(self, family: FormatFamily) -> Option<Self> {
         match (self, family) {
             (same, family) if same.family() == family => Some(same),
-            (Syntax::Json, Family::Marc) => Some(Syntax::MarcJson),
-            (Syntax::Xml, Family::Marc) => Some(Syntax::MarcXml),
-            (Syntax::MarcJson, Family::Json) => Some(Syntax::Json),
-            (Syntax::MarcXml, Family::Xml) => Some(Syntax::Xml),
+            (Syntax::Json, FormatFamily::Marc) => Some(Syntax::MarcJson),
+            (Syntax::Xml, FormatFamily::Marc) => Some(Syntax::MarcXml),
+            (Syntax::MarcJson, FormatFamily::Json) => Some(Syntax::Json),
+            (Syntax::MarcXml, FormatFamily::Xml) => Some(Syntax::Xml),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ pub enum Document<'d> {
     /// A JSON value.
     Json(serde_json::Value),
     /// An XML tree.
-    Xml(tree::Tree<'static>),
+    Xml(tree::XmlTree<'static>),
     /// A CSV row with its header.
     Csv(CsvRow),
 }
@@ -145,7 +145,7 @@ pub enum DocumentError {
 
 /// What parsing needs beside the bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct ParseContext {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
     /// Column names and their delimiter.
@@ -153,7 +153,7 @@ pub struct Head {
     delimiter: u8,
 }
 
-impl Head {
+impl ParseContext {
     /// Prepares a scanner's head for parsing.
     pub fn new(syntax: Syntax, head: &[u8]) -> Self {
         match syntax {
@@ -200,12 +200,12 @@ impl<'d> Document<'d> {
     ///
     /// # Errors
     /// When they are not one; the message says why, the caller knows where.
-    pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &Head) -> Result<Self, DocumentError> {
+    pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &ParseContext) -> Result<Self, DocumentError> {
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::parse(bytes)?)),
             Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
             Syntax::MarcJson => Ok(Document::Marc(MarcRecord::from_json(&parse_json(bytes)?)?)),
-            Syntax::Xml => Ok(Document::Xml(tree::Tree::parse(bytes)?)),
+            Syntax::Xml => Ok(Document::Xml(tree::XmlTree::parse(bytes)?)),
             Syntax::MarcXml => Ok(Document::Marc(marcxml::read(xml::parse(bytes)?.root_element())?)),
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;

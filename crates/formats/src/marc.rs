@@ -23,13 +23,13 @@ const LEADER: usize = 24;
 pub struct MarcRecord<'a> {
     text: Cow<'a, str>,
     leader: [u8; LEADER],
-    fields: Vec<Entry>,
+    fields: Vec<FieldEntry>,
     /// Bytes of MARC-8 that are no character; each became U+FFFD.
     pub unknown_characters: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Entry {
+struct FieldEntry {
     tag: [u8; 3],
     start: u32,
     end: u32,
@@ -37,7 +37,7 @@ struct Entry {
 
 /// A field of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'r> {
+pub struct MarcField<'r> {
     /// Three characters.
     pub tag: [u8; 3],
     /// Data without terminator.
@@ -144,7 +144,7 @@ impl<'a> MarcRecord<'a> {
             if length == 0 || bytes[end - 1] != FIELD_END {
                 return Err(MarcError::Unterminated { tag: show_tag(tag), entry: index + 1 });
             }
-            fields.push(Entry { tag, start: start as u32, end: end as u32 - 1 });
+            fields.push(FieldEntry { tag, start: start as u32, end: end as u32 - 1 });
         }
         if leader[9] == b'a' {
             let text = simdutf8::compat::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
@@ -167,7 +167,7 @@ impl<'a> MarcRecord<'a> {
         Ok(self)
     }
 
-    fn decode_marc8(bytes: &[u8], mut leader: [u8; LEADER], entries: &[Entry]) -> Result<Self, MarcError> {
+    fn decode_marc8(bytes: &[u8], mut leader: [u8; LEADER], entries: &[FieldEntry]) -> Result<Self, MarcError> {
         let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
         let mut fields = Vec::with_capacity(entries.len());
         let mut unknown_characters = 0;
@@ -185,7 +185,7 @@ impl<'a> MarcRecord<'a> {
                     text.push_str(&decoded);
                 }
             }
-            fields.push(Entry { tag: entry.tag, start, end: text.len() as u32 });
+            fields.push(FieldEntry { tag: entry.tag, start, end: text.len() as u32 });
         }
         leader[9] = b'a';
         Ok(Self { text: Cow::Owned(text), leader, fields, unknown_characters })
@@ -197,16 +197,16 @@ impl<'a> MarcRecord<'a> {
     }
 
     /// The fields in the order of the directory.
-    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+    pub fn fields(&self) -> impl Iterator<Item = MarcField<'_>> {
         self.fields.iter().map(|entry| self.field(entry))
     }
 
-    fn field(&self, entry: &Entry) -> Field<'_> {
-        Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] }
+    fn field(&self, entry: &FieldEntry) -> MarcField<'_> {
+        MarcField { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] }
     }
 
     /// The fields whose tag `wanted` chooses, each with its number, from 0.
-    pub fn tagged(&self, wanted: impl Fn(&[u8; 3]) -> bool) -> impl Iterator<Item = (usize, Field<'_>)> {
+    pub fn tagged(&self, wanted: impl Fn(&[u8; 3]) -> bool) -> impl Iterator<Item = (usize, MarcField<'_>)> {
         let chosen = self.fields.iter().enumerate().filter(move |(_, entry)| wanted(&entry.tag));
         chosen.map(|(number, entry)| (number, self.field(entry)))
     }
@@ -310,7 +310,7 @@ impl<'a> MarcRecord<'a> {
     }
 }
 
-impl<'r> Field<'r> {
+impl<'r> MarcField<'r> {
     /// Whether this is a control field: 001 to 009, and local fields whose tags are not numbers if they have no subfields, as
     /// in `FMT` with the text `BK`.
     pub fn is_control(&self) -> bool {
@@ -355,7 +355,7 @@ impl<'r> Field<'r> {
 pub struct MarcBuilder {
     text: String,
     leader: [u8; LEADER],
-    fields: Vec<Entry>,
+    fields: Vec<FieldEntry>,
 }
 
 impl MarcBuilder {
@@ -376,7 +376,7 @@ impl MarcBuilder {
         let tag = tag.ok().filter(|tag| tag.iter().all(u8::is_ascii_graphic));
         let tag = tag.ok_or_else(|| MarcError::Shape("a tag has three ASCII characters".into()))?;
         let start = self.text.len() as u32;
-        self.fields.push(Entry { tag, start, end: start });
+        self.fields.push(FieldEntry { tag, start, end: start });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Files to documents: opening (gzip and zstd transparently), recognising the syntax, and reading in constant memory.
 
-use crate::scan::{Scanner, Step};
-use crate::{Head, Syntax, detect};
+use crate::scan::{ScanStep, Scanner};
+use crate::{ParseContext, Syntax, detect};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -25,7 +25,7 @@ const LOOK_AHEAD: usize = 1 << 16;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// An opened file: its bytes without compression, and what its beginning says.
-pub struct Opened {
+pub struct OpenedInput {
     /// The bytes, from the beginning.
     pub bytes: Box<dyn Read + Send>,
     /// How it is compressed.
@@ -40,7 +40,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// When it cannot be read, or its compression is damaged at the very beginning.
-pub fn open(path: &Path) -> io::Result<Opened> {
+pub fn open(path: &Path) -> io::Result<OpenedInput> {
     open_bytes(Box::new(File::open(path)?))
 }
 
@@ -48,7 +48,7 @@ pub fn open(path: &Path) -> io::Result<Opened> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<Opened> {
+pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
     let magic = take(&mut input, 4)?;
     let whole = io::Cursor::new(magic.clone()).chain(input);
     let (compression, mut plain): (Compression, Box<dyn Read + Send>) = match magic.as_slice() {
@@ -62,7 +62,7 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<Opened> {
     let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
     let front = io::Cursor::new(mark.to_vec()).chain(io::repeat(b'\n').take(blank));
     let bytes = front.chain(io::Cursor::new(text.to_vec())).chain(plain);
-    Ok(Opened { bytes: Box::new(bytes), compression, syntax, beginning: text.to_vec() })
+    Ok(OpenedInput { bytes: Box::new(bytes), compression, syntax, beginning: text.to_vec() })
 }
 
 /// Reads on until there is something else than white space, in constant memory. Returns how many blanks in front of the rest were
@@ -98,7 +98,7 @@ fn take(input: &mut dyn Read, length: usize) -> io::Result<Vec<u8>> {
 
 /// A document, or a stretch that is none, as [`Documents`] finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ScannedDocument {
     /// Number of the document in its file, from 1; problems are counted too.
     pub number: u64,
     /// Position of its first byte in the uncompressed file.
@@ -107,21 +107,21 @@ pub struct Found {
     pub problem: Option<String>,
     /// What parsing needs beside the document's bytes. It can differ from document to document where the elements around them
     /// declare namespaces.
-    pub head: Arc<Head>,
+    pub head: Arc<ParseContext>,
 }
 
 /// A scanner's head prepared for parsing, made anew when the head is another.
-struct PreparedHead {
+struct PreparedContext {
     version: u64,
-    head: Arc<Head>,
+    head: Arc<ParseContext>,
 }
 
-impl PreparedHead {
+impl PreparedContext {
     fn new(scanner: &Scanner) -> Self {
-        Self { version: scanner.head_version(), head: Arc::new(Head::new(scanner.syntax(), &scanner.head())) }
+        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head())) }
     }
 
-    fn now(&mut self, scanner: &Scanner) -> Arc<Head> {
+    fn now(&mut self, scanner: &Scanner) -> Arc<ParseContext> {
         if self.version != scanner.head_version() {
             *self = Self::new(scanner);
         }
@@ -130,7 +130,7 @@ impl PreparedHead {
 }
 
 /// Reads a file document by document. Memory: the longest document, at most twice the syntax's limit.
-pub struct Documents<R> {
+pub struct DocumentReader<R> {
     input: R,
     scanner: Scanner,
     buffer: Vec<u8>,
@@ -141,7 +141,7 @@ pub struct Documents<R> {
     offset: u64,
     number: u64,
     at_end: bool,
-    prepared: PreparedHead,
+    prepared: PreparedContext,
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
     /// The number of the last document.
@@ -156,31 +156,31 @@ pub fn each<'b, E>(
     bytes: &'b [u8],
     mut scanner: Scanner,
     (mut number, offset, last): (u64, u64, u64),
-    mut visit: impl FnMut(Found, &'b [u8]) -> Result<(), E>,
+    mut visit: impl FnMut(ScannedDocument, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut prepared = PreparedHead::new(&scanner);
+    let mut prepared = PreparedContext::new(&scanner);
     let mut at = if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     loop {
         let (range, next, problem) = match scanner.step(&bytes[at..], true) {
-            Step::Skip(length) if length > 0 || at < bytes.len() => {
+            ScanStep::Skip(length) if length > 0 || at < bytes.len() => {
                 at += length;
                 continue;
             }
-            Step::End | Step::More | Step::Skip(_) => match scanner.ends_early().filter(|_| number < last) {
+            ScanStep::End | ScanStep::NeedMore | ScanStep::Skip(_) => match scanner.ends_early().filter(|_| number < last) {
                 Some(reason) => (0..0, 0, Some(reason)),
                 None => return Ok(()),
             },
-            Step::Document { bytes, next } => (bytes, next, None),
-            Step::Problem { bytes, next, reason } => (bytes, next, Some(reason)),
+            ScanStep::Document { bytes, next } => (bytes, next, None),
+            ScanStep::Problem { bytes, next, reason } => (bytes, next, Some(reason)),
         };
         number += 1;
-        let found = Found { number, offset: offset + (at + range.start) as u64, problem, head: prepared.now(&scanner) };
+        let found = ScannedDocument { number, offset: offset + (at + range.start) as u64, problem, head: prepared.now(&scanner) };
         visit(found, &bytes[at + range.start..at + range.end])?;
         at += next;
     }
 }
 
-impl<R: Read> Documents<R> {
+impl<R: Read> DocumentReader<R> {
     /// Starts at the beginning of a file.
     pub fn new(input: R, syntax: Syntax, records: Option<&str>) -> Self {
         Self::with_scanner(input, Scanner::new(syntax, records), (0, 0, u64::MAX))
@@ -189,7 +189,7 @@ impl<R: Read> Documents<R> {
     /// Starts in the middle, after `number` documents, at `offset`. The file goes on behind document number `last`; where there are
     /// fewer, it ends with the input.
     pub fn with_scanner(input: R, scanner: Scanner, (number, offset, last): (u64, u64, u64)) -> Self {
-        let prepared = PreparedHead::new(&scanner);
+        let prepared = PreparedContext::new(&scanner);
         Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, last }
     }
 
@@ -204,7 +204,7 @@ impl<R: Read> Documents<R> {
     }
 
     /// Whether what was found is a document that was too long, of which nothing is kept.
-    pub fn gave_up(&self, found: &Found) -> bool {
+    pub fn gave_up(&self, found: &ScannedDocument) -> bool {
         found.problem.as_ref().is_some_and(|problem| *problem == self.scanner.too_long())
     }
 
@@ -218,7 +218,7 @@ impl<R: Read> Documents<R> {
     /// # Errors
     /// When reading fails; a damaged compressed stream is such a failure.
     #[allow(clippy::should_implement_trait, reason = "an iterator could not lend its buffer")]
-    pub fn next(&mut self) -> io::Result<Option<(Found, &[u8])>> {
+    pub fn next(&mut self) -> io::Result<Option<(ScannedDocument, &[u8])>> {
         loop {
             if self.discarding.is_some() {
                 if let Some(found) = self.discard()? {
@@ -235,25 +235,25 @@ impl<R: Read> Documents<R> {
                 self.consume(BYTE_ORDER_MARK.len());
             }
             match self.scanner.step(&self.buffer[self.start..self.end], self.at_end) {
-                Step::Skip(length) if length > 0 || !self.at_end || self.start < self.end => self.consume(length),
-                Step::End | Step::Skip(_) => {
+                ScanStep::Skip(length) if length > 0 || !self.at_end || self.start < self.end => self.consume(length),
+                ScanStep::End | ScanStep::Skip(_) => {
                     let early = self.scanner.ends_early().filter(|_| self.number < self.last);
                     return Ok(early.map(|reason| (self.found(0, Some(reason)), &[][..])));
                 }
-                Step::More => {
+                ScanStep::NeedMore => {
                     if self.end - self.start > self.scanner.limit() {
                         self.discarding = Some(self.offset);
                         continue;
                     }
                     self.fill()?;
                 }
-                Step::Document { bytes, next } => {
+                ScanStep::Document { bytes, next } => {
                     let found = self.found(bytes.start, None);
                     let range = self.start + bytes.start..self.start + bytes.end;
                     self.consume(next);
                     return Ok(Some((found, &self.buffer[range])));
                 }
-                Step::Problem { bytes, next, reason } => {
+                ScanStep::Problem { bytes, next, reason } => {
                     let found = self.found(bytes.start, Some(reason));
                     let range = self.start + bytes.start..self.start + bytes.end;
                     self.consume(next);
@@ -263,9 +263,9 @@ impl<R: Read> Documents<R> {
         }
     }
 
-    fn found(&mut self, at: usize, problem: Option<String>) -> Found {
+    fn found(&mut self, at: usize, problem: Option<String>) -> ScannedDocument {
         self.number += 1;
-        Found { number: self.number, offset: self.offset + at as u64, problem, head: self.prepared.now(&self.scanner) }
+        ScannedDocument { number: self.number, offset: self.offset + at as u64, problem, head: self.prepared.now(&self.scanner) }
     }
 
     fn consume(&mut self, length: usize) {
@@ -274,7 +274,7 @@ impl<R: Read> Documents<R> {
     }
 
     /// Throws away what is buffered until reading can resume.
-    fn discard(&mut self) -> io::Result<Option<Found>> {
+    fn discard(&mut self) -> io::Result<Option<ScannedDocument>> {
         let (given_up, resumes) = self.scanner.resynchronise(&self.buffer[self.start..self.end]);
         if !resumes && !self.at_end {
             self.consume(given_up);
@@ -287,7 +287,7 @@ impl<R: Read> Documents<R> {
         }
         let found = self.found(0, Some(self.scanner.too_long()));
         self.consume(if resumes { given_up } else { self.end - self.start });
-        Ok(Some(Found { offset, ..found }))
+        Ok(Some(ScannedDocument { offset, ..found }))
     }
 
     /// Reads more, moving what is unread to the front. The buffer grows by doubling, so a long document is scanned in

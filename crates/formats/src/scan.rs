@@ -11,7 +11,7 @@ use crate::Syntax;
 
 /// What a scanner found at the front of the bytes it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum ScanStep {
     /// A document; reading goes on at `next`.
     Document {
         /// Its bytes.
@@ -31,7 +31,7 @@ pub enum Step {
     /// Bytes between documents.
     Skip(usize),
     /// More bytes are needed.
-    More,
+    NeedMore,
     /// Nothing follows.
     End,
 }
@@ -117,7 +117,7 @@ impl Scanner {
     }
 
     /// Looks at the front of `bytes`, which are the bytes at the scanner's position; `at_end` says that nothing follows them.
-    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let step = match self {
             Scanner::Marc(scanner) => scanner.step(bytes, at_end),
             Scanner::Json(scanner) => scanner.step(bytes, at_end),
@@ -126,9 +126,9 @@ impl Scanner {
         };
         match step {
             // whether a document is too long must not depend on how much of the file happens to be buffered
-            Step::Document { bytes: document, next } if document.len() > self.limit() => {
+            ScanStep::Document { bytes: document, next } if document.len() > self.limit() => {
                 let next = if let Scanner::Csv(_) = self { line_end(bytes).unwrap_or(next) } else { next };
-                Step::Problem { bytes: document.start..document.start, next, reason: self.too_long() }
+                ScanStep::Problem { bytes: document.start..document.start, next, reason: self.too_long() }
             }
             other => other,
         }
@@ -219,7 +219,7 @@ pub struct MarcScanner {
 }
 
 impl MarcScanner {
-    fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if self.scanned == 0 {
             // white space between records, and the control-Z some systems write at the end
             let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x1a).count();
@@ -227,27 +227,27 @@ impl MarcScanner {
             // a leader may begin with blanks where its length should be
             let own = if goes_on { bytes[..blank].iter().rev().take(LENGTH_DIGITS).take_while(|byte| **byte == b' ').count() } else { 0 };
             if blank > own {
-                return Step::Skip(blank - own);
+                return ScanStep::Skip(blank - own);
             }
             if blank == bytes.len() && !at_end {
-                return Step::More;
+                return ScanStep::NeedMore;
             }
         }
         if let Some(found) = memchr(crate::marc::RECORD_END, &bytes[self.scanned..]) {
             let end = self.scanned + found + 1;
             self.scanned = 0;
-            return Step::Document { bytes: 0..end, next: end };
+            return ScanStep::Document { bytes: 0..end, next: end };
         }
         if !at_end {
             self.scanned = bytes.len();
-            return Step::More;
+            return ScanStep::NeedMore;
         }
         self.scanned = 0;
         if bytes.is_empty() {
-            return Step::End;
+            return ScanStep::End;
         }
         let reason = "the file ends inside a record: there is no record terminator".to_owned();
-        Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
+        ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
     }
 }
 
@@ -277,7 +277,7 @@ enum JsonMode {
 struct JsonState {
     scanned: usize,
     /// Whether the value's first byte was seen.
-    begun: bool,
+    started: bool,
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -337,14 +337,14 @@ impl JsonScanner {
         Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default(), ended: false }
     }
 
-    fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if self.state.scanned == 0 {
             let blank = blanks(bytes);
             if blank > 0 {
-                return Step::Skip(blank);
+                return ScanStep::Skip(blank);
             }
             if bytes.is_empty() {
-                return if at_end { Step::End } else { Step::More };
+                return if at_end { ScanStep::End } else { ScanStep::NeedMore };
             }
         }
         match self.mode {
@@ -352,71 +352,71 @@ impl JsonScanner {
             JsonMode::Undecided => self.decide(bytes, at_end),
             JsonMode::Lines => self.line(bytes, at_end),
             JsonMode::Values | JsonMode::Elements | JsonMode::BehindArray => self.element(bytes, at_end),
-            JsonMode::Done | JsonMode::Missing => Step::Skip(bytes.len()),
+            JsonMode::Done | JsonMode::Missing => ScanStep::Skip(bytes.len()),
         }
     }
 
-    fn start(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn start(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if let Some(member) = self.member.clone() {
             return self.find_member(&member, bytes, at_end);
         }
         if bytes[0] == b'[' {
             self.mode = JsonMode::Elements;
-            return Step::Skip(1);
+            return ScanStep::Skip(1);
         }
         self.mode = JsonMode::Undecided;
-        Step::Skip(0)
+        ScanStep::Skip(0)
     }
 
     /// Tells one value per line from values of any layout.
-    fn decide(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn decide(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if !at_end && bytes.len() < JSON_WINDOW {
-            return Step::More;
+            return ScanStep::NeedMore;
         }
         let window = &bytes[..bytes.len().min(JSON_WINDOW)];
         if window.len() == JSON_WINDOW
             && let Some(line) = only_line(window)
         {
             // what follows the blanks behind it decides
-            return Step::Document { bytes: 0..line, next: line };
+            return ScanStep::Document { bytes: 0..line, next: line };
         }
         self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
-        Step::Skip(0)
+        ScanStep::Skip(0)
     }
 
     /// Skips to the array of the member called `member` of the top object.
-    fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> Step {
+    fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> ScanStep {
         let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
         if let Some(at) = member_array(member, window) {
             self.mode = JsonMode::Elements;
-            return Step::Skip(at);
+            return ScanStep::Skip(at);
         }
         if !at_end && window.len() < MEMBER_LIMIT {
-            return Step::More;
+            return ScanStep::NeedMore;
         }
         self.mode = JsonMode::Missing;
         let reason = format!("the top value is not an object with a list \"{member}\"");
-        Step::Problem { bytes: 0..bytes.len().min(80), next: bytes.len(), reason }
+        ScanStep::Problem { bytes: 0..bytes.len().min(80), next: bytes.len(), reason }
     }
 
-    fn line(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn line(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let (end, next) = match memchr(b'\n', &bytes[self.state.scanned..]) {
             Some(found) => (self.state.scanned + found, self.state.scanned + found + 1),
             None if at_end => (bytes.len(), bytes.len()),
             None => {
                 self.state.scanned = bytes.len();
-                return Step::More;
+                return ScanStep::NeedMore;
             }
         };
         self.state.scanned = 0;
-        Step::Document { bytes: 0..bytes[..end].trim_ascii_end().len(), next }
+        ScanStep::Document { bytes: 0..bytes[..end].trim_ascii_end().len(), next }
     }
 
-    fn element(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn element(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if self.state.scanned == 0 {
             let separators = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == b',').count();
             if separators > 0 {
-                return Step::Skip(separators);
+                return ScanStep::Skip(separators);
             }
             let mode = match (self.mode, bytes[0]) {
                 (JsonMode::Elements, b']') if self.member.is_some() => JsonMode::Done,
@@ -426,30 +426,30 @@ impl JsonScanner {
             };
             if mode != self.mode {
                 self.mode = mode;
-                return Step::Skip(1);
+                return ScanStep::Skip(1);
             }
         }
         match value_end(bytes, &mut self.state) {
             Some(0) => {
                 self.state = JsonState::default();
                 if !at_end && bytes.len() < GARBAGE_LIMIT {
-                    return Step::More;
+                    return ScanStep::NeedMore;
                 }
                 let window = &bytes[..bytes.len().min(GARBAGE_LIMIT)];
                 let end = memchr2(b'\n', b',', &window[1..]).map_or(window.len(), |at| at + 1);
-                Step::Problem { bytes: 0..end, next: end, reason: "expected a JSON value".into() }
+                ScanStep::Problem { bytes: 0..end, next: end, reason: "expected a JSON value".into() }
             }
             // a scalar at the very end of what is there may go on
-            Some(end) if end == bytes.len() && !at_end && !closes(bytes, end) => Step::More,
+            Some(end) if end == bytes.len() && !at_end && !closes(bytes, end) => ScanStep::NeedMore,
             Some(end) => {
                 self.state = JsonState::default();
-                Step::Document { bytes: 0..end, next: end }
+                ScanStep::Document { bytes: 0..end, next: end }
             }
-            None if !at_end => Step::More,
+            None if !at_end => ScanStep::NeedMore,
             None => {
                 self.state = JsonState::default();
                 self.ended = true;
-                Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a JSON value".into() }
+                ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a JSON value".into() }
             }
         }
     }
@@ -533,7 +533,7 @@ fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
             at += 1;
             continue;
         }
-        let inside = state.depth > 0 || !state.begun;
+        let inside = state.depth > 0 || !state.started;
         match bytes[at] {
             b'"' if inside => state.in_string = true,
             b'{' | b'[' if inside => state.depth += 1,
@@ -548,7 +548,7 @@ fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
             }
             _ => {}
         }
-        state.begun = true;
+        state.started = true;
         at += 1;
     }
     state.scanned = at;
@@ -595,7 +595,7 @@ pub struct XmlScanner {
 /// Namespace declarations of the entered elements are kept up to this many bytes.
 const DECLARATIONS_LIMIT: usize = 1 << 16;
 
-pub(crate) enum Tag<'a> {
+pub(crate) enum XmlTag<'a> {
     Open { name: &'a [u8], empty: bool, attributes: &'a [u8] },
     Close { name: &'a [u8] },
     Other,
@@ -656,14 +656,14 @@ impl XmlScanner {
         format!("{declaring}<{}", self.level)
     }
 
-    fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if self.open.is_none() { self.outside(bytes, at_end) } else { self.document(bytes, at_end) }
     }
 
     /// Between documents: looks for the next one.
-    fn outside(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn outside(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if bytes.is_empty() {
-            return if at_end { Step::End } else { Step::More };
+            return if at_end { ScanStep::End } else { ScanStep::NeedMore };
         }
         let start = memchr(b'<', bytes);
         let text = start.unwrap_or(bytes.len());
@@ -673,23 +673,23 @@ impl XmlScanner {
             if let Some(number) = self.number.as_mut().filter(|number| number.len() < MOST_DIGITS) {
                 number.push_str(&String::from_utf8_lossy(&bytes[..between.min(MOST_DIGITS)]));
             }
-            return Step::Skip(between);
+            return ScanStep::Skip(between);
         }
         if start.is_none() && !at_end {
-            return Step::More;
+            return ScanStep::NeedMore;
         }
         if text > 0 {
-            return Step::Problem { bytes: 0..text, next: text, reason: "expected an XML element".into() };
+            return ScanStep::Problem { bytes: 0..text, next: text, reason: "expected an XML element".into() };
         }
         let Some((length, tag)) = tag_at(bytes, at_end) else {
             if !at_end {
-                return Step::More;
+                return ScanStep::NeedMore;
             }
             self.ended = true;
-            return Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a tag".into() };
+            return ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a tag".into() };
         };
         match tag {
-            Tag::Open { name, empty, attributes } => {
+            XmlTag::Open { name, empty, attributes } => {
                 let wanted = match (&self.name, &self.around) {
                     (Some(wanted), None) => is_called(name, wanted),
                     (Some(wanted), Some(_)) => self.is_inside && is_called(name, wanted),
@@ -700,7 +700,7 @@ impl XmlScanner {
                     self.passed(name, attributes);
                 }
                 if wanted && empty {
-                    return Step::Document { bytes: 0..length, next: length };
+                    return ScanStep::Document { bytes: 0..length, next: length };
                 }
                 if wanted {
                     self.open = Some(name.to_owned());
@@ -713,14 +713,14 @@ impl XmlScanner {
                     self.enter(attributes);
                 }
             }
-            Tag::Close { .. } => {
+            XmlTag::Close { .. } => {
                 // SRU: as many as nothing
                 self.is_list |= self.number.take().is_some_and(|number| number.trim() == "0");
                 self.leave();
             }
-            Tag::Other => {}
+            XmlTag::Other => {}
         }
-        Step::Skip(length)
+        ScanStep::Skip(length)
     }
 
     /// An element that is no document: what it says of whether there are any.
@@ -781,10 +781,10 @@ impl XmlScanner {
     }
 
     /// Inside a document: looks for its end.
-    fn document(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn document(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if bytes.is_empty() && at_end {
             // what was there of it was given up as overlong
-            return Step::End;
+            return ScanStep::End;
         }
         while let Some(found) = memchr(b'<', &bytes[self.scanned..]) {
             let start = self.scanned + found;
@@ -797,48 +797,48 @@ impl XmlScanner {
             if self.closes_document(&tag) {
                 let end = std::mem::take(&mut self.scanned);
                 self.open = None;
-                return Step::Document { bytes: 0..end, next: end };
+                return ScanStep::Document { bytes: 0..end, next: end };
             }
         }
         if !at_end {
-            return Step::More;
+            return ScanStep::NeedMore;
         }
         let open = self.open.take().unwrap_or_default();
         (self.scanned, self.ended) = (0, true);
         let reason = format!("the file ends inside element `{}`", String::from_utf8_lossy(&open));
-        Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
+        ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
     }
 
-    fn closes_document(&mut self, tag: &Tag<'_>) -> bool {
+    fn closes_document(&mut self, tag: &XmlTag<'_>) -> bool {
         let open = self.open.as_deref().unwrap_or_default();
         match tag {
-            Tag::Open { name, empty: false, .. } if *name == open => self.depth += 1,
-            Tag::Close { name } if *name == open => self.depth -= 1,
+            XmlTag::Open { name, empty: false, .. } if *name == open => self.depth += 1,
+            XmlTag::Close { name } if *name == open => self.depth -= 1,
             _ => {}
         }
         self.depth == 0
     }
 
-    fn begins_another(&mut self, tag: &Tag<'_>) -> bool {
-        let Tag::Open { name, .. } = tag else { return false };
+    fn begins_another(&mut self, tag: &XmlTag<'_>) -> bool {
+        let XmlTag::Open { name, .. } = tag else { return false };
         self.leader_seen |= local(name) == b"leader";
         local(name) == local(self.open.as_deref().unwrap_or_default())
     }
 
     /// A MARCXML record holds no records: one with a leader was never closed, another is a wrapper and is entered.
-    fn record_in_record(&mut self, bytes: &[u8], start: usize, at_end: bool) -> Step {
+    fn record_in_record(&mut self, bytes: &[u8], start: usize, at_end: bool) -> ScanStep {
         let open = self.open.take().unwrap_or_default();
         self.scanned = 0;
         if self.leader_seen {
             let reason = format!("element `{}` is not closed before the next one begins", String::from_utf8_lossy(&open));
-            return Step::Problem { bytes: 0..start, next: start, reason };
+            return ScanStep::Problem { bytes: 0..start, next: start, reason };
         }
         match tag_at(bytes, at_end) {
-            Some((length, Tag::Open { attributes, .. })) => {
+            Some((length, XmlTag::Open { attributes, .. })) => {
                 self.enter(attributes);
-                Step::Skip(length)
+                ScanStep::Skip(length)
             }
-            _ => Step::Skip(start),
+            _ => ScanStep::Skip(start),
         }
     }
 
@@ -905,17 +905,17 @@ fn delimiters(bytes: &[u8]) -> (&'static [u8], &'static [u8]) {
 }
 
 /// The markup at the front of `bytes`, which starts with `<`, and its length; nothing when its end is not there.
-pub(crate) fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, Tag<'_>)> {
+pub(crate) fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, XmlTag<'_>)> {
     if OPAQUE.iter().any(|(start, _)| bytes.len() < start.len() && start.starts_with(bytes)) {
         return None;
     }
     let (start, end) = delimiters(bytes);
     if start.len() > 1 {
         let found = memmem::find(&bytes[start.len()..], end)?;
-        return Some((start.len() + found + end.len(), Tag::Other));
+        return Some((start.len() + found + end.len(), XmlTag::Other));
     }
     if bytes.starts_with(b"<!") {
-        return Some((declaration_end(bytes)?, Tag::Other));
+        return Some((declaration_end(bytes)?, XmlTag::Other));
     }
     let mut quote = None;
     for (at, &byte) in bytes.iter().enumerate().skip(1) {
@@ -932,7 +932,7 @@ pub(crate) fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, Tag<'_>)> {
 }
 
 /// A tag before the next `<`, which no tag holds: a quote or the tag itself is not closed, and the damage should go no further.
-fn damaged_tag(bytes: &[u8]) -> (usize, Tag<'_>) {
+fn damaged_tag(bytes: &[u8]) -> (usize, XmlTag<'_>) {
     let end = memchr(b'>', bytes).unwrap_or(bytes.len());
     (bytes.len().min(end + 1), classify(&bytes[1..end]))
 }
@@ -959,16 +959,16 @@ fn declaration_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-fn classify(inner: &[u8]) -> Tag<'_> {
+fn classify(inner: &[u8]) -> XmlTag<'_> {
     if let Some(name) = inner.strip_prefix(b"/") {
-        return Tag::Close { name: name.trim_ascii_end() };
+        return XmlTag::Close { name: name.trim_ascii_end() };
     }
     let empty = inner.ends_with(b"/");
     let inner = inner.strip_suffix(b"/").unwrap_or(inner);
     let end = inner.iter().position(u8::is_ascii_whitespace).unwrap_or(inner.len());
     match end {
-        0 => Tag::Other,
-        _ => Tag::Open { name: &inner[..end], empty, attributes: &inner[end..] },
+        0 => XmlTag::Other,
+        _ => XmlTag::Open { name: &inner[..end], empty, attributes: &inner[end..] },
     }
 }
 
@@ -1005,7 +1005,7 @@ pub struct CsvScanner {
     quoted_from: Option<usize>,
 }
 
-enum Row {
+enum CsvRowScan {
     /// Its length without its line end.
     Whole(usize),
     /// Its end is not there.
@@ -1034,29 +1034,29 @@ impl CsvScanner {
         self.quoted_from = None;
     }
 
-    fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if self.scanned == 0 {
             match self.blank_lines(bytes, at_end) {
                 Some(0) => {}
-                Some(blank) => return Step::Skip(blank),
-                None => return Step::More,
+                Some(blank) => return ScanStep::Skip(blank),
+                None => return ScanStep::NeedMore,
             }
             if bytes.is_empty() {
-                return if at_end { Step::End } else { Step::More };
+                return if at_end { ScanStep::End } else { ScanStep::NeedMore };
             }
         }
         let length = match self.row(bytes, at_end) {
-            Row::Whole(length) => length,
-            Row::Partial if !at_end => return Step::More,
-            Row::Partial | Row::BrokenQuote => return self.give_up_line(bytes),
+            CsvRowScan::Whole(length) => length,
+            CsvRowScan::Partial if !at_end => return ScanStep::NeedMore,
+            CsvRowScan::Partial | CsvRowScan::BrokenQuote => return self.give_up_line(bytes),
         };
         self.reset();
         let next = bytes.len().min(length + 1);
         if self.header.is_none() {
             self.begin(bytes[..length].to_vec());
-            return Step::Skip(next);
+            return ScanStep::Skip(next);
         }
-        Step::Document { bytes: 0..length, next }
+        ScanStep::Document { bytes: 0..length, next }
     }
 
     /// The length of the lines at the front that hold nothing but white space; nothing while that cannot be told.
@@ -1079,22 +1079,22 @@ impl CsvScanner {
     }
 
     /// Gives up one line: the lines the broken quote took in may be sound.
-    fn give_up_line(&mut self, bytes: &[u8]) -> Step {
+    fn give_up_line(&mut self, bytes: &[u8]) -> ScanStep {
         self.reset();
         let length = memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
         let next = bytes.len().min(length + 1);
         if self.header.is_none() {
             self.begin(bytes[..length].to_vec());
         }
-        Step::Problem { bytes: 0..length, next, reason: "a quote in this row is never closed".into() }
+        ScanStep::Problem { bytes: 0..length, next, reason: "a quote in this row is never closed".into() }
     }
 
-    fn row(&mut self, bytes: &[u8], at_end: bool) -> Row {
+    fn row(&mut self, bytes: &[u8], at_end: bool) -> CsvRowScan {
         loop {
             if let Some(begin) = self.quoted_from {
                 let Some(found) = memchr(b'"', &bytes[self.scanned..]) else {
                     self.scanned = bytes.len();
-                    return Row::Partial;
+                    return CsvRowScan::Partial;
                 };
                 let quote = self.scanned + found;
                 self.scanned = quote + 1;
@@ -1105,11 +1105,11 @@ impl CsvScanner {
                     }
                     Some(b'\n' | b'\r') => {}
                     Some(byte) if self.is_delimiter(*byte) => {}
-                    Some(_) if line_end(&bytes[begin..quote]).is_some() => return Row::BrokenQuote,
+                    Some(_) if line_end(&bytes[begin..quote]).is_some() => return CsvRowScan::BrokenQuote,
                     None if !at_end => {
                         // the next byte says whether this quote ends the value
                         self.scanned = quote;
-                        return Row::Partial;
+                        return CsvRowScan::Partial;
                     }
                     _ => {}
                 }
@@ -1117,12 +1117,12 @@ impl CsvScanner {
             }
             let Some(found) = memchr3(b'"', b'\n', b'\r', &bytes[self.scanned..]) else {
                 self.scanned = bytes.len();
-                return if at_end { Row::Whole(bytes.len()) } else { Row::Partial };
+                return if at_end { CsvRowScan::Whole(bytes.len()) } else { CsvRowScan::Partial };
             };
             let at = self.scanned + found;
             self.scanned = at + 1;
             if bytes[at] != b'"' {
-                return Row::Whole(at);
+                return CsvRowScan::Whole(at);
             }
             // only at the beginning of a value does a quote quote
             if at == 0 || self.is_delimiter(bytes[at - 1]) {

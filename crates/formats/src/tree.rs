@@ -1,7 +1,7 @@
 //! XML as the nodes of XPath's data model, in document order, in a few arrays.
 //!
-//! A tree is made once of a document ([`Tree::parse`]) and can be kept ([`Tree::pack`]): unpacking takes a fraction of what
-//! parsing does. Trees can be put together ([`Tree::compose`]).
+//! A tree is made once of a document ([`XmlTree::parse`]) and can be kept ([`XmlTree::pack`]): unpacking takes a fraction of what
+//! parsing does. Trees can be put together ([`XmlTree::compose`]).
 //!
 //! ```text
 //! packed = version, text length, text, names, name (uri, prefix, local)*, declarations, (node, prefix, uri)*, nodes, node*
@@ -18,7 +18,7 @@ use stook_catalogue::xpath::name_hash;
 /// Kinds of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum NodeKind {
     /// The document.
     Root,
     /// An element; its attributes follow it, then what is in it.
@@ -33,14 +33,14 @@ pub enum Kind {
     Instruction,
 }
 
-/// A node. Its place in [`Tree::nodes`] is its place in document order.
+/// A node. Its place in [`XmlTree::nodes`] is its place in document order.
 #[derive(Debug, Clone, Copy)]
-pub struct Node {
+pub struct XmlNode {
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// How many attributes follow it.
     pub attributes: u16,
-    /// Its name, a place in [`Tree::names`]; 0 for none.
+    /// Its name, a place in [`XmlTree::names`]; 0 for none.
     pub name: u32,
     /// The node it is in, or of.
     pub parent: u32,
@@ -54,28 +54,28 @@ pub struct Node {
 
 /// A stretch of a tree's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Span(u32, u32);
+struct TextSpan(u32, u32);
 
 /// A name.
 #[derive(Debug, Clone, Copy)]
-struct Name {
-    uri: Span,
-    prefix: Span,
-    local: Span,
+struct NodeName {
+    uri: TextSpan,
+    prefix: TextSpan,
+    local: TextSpan,
 }
 
 /// A document's nodes.
 #[derive(Debug, Clone)]
-pub struct Tree<'t> {
+pub struct XmlTree<'t> {
     /// All nodes but those of namespaces; the first is the root.
-    pub nodes: Vec<Node>,
-    names: Vec<Name>,
+    pub nodes: Vec<XmlNode>,
+    names: Vec<NodeName>,
     /// By name: the first name with the same namespace and local part.
     canonical: Vec<u32>,
     /// By name: a hash of namespace and local part.
     hashes: Vec<u32>,
     /// Elements that declare a prefix, in document order, with prefix and namespace.
-    declared: Vec<(u32, Span, Span)>,
+    declared: Vec<(u32, TextSpan, TextSpan)>,
     text: Cow<'t, str>,
 }
 
@@ -102,31 +102,31 @@ fn slot_of(text: &str, places: usize) -> usize {
     (mixed >> 40) as usize & (places - 1)
 }
 
-impl<'t> Tree<'t> {
+impl<'t> XmlTree<'t> {
     /// Parses a document.
     ///
     /// # Errors
     /// As [`xml::parse`].
-    pub fn parse(bytes: &[u8]) -> Result<Tree<'static>, DocumentError> {
+    pub fn parse(bytes: &[u8]) -> Result<XmlTree<'static>, DocumentError> {
         let document = xml::parse(bytes)?;
-        let mut builder = Builder::new(bytes.len());
+        let mut builder = TreeBuilder::new(bytes.len());
         builder.document(&document);
         Ok(builder.finish())
     }
 
     /// A document whose element, of this name, is empty.
-    pub fn empty(name: &str) -> Tree<'static> {
-        let mut builder = Builder::new(0);
+    pub fn empty(name: &str) -> XmlTree<'static> {
+        let mut builder = TreeBuilder::new(0);
         let name = builder.name("", "", name);
-        builder.push(Kind::Root, 0, 0, Span::default());
-        builder.push(Kind::Element, name, 0, Span::default());
+        builder.push(NodeKind::Root, 0, 0, TextSpan::default());
+        builder.push(NodeKind::Element, name, 0, TextSpan::default());
         builder.nodes[0].end = 2;
         builder.finish()
     }
 
     /// The root's element.
     pub fn element(&self) -> usize {
-        self.children(0).find(|node| self.nodes[*node].kind == Kind::Element).unwrap_or(0)
+        self.children(0).find(|node| self.nodes[*node].kind == NodeKind::Element).unwrap_or(0)
     }
 
     /// What is directly in a node.
@@ -144,7 +144,7 @@ impl<'t> Tree<'t> {
 
     /// The place of the name that stands for all with this namespace and local part, if there is one.
     pub(crate) fn find_name(&self, hash: u32, uri: &str, local: &str) -> Option<u32> {
-        let is = |name: &Name| self.slice(name.local) == local && self.slice(name.uri) == uri;
+        let is = |name: &NodeName| self.slice(name.local) == local && self.slice(name.uri) == uri;
         let mut at = 0;
         loop {
             at += self.hashes[at..].iter().position(|known| *known == hash)?;
@@ -156,18 +156,18 @@ impl<'t> Tree<'t> {
     }
 
     /// The place of the name that stands for all with a node's namespace and local part.
-    pub(crate) fn canonical(&self, node: &Node) -> u32 {
+    pub(crate) fn canonical(&self, node: &XmlNode) -> u32 {
         self.canonical[node.name as usize]
     }
 
-    fn slice(&self, span: Span) -> &str {
+    fn slice(&self, span: TextSpan) -> &str {
         self.text.get(span.0 as usize..span.1 as usize).unwrap_or_default()
     }
 
     /// A node's own text: an attribute's value, text, a comment, an instruction.
     pub fn own_text(&self, node: usize) -> &str {
         let node = &self.nodes[node];
-        self.slice(Span(node.from, node.to))
+        self.slice(TextSpan(node.from, node.to))
     }
 
     /// A node's namespace, prefix and local name.
@@ -181,7 +181,7 @@ impl<'t> Tree<'t> {
         let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
         let mut hidden: Vec<&str> = vec!["xml"];
         let mut at = element;
-        while self.nodes[at].kind == Kind::Element {
+        while self.nodes[at].kind == NodeKind::Element {
             let first = self.declared.partition_point(|(node, ..)| (*node as usize) < at);
             for (_, prefix, uri) in self.declared[first..].iter().take_while(|(node, ..)| *node as usize == at) {
                 let (prefix, uri) = (self.slice(*prefix), self.slice(*uri));
@@ -198,14 +198,14 @@ impl<'t> Tree<'t> {
 
     /// One document of several: the first tree as it is, and as the last things in its element copies of the other trees'
     /// elements in namespaces of their own: what has none there is in this one. `nodes` is room that is used again.
-    pub fn compose(first: &Tree<'_>, parts: &[(&str, &Tree<'_>)], mut nodes: Vec<Node>) -> Tree<'static> {
-        let inside = |tree: &Tree<'_>| tree.element()..tree.nodes[tree.element()].end as usize;
+    pub fn compose(first: &XmlTree<'_>, parts: &[(&str, &XmlTree<'_>)], mut nodes: Vec<XmlNode>) -> XmlTree<'static> {
+        let inside = |tree: &XmlTree<'_>| tree.element()..tree.nodes[tree.element()].end as usize;
         let element = first.element();
         let end = inside(first).end;
         nodes.clear();
         nodes.reserve(first.nodes.len() + parts.iter().map(|(_, part)| inside(part).len()).sum::<usize>());
         nodes.extend_from_slice(&first.nodes[..end]);
-        let mut whole = Tree {
+        let mut whole = XmlTree {
             nodes,
             names: first.names.clone(),
             canonical: first.canonical.clone(),
@@ -227,13 +227,13 @@ impl<'t> Tree<'t> {
             above = whole.nodes[above as usize].parent;
         }
         // what follows the element is in the document
-        whole.nodes.extend(first.nodes[end..].iter().map(|node| Node { end: node.end + grown, ..*node }));
+        whole.nodes.extend(first.nodes[end..].iter().map(|node| XmlNode { end: node.end + grown, ..*node }));
         whole
     }
 
     /// Appends nodes of another tree, or of the one this began as (then their texts are `shared`), below `parent`. Elements in no
     /// namespace are in `uri` here.
-    fn append(&mut self, other: &Tree<'_>, range: std::ops::Range<usize>, parent: u32, uri: &str, shared: bool) {
+    fn append(&mut self, other: &XmlTree<'_>, range: std::ops::Range<usize>, parent: u32, uri: &str, shared: bool) {
         let at = self.nodes.len();
         let offset = (at as u32).wrapping_sub(range.start as u32);
         let texts = if shared { 0 } else { self.text.len() as u32 };
@@ -244,7 +244,7 @@ impl<'t> Tree<'t> {
         // [of elements, of everything else]
         let mut names = vec![[u32::MAX; 2]; other.names.len()];
         for node in &other.nodes[range.clone()] {
-            let takes = node.kind == Kind::Element;
+            let takes = node.kind == NodeKind::Element;
             let mut name = names[node.name as usize][usize::from(!takes)];
             if name == u32::MAX {
                 let own = &other.names[node.name as usize];
@@ -254,21 +254,28 @@ impl<'t> Tree<'t> {
                 names[node.name as usize][usize::from(!takes)] = name;
             }
             let moved = |place: u32| place.wrapping_add(offset);
-            self.nodes.push(Node { name, parent: moved(node.parent), end: moved(node.end), from: node.from + texts, to: node.to + texts, ..*node });
+            self.nodes.push(XmlNode {
+                name,
+                parent: moved(node.parent),
+                end: moved(node.end),
+                from: node.from + texts,
+                to: node.to + texts,
+                ..*node
+            });
         }
         if let Some(first) = self.nodes.get_mut(at) {
             first.parent = parent;
         }
         self.declared.push((at as u32, prefix, prefix));
-        let shift = |span: Span| Span(span.0 + texts, span.1 + texts);
+        let shift = |span: TextSpan| TextSpan(span.0 + texts, span.1 + texts);
         let declared: Vec<_> = other.declared.iter().filter(|(node, ..)| range.contains(&(*node as usize))).copied().collect();
         self.declared.extend(declared.into_iter().map(|(node, prefix, uri)| (node.wrapping_add(offset), shift(prefix), shift(uri))));
     }
 
-    fn add_text(&mut self, text: &str) -> Span {
+    fn add_text(&mut self, text: &str) -> TextSpan {
         let from = self.text.len() as u32;
         self.text.to_mut().push_str(text);
-        Span(from, from + text.len() as u32)
+        TextSpan(from, from + text.len() as u32)
     }
 
     fn add_name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
@@ -281,7 +288,7 @@ impl<'t> Tree<'t> {
             }
         }
         let (uri, prefix, local) = (self.add_text(uri), self.add_text(prefix), self.add_text(local));
-        self.names.push(Name { uri, prefix, local });
+        self.names.push(NodeName { uri, prefix, local });
         self.hashes.push(hash);
         let place = self.names.len() as u32 - 1;
         self.canonical.push(same.unwrap_or(place));
@@ -294,7 +301,7 @@ impl<'t> Tree<'t> {
         put(&mut out, self.text.len() as u64);
         out.extend_from_slice(self.text.as_bytes());
         put(&mut out, self.names.len() as u64);
-        let span = |out: &mut Vec<u8>, span: Span| {
+        let span = |out: &mut Vec<u8>, span: TextSpan| {
             put(out, u64::from(span.0));
             put(out, u64::from(span.1 - span.0));
         };
@@ -317,7 +324,7 @@ impl<'t> Tree<'t> {
             let is_fresh = node.from == fresh && node.to > node.from;
             put(&mut out, u64::from(node.kind as u8) | u64::from(is_fresh) << 3 | u64::from(node.name) << 4);
             match node.kind {
-                Kind::Root | Kind::Element => open.push(node.end),
+                NodeKind::Root | NodeKind::Element => open.push(node.end),
                 _ => {
                     if is_fresh {
                         fresh = node.to;
@@ -332,12 +339,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The tree that was packed; nothing when the bytes are not one.
-    pub fn unpack(bytes: &'t [u8]) -> Option<Tree<'t>> {
+    pub fn unpack(bytes: &'t [u8]) -> Option<XmlTree<'t>> {
         Self::unpack_into(bytes, Vec::new())
     }
 
-    /// As [`Tree::unpack`]; `nodes` is room that is used again.
-    pub fn unpack_into(bytes: &'t [u8], mut nodes: Vec<Node>) -> Option<Tree<'t>> {
+    /// As [`XmlTree::unpack`]; `nodes` is room that is used again.
+    pub fn unpack_into(bytes: &'t [u8], mut nodes: Vec<XmlNode>) -> Option<XmlTree<'t>> {
         nodes.clear();
         let (version, mut rest) = bytes.split_first()?;
         if *version != VERSION {
@@ -350,10 +357,10 @@ impl<'t> Tree<'t> {
         let span = |rest: &mut &[u8]| {
             let from = take(rest)?;
             let to = from.checked_add(take(rest)?).filter(|to| *to <= length as u64)?;
-            Some(Span(u32::try_from(from).ok()?, u32::try_from(to).ok()?))
+            Some(TextSpan(u32::try_from(from).ok()?, u32::try_from(to).ok()?))
         };
         let count = counted(&mut rest)?;
-        let mut tree = Tree {
+        let mut tree = XmlTree {
             nodes,
             names: Vec::with_capacity(count),
             canonical: Vec::new(),
@@ -363,7 +370,7 @@ impl<'t> Tree<'t> {
         };
         for _ in 0..count {
             let (uri, prefix, local) = (span(&mut rest)?, span(&mut rest)?, span(&mut rest)?);
-            tree.names.push(Name { uri, prefix, local });
+            tree.names.push(NodeName { uri, prefix, local });
         }
         for _ in 0..counted(&mut rest)? {
             let node = u32::try_from(take(&mut rest)?).ok()?;
@@ -376,12 +383,12 @@ impl<'t> Tree<'t> {
             let token = take(&mut rest)?;
             let at = tree.nodes.len() as u32;
             let kind = match token as u8 & 7 {
-                0 => Kind::Root,
-                1 => Kind::Element,
-                2 => Kind::Attribute,
-                3 => Kind::Text,
-                4 => Kind::Comment,
-                5 => Kind::Instruction,
+                0 => NodeKind::Root,
+                1 => NodeKind::Element,
+                2 => NodeKind::Attribute,
+                3 => NodeKind::Text,
+                4 => NodeKind::Comment,
+                5 => NodeKind::Instruction,
                 _ => {
                     let open = tree.nodes.get_mut(parent as usize)?;
                     open.end = at;
@@ -389,18 +396,18 @@ impl<'t> Tree<'t> {
                     continue;
                 }
             };
-            if (kind == Kind::Root) != (at == 0) {
+            if (kind == NodeKind::Root) != (at == 0) {
                 return None;
             }
             let name = u32::try_from(token >> 4).ok().filter(|name| (*name as usize) < tree.names.len())?;
-            let mut node = Node { kind, attributes: 0, name, parent, end: at + 1, from: 0, to: 0 };
-            if matches!(kind, Kind::Root | Kind::Element) {
+            let mut node = XmlNode { kind, attributes: 0, name, parent, end: at + 1, from: 0, to: 0 };
+            if matches!(kind, NodeKind::Root | NodeKind::Element) {
                 parent = at;
             } else {
                 node.from = if token & 8 != 0 { fresh } else { u32::try_from(take(&mut rest)?).ok()? };
                 node.to = node.from.checked_add(u32::try_from(take(&mut rest)?).ok()?).filter(|to| *to as usize <= length)?;
                 fresh = if token & 8 != 0 { node.to } else { fresh };
-                if kind == Kind::Attribute {
+                if kind == NodeKind::Attribute {
                     tree.nodes.get_mut(parent as usize)?.attributes += 1;
                 }
             }
@@ -421,10 +428,10 @@ impl<'t> Tree<'t> {
     /// Which names are equal but for their prefixes.
     fn know_names(&mut self) {
         self.hashes = self.names.iter().map(|name| name_hash(self.slice(name.uri), self.slice(name.local))).collect();
-        let parts = |name: &Name| (self.slice(name.uri), self.slice(name.local));
+        let parts = |name: &NodeName| (self.slice(name.uri), self.slice(name.local));
         let mut canonical = Vec::with_capacity(self.names.len());
         if self.names.len() <= FEW_NAMES {
-            let find = |(at, name): (usize, &Name)| self.find_name(self.hashes[at], parts(name).0, parts(name).1).unwrap_or(at as u32);
+            let find = |(at, name): (usize, &NodeName)| self.find_name(self.hashes[at], parts(name).0, parts(name).1).unwrap_or(at as u32);
             canonical.extend(self.names.iter().enumerate().map(find));
         } else {
             let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
@@ -478,19 +485,19 @@ fn counted(rest: &mut &[u8]) -> Option<usize> {
 /// Texts no longer than this are kept once.
 const SHARED: usize = 32;
 
-struct Builder {
-    nodes: Vec<Node>,
-    names: Vec<Name>,
+struct TreeBuilder {
+    nodes: Vec<XmlNode>,
+    names: Vec<NodeName>,
     known: HashMap<(String, String, String), u32>,
-    declared: Vec<(u32, Span, Span)>,
+    declared: Vec<(u32, TextSpan, TextSpan)>,
     text: String,
     /// Short texts seen before, by hash.
-    shared: Vec<Span>,
+    shared: Vec<TextSpan>,
     /// Names seen before, by hash.
     near: Vec<u32>,
 }
 
-impl Builder {
+impl TreeBuilder {
     fn new(size: usize) -> Self {
         let mut builder = Self {
             nodes: Vec::with_capacity(size / 10 + 8),
@@ -498,30 +505,30 @@ impl Builder {
             known: HashMap::new(),
             declared: Vec::new(),
             text: String::with_capacity(size / 2),
-            shared: vec![Span::default(); 1024],
+            shared: vec![TextSpan::default(); 1024],
             near: vec![u32::MAX; 256],
         };
         builder.name("", "", "");
         builder
     }
 
-    fn finish(self) -> Tree<'static> {
+    fn finish(self) -> XmlTree<'static> {
         let Self { nodes, names, declared, text, .. } = self;
-        let mut tree = Tree { nodes, names, canonical: Vec::new(), hashes: Vec::new(), declared, text: Cow::Owned(text) };
+        let mut tree = XmlTree { nodes, names, canonical: Vec::new(), hashes: Vec::new(), declared, text: Cow::Owned(text) };
         tree.know_names();
         tree
     }
 
-    fn slice(&self, span: Span) -> &str {
+    fn slice(&self, span: TextSpan) -> &str {
         &self.text[span.0 as usize..span.1 as usize]
     }
 
-    fn span(&mut self, text: &str) -> Span {
+    fn span(&mut self, text: &str) -> TextSpan {
         if text.is_empty() {
-            return Span::default();
+            return TextSpan::default();
         }
         let from = self.text.len() as u32;
-        let fresh = Span(from, from + text.len() as u32);
+        let fresh = TextSpan(from, from + text.len() as u32);
         if text.len() <= SHARED {
             let slot = slot_of(text, self.shared.len());
             let known = self.shared[slot];
@@ -547,7 +554,7 @@ impl Builder {
         let number = match self.known.get(&key) {
             Some(known) => *known,
             None => {
-                let name = Name { uri: self.span(uri), prefix: self.span(prefix), local: self.span(local) };
+                let name = NodeName { uri: self.span(uri), prefix: self.span(prefix), local: self.span(local) };
                 self.names.push(name);
                 let number = self.names.len() as u32 - 1;
                 self.known.insert(key, number);
@@ -558,14 +565,14 @@ impl Builder {
         number
     }
 
-    fn push(&mut self, kind: Kind, name: u32, parent: u32, text: Span) -> u32 {
+    fn push(&mut self, kind: NodeKind, name: u32, parent: u32, text: TextSpan) -> u32 {
         let at = self.nodes.len() as u32;
-        self.nodes.push(Node { kind, attributes: 0, name, parent, end: at + 1, from: text.0, to: text.1 });
+        self.nodes.push(XmlNode { kind, attributes: 0, name, parent, end: at + 1, from: text.0, to: text.1 });
         at
     }
 
     fn document(&mut self, document: &roxmltree::Document<'_>) {
-        let root = self.push(Kind::Root, 0, 0, Span::default());
+        let root = self.push(NodeKind::Root, 0, 0, TextSpan::default());
         self.children(document.root(), root, document.input_text());
         self.nodes[root as usize].end = self.nodes.len() as u32;
     }
@@ -576,17 +583,17 @@ impl Builder {
                 roxmltree::NodeType::Element => self.element(child, parent, input),
                 roxmltree::NodeType::Text => {
                     let text = self.span(child.text().unwrap_or_default());
-                    self.push(Kind::Text, 0, parent, text);
+                    self.push(NodeKind::Text, 0, parent, text);
                 }
                 roxmltree::NodeType::Comment => {
                     let text = self.span(child.text().unwrap_or_default());
-                    self.push(Kind::Comment, 0, parent, text);
+                    self.push(NodeKind::Comment, 0, parent, text);
                 }
                 roxmltree::NodeType::PI => {
                     let Some(instruction) = child.pi() else { continue };
                     let name = self.name("", "", instruction.target);
                     let text = self.span(instruction.value.unwrap_or_default());
-                    self.push(Kind::Instruction, name, parent, text);
+                    self.push(NodeKind::Instruction, name, parent, text);
                 }
                 roxmltree::NodeType::Root => {}
             }
@@ -597,7 +604,7 @@ impl Builder {
         let tag = element.tag_name();
         let prefix = prefix_of(&input[element.range().start + 1..], tag.name());
         let name = self.name(tag.namespace().unwrap_or_default(), prefix, tag.name());
-        let at = self.push(Kind::Element, name, parent, Span::default());
+        let at = self.push(NodeKind::Element, name, parent, TextSpan::default());
         let outer = element.parent().filter(roxmltree::Node::is_element);
         // roxmltree shares the list of namespaces of an element that declares none with its parent's
         for namespace in element.namespaces() {
@@ -611,7 +618,7 @@ impl Builder {
             let prefix = prefix_of(&input[attribute.range().start..], attribute.name());
             let name = self.name(attribute.namespace().unwrap_or_default(), prefix, attribute.name());
             let text = self.span(attribute.value());
-            self.push(Kind::Attribute, name, at, text);
+            self.push(NodeKind::Attribute, name, at, text);
             self.nodes[at as usize].attributes += 1;
         }
         self.children(element, at, input);

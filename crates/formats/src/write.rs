@@ -1,7 +1,7 @@
 //! Writing many documents of one syntax to a stream.
 
 use crate::marc::{MarcError, MarcRecord};
-use crate::{Document, DocumentError, Head, Syntax, marcxml};
+use crate::{Document, DocumentError, ParseContext, Syntax, marcxml};
 use std::io::{self, Write};
 
 /// Why a document could not be written.
@@ -44,7 +44,7 @@ impl<W: Write> MarcWriter<W> {
             self.written += 1;
             return Ok(());
         }
-        let document = Document::parse(bytes, syntax, &Head::default())?;
+        let document = Document::parse(bytes, syntax, &ParseContext::default())?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         self.record(&record)
     }

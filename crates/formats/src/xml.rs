@@ -1,7 +1,7 @@
 //! One XML element as a tree, inside the namespaces of the elements that enclosed it in its file.
 
 use crate::DocumentError;
-use crate::scan::{Tag, attributes, namespace_declarations, tag_at};
+use crate::scan::{XmlTag, attributes, namespace_declarations, tag_at};
 use memchr::{memchr, memmem};
 use roxmltree::{Document, ParsingOptions};
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ const MAX_SCOPES: usize = 16_000_000;
 
 /// The element with the namespace declarations of its former ancestors, so that it can stand alone.
 pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]> {
-    let Some((_, Tag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
+    let Some((_, XmlTag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
     let mut declared: Vec<&[u8]> = namespace_declarations(own).map(|(name, _)| name).collect();
     let outer: Vec<_> = namespace_declarations(declarations.as_bytes()).collect();
     let mut missing = Vec::new();
@@ -64,7 +64,7 @@ fn check_cost(bytes: &[u8]) -> Result<(), String> {
         let Some((length, tag)) = tag_at(&bytes[at..], true) else { break };
         at += length;
         match tag {
-            Tag::Open { empty, attributes: own, .. } => {
+            XmlTag::Open { empty, attributes: own, .. } => {
                 depth += usize::from(!empty);
                 if depth > MAX_DEPTH {
                     return Err(format!("elements are nested deeper than {MAX_DEPTH} levels"));
@@ -85,8 +85,8 @@ fn check_cost(bytes: &[u8]) -> Result<(), String> {
                     return Err("too many namespace declarations".to_owned());
                 }
             }
-            Tag::Close { .. } => depth = depth.saturating_sub(1),
-            Tag::Other => {}
+            XmlTag::Close { .. } => depth = depth.saturating_sub(1),
+            XmlTag::Other => {}
         }
     }
     Ok(())

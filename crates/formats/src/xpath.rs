@@ -4,26 +4,28 @@
 //! digits as tell them apart; texts with an exponent are no numbers; what follows an attribute includes its element's content.
 //!
 //! Cost is bounded: every node that is looked at is a step, and so is every stretch of text; an evaluation that needs more steps than
-//! it may take ends with [`TooLong`].
+//! it may take ends with [`StepLimitExceeded`].
 
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{NodeKind, XmlNode, XmlTree};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write as _;
-use stook_catalogue::xpath::{Axis, Condition, Expr, Function, Kind as Gives, NodeTest, Operator, Path, Start, Step, XPath};
+use stook_catalogue::xpath::{
+    Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, ResultType as Gives, Step, XPath, XPathOperator,
+};
 
 /// The evaluation would take more steps than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("evaluating it takes more steps than it may")]
-pub struct TooLong;
+pub struct StepLimitExceeded;
 
-type Found<T> = Result<T, TooLong>;
+type EvalResult<T> = Result<T, StepLimitExceeded>;
 
 /// A node, or the n-th namespace in scope of an element, ordered as in the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At(u64);
+pub struct NodeRef(u64);
 
-impl At {
+impl NodeRef {
     fn node(node: usize) -> Self {
         Self((node as u64) << 16)
     }
@@ -44,7 +46,7 @@ impl At {
 
 /// What an expression gives.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value<'t> {
+pub enum XPathValue<'t> {
     /// The string-values of nodes, in document order.
     Nodes(Vec<Cow<'t, str>>),
     /// True or false.
@@ -60,7 +62,7 @@ pub enum Value<'t> {
 ///
 /// # Errors
 /// When it takes more.
-pub fn holds(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<bool, TooLong> {
+pub fn holds(xpath: &XPath, tree: &XmlTree<'_>, steps: u64) -> Result<bool, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     evaluation.boolean(&xpath.expression, &evaluation.start())
 }
@@ -69,20 +71,20 @@ pub fn holds(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<bool, TooLong
 ///
 /// # Errors
 /// When it takes more steps.
-pub fn evaluate<'t>(xpath: &XPath, tree: &'t Tree<'_>, steps: u64) -> Result<Value<'t>, TooLong> {
+pub fn evaluate<'t>(xpath: &XPath, tree: &'t XmlTree<'_>, steps: u64) -> Result<XPathValue<'t>, StepLimitExceeded> {
     evaluate_from(xpath, tree, start(tree), steps)
 }
 
 /// The document's element.
-pub fn start(tree: &Tree<'_>) -> At {
-    At::node(tree.element())
+pub fn start(tree: &XmlTree<'_>) -> NodeRef {
+    NodeRef::node(tree.element())
 }
 
 /// The nodes an expression gives; none where it gives something else.
 ///
 /// # Errors
 /// When it takes more steps.
-pub fn places(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<Vec<At>, TooLong> {
+pub fn places(xpath: &XPath, tree: &XmlTree<'_>, steps: u64) -> Result<Vec<NodeRef>, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     match xpath.expression.kind() {
         Gives::Nodes => evaluation.nodes(&xpath.expression, &evaluation.start()),
@@ -94,30 +96,30 @@ pub fn places(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<Vec<At>, Too
 ///
 /// # Errors
 /// When it takes more steps.
-pub fn evaluate_from<'t>(xpath: &XPath, tree: &'t Tree<'_>, from: At, steps: u64) -> Result<Value<'t>, TooLong> {
+pub fn evaluate_from<'t>(xpath: &XPath, tree: &'t XmlTree<'_>, from: NodeRef, steps: u64) -> Result<XPathValue<'t>, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
-    let here = Here { node: from, position: 1, size: 1 };
+    let here = EvalContext { node: from, position: 1, size: 1 };
     Ok(match xpath.expression.kind() {
         Gives::Nodes => {
             let nodes = evaluation.nodes(&xpath.expression, &here)?;
-            Value::Nodes(nodes.into_iter().map(|node| evaluation.string_of(node)).collect::<Found<_>>()?)
+            XPathValue::Nodes(nodes.into_iter().map(|node| evaluation.string_of(node)).collect::<EvalResult<_>>()?)
         }
-        Gives::Boolean => Value::Boolean(evaluation.boolean(&xpath.expression, &here)?),
-        Gives::Number => Value::Number(evaluation.number(&xpath.expression, &here)?),
-        Gives::Text => Value::Text(evaluation.string(&xpath.expression, &here)?),
+        Gives::Boolean => XPathValue::Boolean(evaluation.boolean(&xpath.expression, &here)?),
+        Gives::Number => XPathValue::Number(evaluation.number(&xpath.expression, &here)?),
+        Gives::Text => XPathValue::Text(evaluation.string(&xpath.expression, &here)?),
     })
 }
 
 /// The node at hand, its position, and the number of nodes.
 #[derive(Clone, Copy)]
-struct Here {
-    node: At,
+struct EvalContext {
+    node: NodeRef,
     position: usize,
     size: usize,
 }
 
 struct Evaluation<'x, 't, 'b> {
-    tree: &'t Tree<'b>,
+    tree: &'t XmlTree<'b>,
     /// By name of the expression: the tree's name.
     names: Vec<Option<u32>>,
     steps: Cell<u64>,
@@ -125,47 +127,47 @@ struct Evaluation<'x, 't, 'b> {
 }
 
 impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
-    fn new(xpath: &'x XPath, tree: &'t Tree<'b>, steps: u64) -> Self {
+    fn new(xpath: &'x XPath, tree: &'t XmlTree<'b>, steps: u64) -> Self {
         let names = xpath.names.iter().map(|name| tree.find_name(name.hash, &name.uri, &name.local)).collect();
         Self { tree, names, steps: Cell::new(steps), xpath }
     }
 
-    fn start(&self) -> Here {
-        Here { node: start(self.tree), position: 1, size: 1 }
+    fn start(&self) -> EvalContext {
+        EvalContext { node: start(self.tree), position: 1, size: 1 }
     }
 
-    fn spend(&self, steps: u64) -> Found<()> {
+    fn spend(&self, steps: u64) -> EvalResult<()> {
         match self.steps.get().checked_sub(steps) {
             Some(left) => {
                 self.steps.set(left);
                 Ok(())
             }
-            None => Err(TooLong),
+            None => Err(StepLimitExceeded),
         }
     }
 
     // --- values
 
-    fn boolean(&self, expression: &Expr, here: &Here) -> Found<bool> {
+    fn boolean(&self, expression: &Expr, here: &EvalContext) -> EvalResult<bool> {
         Ok(match expression {
-            Expr::Binary(Operator::Or, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
-            Expr::Binary(Operator::And, sides) => self.boolean(&sides.0, here)? && self.boolean(&sides.1, here)?,
-            Expr::Binary(Operator::Union, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
+            Expr::Binary(XPathOperator::Or, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
+            Expr::Binary(XPathOperator::And, sides) => self.boolean(&sides.0, here)? && self.boolean(&sides.1, here)?,
+            Expr::Binary(XPathOperator::Union, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
             Expr::Binary(operator, sides) if operator.compares() => self.compare(*operator, &sides.0, &sides.1, here)?,
             Expr::Path(path) => self.exists(path, here)?,
             Expr::Call(function, arguments) => match function {
-                Function::True => true,
-                Function::False => false,
-                Function::Not => !self.boolean(&arguments[0], here)?,
-                Function::Boolean => self.boolean(&arguments[0], here)?,
-                Function::Contains => {
+                CoreFunction::True => true,
+                CoreFunction::False => false,
+                CoreFunction::Not => !self.boolean(&arguments[0], here)?,
+                CoreFunction::Boolean => self.boolean(&arguments[0], here)?,
+                CoreFunction::Contains => {
                     let (text, part) = (self.string(&arguments[0], here)?, self.string(&arguments[1], here)?);
                     self.spend(text.len() as u64 / 64)?;
                     memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()
                 }
-                Function::StartsWith => self.string(&arguments[0], here)?.starts_with(&*self.string(&arguments[1], here)?),
-                Function::Lang => self.lang(&self.string(&arguments[0], here)?, here.node),
-                Function::Id => !self.nodes(expression, here)?.is_empty(),
+                CoreFunction::StartsWith => self.string(&arguments[0], here)?.starts_with(&*self.string(&arguments[1], here)?),
+                CoreFunction::Lang => self.lang(&self.string(&arguments[0], here)?, here.node),
+                CoreFunction::Id => !self.nodes(expression, here)?.is_empty(),
                 _ if expression.kind() == Gives::Number => truth(self.number(expression, here)?),
                 _ => !self.string(expression, here)?.is_empty(),
             },
@@ -174,36 +176,39 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         })
     }
 
-    fn number(&self, expression: &Expr, here: &Here) -> Found<f64> {
+    fn number(&self, expression: &Expr, here: &EvalContext) -> EvalResult<f64> {
         Ok(match expression {
             Expr::Number(number) => *number,
             Expr::Negate(inner) => -self.number(inner, here)?,
-            Expr::Binary(operator @ (Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo), sides) => {
+            Expr::Binary(
+                operator @ (XPathOperator::Add | XPathOperator::Subtract | XPathOperator::Multiply | XPathOperator::Divide | XPathOperator::Modulo),
+                sides,
+            ) => {
                 let (left, right) = (self.number(&sides.0, here)?, self.number(&sides.1, here)?);
                 match operator {
-                    Operator::Add => left + right,
-                    Operator::Subtract => left - right,
-                    Operator::Multiply => left * right,
-                    Operator::Divide => left / right,
+                    XPathOperator::Add => left + right,
+                    XPathOperator::Subtract => left - right,
+                    XPathOperator::Multiply => left * right,
+                    XPathOperator::Divide => left / right,
                     _ => left % right,
                 }
             }
             Expr::Call(function, arguments) => match function {
-                Function::Position => here.position as f64,
-                Function::Last => here.size as f64,
-                Function::Count => self.nodes(&arguments[0], here)?.len() as f64,
-                Function::Sum => {
+                CoreFunction::Position => here.position as f64,
+                CoreFunction::Last => here.size as f64,
+                CoreFunction::Count => self.nodes(&arguments[0], here)?.len() as f64,
+                CoreFunction::Sum => {
                     let mut sum = 0.0;
                     for node in self.nodes(&arguments[0], here)? {
                         sum += to_number(&self.string_of(node)?);
                     }
                     sum
                 }
-                Function::Floor => self.number(&arguments[0], here)?.floor(),
-                Function::Ceiling => self.number(&arguments[0], here)?.ceil(),
-                Function::Round => round(self.number(&arguments[0], here)?),
-                Function::StringLength => self.argument(arguments, here)?.chars().count() as f64,
-                Function::Number => match arguments.first() {
+                CoreFunction::Floor => self.number(&arguments[0], here)?.floor(),
+                CoreFunction::Ceiling => self.number(&arguments[0], here)?.ceil(),
+                CoreFunction::Round => round(self.number(&arguments[0], here)?),
+                CoreFunction::StringLength => self.argument(arguments, here)?.chars().count() as f64,
+                CoreFunction::Number => match arguments.first() {
                     Some(argument) => self.number(argument, here)?,
                     None => to_number(&self.string_of(here.node)?),
                 },
@@ -213,22 +218,22 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         })
     }
 
-    fn other_number(&self, expression: &Expr, here: &Here) -> Found<f64> {
+    fn other_number(&self, expression: &Expr, here: &EvalContext) -> EvalResult<f64> {
         Ok(match expression.kind() {
             Gives::Boolean => f64::from(u8::from(self.boolean(expression, here)?)),
             _ => to_number(&self.string(expression, here)?),
         })
     }
 
-    fn string(&self, expression: &Expr, here: &Here) -> Found<Cow<'t, str>> {
+    fn string(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Cow<'t, str>> {
         let (function, arguments) = match expression {
             Expr::Call(function, arguments) => (function, arguments),
             Expr::Literal(text) => return Ok(Cow::Owned(text.to_string())),
             _ => return self.converted(expression, here),
         };
         Ok(match function {
-            Function::String => self.argument(arguments, here)?,
-            Function::Concat => {
+            CoreFunction::String => self.argument(arguments, here)?,
+            CoreFunction::Concat => {
                 let mut whole = String::new();
                 for argument in arguments {
                     whole.push_str(&self.string(argument, here)?);
@@ -236,12 +241,12 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
                 Cow::Owned(whole)
             }
-            Function::NormalizeSpace => {
+            CoreFunction::NormalizeSpace => {
                 let text = self.argument(arguments, here)?;
                 let words: Vec<&str> = text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()).collect();
                 Cow::Owned(words.join(" "))
             }
-            Function::Substring => {
+            CoreFunction::Substring => {
                 let text = self.string(&arguments[0], here)?;
                 let from = round(self.number(&arguments[1], here)?);
                 let behind = match arguments.get(2) {
@@ -251,15 +256,15 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 let inside = |place: usize| place as f64 >= from && (place as f64) < behind;
                 Cow::Owned(text.chars().enumerate().filter(|(place, _)| inside(place + 1)).map(|(_, c)| c).collect())
             }
-            Function::SubstringBefore | Function::SubstringAfter => {
+            CoreFunction::SubstringBefore | CoreFunction::SubstringAfter => {
                 let (text, mark) = (self.string(&arguments[0], here)?, self.string(&arguments[1], here)?);
                 Cow::Owned(match (text.split_once(&*mark), function) {
-                    (Some((before, _)), Function::SubstringBefore) => before.to_owned(),
+                    (Some((before, _)), CoreFunction::SubstringBefore) => before.to_owned(),
                     (Some((_, after)), _) => after.to_owned(),
                     (None, _) => String::new(),
                 })
             }
-            Function::Translate => {
+            CoreFunction::Translate => {
                 let text = self.string(&arguments[0], here)?;
                 let (from, to) = (self.string(&arguments[1], here)?, self.string(&arguments[2], here)?);
                 self.spend(text.len() as u64 * (1 + from.len() as u64 / 16) / 64)?;
@@ -271,7 +276,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 };
                 Cow::Owned(text.chars().filter_map(change).collect())
             }
-            Function::LocalName | Function::Name | Function::NamespaceUri => {
+            CoreFunction::LocalName | CoreFunction::Name | CoreFunction::NamespaceUri => {
                 let node = match arguments.first() {
                     Some(argument) => self.first(argument, here)?,
                     None => Some(here.node),
@@ -286,7 +291,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// What is not text, as text.
-    fn converted(&self, expression: &Expr, here: &Here) -> Found<Cow<'t, str>> {
+    fn converted(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Cow<'t, str>> {
         Ok(match expression.kind() {
             Gives::Nodes => match self.first(expression, here)? {
                 Some(node) => self.string_of(node)?,
@@ -298,49 +303,49 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// The only argument as text, or that of the node at hand.
-    fn argument(&self, arguments: &[Expr], here: &Here) -> Found<Cow<'t, str>> {
+    fn argument(&self, arguments: &[Expr], here: &EvalContext) -> EvalResult<Cow<'t, str>> {
         match arguments.first() {
             Some(argument) => self.string(argument, here),
             None => self.string_of(here.node),
         }
     }
 
-    fn name_of(&self, node: At, function: Function) -> Cow<'t, str> {
+    fn name_of(&self, node: NodeRef, function: CoreFunction) -> Cow<'t, str> {
         if node.is_namespace() {
             let prefix = self.namespace(node).0;
-            return Cow::Borrowed(if function == Function::NamespaceUri { "" } else { prefix });
+            return Cow::Borrowed(if function == CoreFunction::NamespaceUri { "" } else { prefix });
         }
         let place = node.place();
         let (uri, prefix, local) = match self.tree.nodes[place].kind {
-            Kind::Element | Kind::Attribute | Kind::Instruction => self.tree.name(place),
+            NodeKind::Element | NodeKind::Attribute | NodeKind::Instruction => self.tree.name(place),
             _ => ("", "", ""),
         };
         match function {
-            Function::LocalName => Cow::Borrowed(local),
-            Function::NamespaceUri => Cow::Borrowed(uri),
+            CoreFunction::LocalName => Cow::Borrowed(local),
+            CoreFunction::NamespaceUri => Cow::Borrowed(uri),
             _ if prefix.is_empty() => Cow::Borrowed(local),
             _ => Cow::Owned(format!("{prefix}:{local}")),
         }
     }
 
-    fn namespace(&self, node: At) -> (&'t str, &'t str) {
+    fn namespace(&self, node: NodeRef) -> (&'t str, &'t str) {
         let number = (node.0 & 0xffff) as usize - 1;
         self.tree.namespaces(node.place()).get(number).copied().unwrap_or_default()
     }
 
     /// The string-value of a node.
-    fn string_of(&self, node: At) -> Found<Cow<'t, str>> {
+    fn string_of(&self, node: NodeRef) -> EvalResult<Cow<'t, str>> {
         if node.is_namespace() {
             return Ok(Cow::Borrowed(self.namespace(node).1));
         }
         let place = node.place();
         let own = &self.tree.nodes[place];
-        if !matches!(own.kind, Kind::Root | Kind::Element) {
+        if !matches!(own.kind, NodeKind::Root | NodeKind::Element) {
             return Ok(Cow::Borrowed(self.tree.own_text(place)));
         }
         let inside = place + 1 + usize::from(own.attributes)..own.end as usize;
         self.spend(inside.len() as u64)?;
-        let mut texts = inside.filter(|place| self.tree.nodes[*place].kind == Kind::Text).map(|place| self.tree.own_text(place));
+        let mut texts = inside.filter(|place| self.tree.nodes[*place].kind == NodeKind::Text).map(|place| self.tree.own_text(place));
         let first = texts.next().unwrap_or_default();
         let Some(second) = texts.next() else { return Ok(Cow::Borrowed(first)) };
         let mut whole = first.to_owned();
@@ -350,7 +355,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         Ok(Cow::Owned(whole))
     }
 
-    fn lang(&self, wanted: &str, node: At) -> bool {
+    fn lang(&self, wanted: &str, node: NodeRef) -> bool {
         let mut place = node.place();
         loop {
             let own = &self.tree.nodes[place];
@@ -362,7 +367,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                     return begins && matches!(found.as_bytes().get(wanted.len()), None | Some(b'-'));
                 }
             }
-            if own.kind == Kind::Root {
+            if own.kind == NodeKind::Root {
                 return false;
             }
             place = own.parent as usize;
@@ -371,8 +376,8 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
 
     // --- comparisons
 
-    fn compare(&self, operator: Operator, left: &Expr, right: &Expr, here: &Here) -> Found<bool> {
-        let (kinds, equality) = ((left.kind(), right.kind()), matches!(operator, Operator::Equal | Operator::NotEqual));
+    fn compare(&self, operator: XPathOperator, left: &Expr, right: &Expr, here: &EvalContext) -> EvalResult<bool> {
+        let (kinds, equality) = ((left.kind(), right.kind()), matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual));
         match kinds {
             (Gives::Nodes, Gives::Nodes) => {
                 let left = self.texts(left, here)?;
@@ -380,7 +385,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 self.compare_sets(operator, &left, &right)
             }
             (Gives::Boolean, _) | (_, Gives::Boolean) if equality => {
-                Ok((self.boolean(left, here)? == self.boolean(right, here)?) == (operator == Operator::Equal))
+                Ok((self.boolean(left, here)? == self.boolean(right, here)?) == (operator == XPathOperator::Equal))
             }
             (Gives::Nodes, Gives::Boolean) | (Gives::Boolean, Gives::Nodes) => {
                 let number = |value: bool| f64::from(u8::from(value));
@@ -389,20 +394,20 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
             (Gives::Nodes, other) => self.compare_nodes(operator, left, right, other, false, here),
             (other, Gives::Nodes) => self.compare_nodes(operator, right, left, other, true, here),
             (Gives::Number, _) | (_, Gives::Number) => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
-            _ if equality => Ok((self.string(left, here)? == self.string(right, here)?) == (operator == Operator::Equal)),
+            _ if equality => Ok((self.string(left, here)? == self.string(right, here)?) == (operator == XPathOperator::Equal)),
             _ => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
         }
     }
 
     /// Some node compares so with a text or a number.
-    fn compare_nodes(&self, operator: Operator, nodes: &Expr, other: &Expr, kind: Gives, turned: bool, here: &Here) -> Found<bool> {
-        let equality = matches!(operator, Operator::Equal | Operator::NotEqual);
+    fn compare_nodes(&self, operator: XPathOperator, nodes: &Expr, other: &Expr, kind: Gives, turned: bool, here: &EvalContext) -> EvalResult<bool> {
+        let equality = matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual);
         if kind == Gives::Text && equality {
             let wanted = match other {
                 Expr::Literal(text) => Cow::Borrowed(&**text),
                 _ => self.string(other, here)?,
             };
-            return self.any(nodes, here, &mut |node| Ok((*self.string_of(node)? == *wanted) == (operator == Operator::Equal)));
+            return self.any(nodes, here, &mut |node| Ok((*self.string_of(node)? == *wanted) == (operator == XPathOperator::Equal)));
         }
         let wanted = self.number(other, here)?;
         self.any(nodes, here, &mut |node| {
@@ -411,20 +416,20 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         })
     }
 
-    fn texts(&self, expression: &Expr, here: &Here) -> Found<Vec<Cow<'t, str>>> {
+    fn texts(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Vec<Cow<'t, str>>> {
         self.nodes(expression, here)?.into_iter().map(|node| self.string_of(node)).collect()
     }
 
     /// Some pair of nodes compares so.
-    fn compare_sets(&self, operator: Operator, left: &[Cow<'t, str>], right: &[Cow<'t, str>]) -> Found<bool> {
+    fn compare_sets(&self, operator: XPathOperator, left: &[Cow<'t, str>], right: &[Cow<'t, str>]) -> EvalResult<bool> {
         self.spend((left.len() + right.len()) as u64)?;
         match operator {
-            Operator::Equal => {
+            XPathOperator::Equal => {
                 let (few, many) = if left.len() < right.len() { (left, right) } else { (right, left) };
                 let few: std::collections::HashSet<&str> = few.iter().map(|text| &**text).collect();
                 Ok(many.iter().any(|text| few.contains(&**text)))
             }
-            Operator::NotEqual => Ok(match left.first().or(right.first()) {
+            XPathOperator::NotEqual => Ok(match left.first().or(right.first()) {
                 None => false,
                 Some(first) => !left.is_empty() && !right.is_empty() && left.iter().chain(right).any(|text| text != first),
             }),
@@ -434,7 +439,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                     texts.iter().map(|text| to_number(text)).filter(|number| !number.is_nan()).reduce(pick)
                 };
                 let (own, other) = match operator {
-                    Operator::Less | Operator::LessOrEqual => (extreme(left, f64::min), extreme(right, f64::max)),
+                    XPathOperator::Less | XPathOperator::LessOrEqual => (extreme(left, f64::min), extreme(right, f64::max)),
                     _ => (extreme(left, f64::max), extreme(right, f64::min)),
                 };
                 Ok(own.zip(other).is_some_and(|(own, other)| numbers(operator, own, other)))
@@ -445,7 +450,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     // --- nodes
 
     /// The nodes of an expression, in document order, each once.
-    fn nodes(&self, expression: &Expr, here: &Here) -> Found<Vec<At>> {
+    fn nodes(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Vec<NodeRef>> {
         match expression {
             Expr::Path(path) => {
                 let mut found = self.start_of(path, here)?;
@@ -454,22 +459,22 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
                 Ok(found)
             }
-            Expr::Binary(Operator::Union, sides) => {
+            Expr::Binary(XPathOperator::Union, sides) => {
                 let mut found = self.nodes(&sides.0, here)?;
                 found.extend(self.nodes(&sides.1, here)?);
                 in_order(&mut found);
                 Ok(found)
             }
-            Expr::Call(Function::Id, arguments) => self.by_id(&arguments[0], here),
+            Expr::Call(CoreFunction::Id, arguments) => self.by_id(&arguments[0], here),
             _ => Ok(Vec::new()),
         }
     }
 
-    fn start_of(&self, path: &Path, here: &Here) -> Found<Vec<At>> {
+    fn start_of(&self, path: &LocationPath, here: &EvalContext) -> EvalResult<Vec<NodeRef>> {
         match &path.start {
-            Start::Root => Ok(vec![At::node(0)]),
-            Start::Here => Ok(vec![here.node]),
-            Start::Nodes(expression, conditions) => {
+            PathStart::Root => Ok(vec![NodeRef::node(0)]),
+            PathStart::ContextNode => Ok(vec![here.node]),
+            PathStart::Filtered(expression, conditions) => {
                 let mut nodes = self.nodes(expression, here)?;
                 self.filter(&mut nodes, conditions)?;
                 Ok(nodes)
@@ -478,7 +483,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// Elements whose `xml:id` is one of these.
-    fn by_id(&self, argument: &Expr, here: &Here) -> Found<Vec<At>> {
+    fn by_id(&self, argument: &Expr, here: &EvalContext) -> EvalResult<Vec<NodeRef>> {
         let wanted = match argument.kind() {
             Gives::Nodes => self.texts(argument, here)?,
             _ => vec![self.string(argument, here)?],
@@ -488,13 +493,13 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         let mut seen: Vec<&str> = Vec::new();
         self.spend(self.tree.nodes.len() as u64)?;
         for (place, node) in self.tree.nodes.iter().enumerate() {
-            if node.kind == Kind::Attribute
+            if node.kind == NodeKind::Attribute
                 && let ("http://www.w3.org/XML/1998/namespace", _, "id") = self.tree.name(place)
                 && wanted.contains(&self.tree.own_text(place))
                 && !seen.contains(&self.tree.own_text(place))
             {
                 seen.push(self.tree.own_text(place));
-                found.push(At::node(node.parent as usize));
+                found.push(NodeRef::node(node.parent as usize));
             }
         }
         in_order(&mut found);
@@ -502,7 +507,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// The first node in document order.
-    fn first(&self, expression: &Expr, here: &Here) -> Found<Option<At>> {
+    fn first(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Option<NodeRef>> {
         if let Expr::Path(path) = expression
             && let Some((last, before)) = path.steps.split_last()
             && before.is_empty()
@@ -522,15 +527,15 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// Whether a path finds anything.
-    fn exists(&self, path: &Path, here: &Here) -> Found<bool> {
+    fn exists(&self, path: &LocationPath, here: &EvalContext) -> EvalResult<bool> {
         self.any_of(path, here, &mut |_| Ok(true))
     }
 
     /// Whether `wanted` is true of some node of an expression.
-    fn any(&self, expression: &Expr, here: &Here, wanted: &mut dyn FnMut(At) -> Found<bool>) -> Found<bool> {
+    fn any(&self, expression: &Expr, here: &EvalContext, wanted: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<bool> {
         match expression {
             Expr::Path(path) => self.any_of(path, here, wanted),
-            Expr::Binary(Operator::Union, sides) => Ok(self.any(&sides.0, here, wanted)? || self.any(&sides.1, here, wanted)?),
+            Expr::Binary(XPathOperator::Union, sides) => Ok(self.any(&sides.0, here, wanted)? || self.any(&sides.1, here, wanted)?),
             _ => {
                 for node in self.nodes(expression, here)? {
                     if wanted(node)? {
@@ -542,7 +547,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         }
     }
 
-    fn any_of(&self, path: &Path, here: &Here, wanted: &mut dyn FnMut(At) -> Found<bool>) -> Found<bool> {
+    fn any_of(&self, path: &LocationPath, here: &EvalContext, wanted: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<bool> {
         let Some((last, before)) = path.steps.split_last() else {
             for node in self.start_of(path, here)? {
                 if wanted(node)? {
@@ -552,12 +557,12 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
             return Ok(false);
         };
         let one = [here.node];
-        let root = [At::node(0)];
+        let root = [NodeRef::node(0)];
         let mut found;
-        let mut nodes: &[At] = match path.start {
-            Start::Here => &one,
-            Start::Root => &root,
-            Start::Nodes(..) => {
+        let mut nodes: &[NodeRef] = match path.start {
+            PathStart::ContextNode => &one,
+            PathStart::Root => &root,
+            PathStart::Filtered(..) => {
                 found = self.start_of(path, here)?;
                 &found
             }
@@ -590,9 +595,9 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         Ok(false)
     }
 
-    fn fits_all(&self, node: At, conditions: &[Condition]) -> Found<bool> {
+    fn fits_all(&self, node: NodeRef, conditions: &[Predicate]) -> EvalResult<bool> {
         for condition in conditions {
-            if !self.boolean(&condition.expression, &Here { node, position: 1, size: 1 })? {
+            if !self.boolean(&condition.expression, &EvalContext { node, position: 1, size: 1 })? {
                 return Ok(false);
             }
         }
@@ -600,15 +605,15 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// One step from nodes that are in document order; what is found is, too.
-    fn step(&self, step: &Step, from: &[At]) -> Found<Vec<At>> {
-        let mut found: Vec<At> = Vec::new();
+    fn step(&self, step: &Step, from: &[NodeRef]) -> EvalResult<Vec<NodeRef>> {
+        let mut found: Vec<NodeRef> = Vec::new();
         let positional = step.conditions.iter().any(|condition| condition.positional);
         let mut behind = 0;
         let mut own = Vec::new();
         for node in from {
             if !positional {
                 // the descendants of a descendant of a node before are there already
-                let is_inside = !node.is_namespace() && self.tree.nodes[node.place()].kind != Kind::Attribute;
+                let is_inside = !node.is_namespace() && self.tree.nodes[node.place()].kind != NodeKind::Attribute;
                 if is_inside && matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf) {
                     if node.place() < behind {
                         continue;
@@ -636,12 +641,12 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// Keeps the nodes that satisfy conditions, each of which counts those that satisfied the ones before.
-    fn filter(&self, nodes: &mut Vec<At>, conditions: &[Condition]) -> Found<()> {
+    fn filter(&self, nodes: &mut Vec<NodeRef>, conditions: &[Predicate]) -> EvalResult<()> {
         for condition in conditions {
             let size = nodes.len();
             let mut kept = 0;
             for place in 0..size {
-                let here = Here { node: nodes[place], position: place + 1, size };
+                let here = EvalContext { node: nodes[place], position: place + 1, size };
                 self.spend(1)?;
                 let fits = match condition.expression.kind() {
                     Gives::Number => self.number(&condition.expression, &here)? == here.position as f64,
@@ -658,15 +663,15 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     /// Calls `visit` with what a step's axis and test find from a node, in the axis's order, until it says no.
-    fn visit(&self, step: &Step, from: At, visit: &mut dyn FnMut(At) -> Found<bool>) -> Found<()> {
+    fn visit(&self, step: &Step, from: NodeRef, visit: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<()> {
         let (tree, place) = (self.tree, from.place());
         let nodes = &tree.nodes;
         let own = &nodes[place];
         if from.is_namespace() {
             return self.visit_from_namespace(step, from, visit);
         }
-        let test = Test::new(self, step);
-        let mut each = |place: usize| -> Found<bool> { if test.fits(self, place) { visit(At::node(place)) } else { Ok(true) } };
+        let test = ResolvedTest::new(self, step);
+        let mut each = |place: usize| -> EvalResult<bool> { if test.fits(self, place) { visit(NodeRef::node(place)) } else { Ok(true) } };
         match step.axis {
             Axis::SelfNode => {
                 self.spend(1)?;
@@ -698,23 +703,23 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
                 let range = place + 1..own.end as usize;
                 self.spend(1 + range.len() as u64 / 8)?;
-                if let Test::Element(wanted) = test {
+                if let ResolvedTest::Element(wanted) = test {
                     for (at, node) in range.clone().zip(&nodes[range]) {
-                        if node.kind == Kind::Element && tree.canonical(node) == wanted && !visit(At::node(at))? {
+                        if node.kind == NodeKind::Element && tree.canonical(node) == wanted && !visit(NodeRef::node(at))? {
                             break;
                         }
                     }
                     return Ok(());
                 }
                 for at in range {
-                    if nodes[at].kind != Kind::Attribute && !each(at)? {
+                    if nodes[at].kind != NodeKind::Attribute && !each(at)? {
                         break;
                     }
                 }
             }
             Axis::Parent => {
                 self.spend(1)?;
-                if own.kind != Kind::Root {
+                if own.kind != NodeKind::Root {
                     each(own.parent as usize)?;
                 }
             }
@@ -723,7 +728,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 if step.axis == Axis::AncestorOrSelf && !each(at)? {
                     return Ok(());
                 }
-                while nodes[at].kind != Kind::Root {
+                while nodes[at].kind != NodeKind::Root {
                     self.spend(1)?;
                     at = nodes[at].parent as usize;
                     if !each(at)? {
@@ -732,9 +737,9 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
             }
             Axis::Following => {
-                let first = if own.kind == Kind::Attribute { self.behind_attributes(place) } else { own.end as usize };
+                let first = if own.kind == NodeKind::Attribute { self.behind_attributes(place) } else { own.end as usize };
                 self.spend(1 + (nodes.len() - first) as u64 / 8)?;
-                let behind = nodes.iter().enumerate().skip(first).filter(|(_, node)| node.kind != Kind::Attribute);
+                let behind = nodes.iter().enumerate().skip(first).filter(|(_, node)| node.kind != NodeKind::Attribute);
                 for (at, _) in behind {
                     if !each(at)? {
                         break;
@@ -742,7 +747,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
             }
             Axis::FollowingSibling => {
-                if !matches!(own.kind, Kind::Attribute | Kind::Root) {
+                if !matches!(own.kind, NodeKind::Attribute | NodeKind::Root) {
                     let end = nodes[own.parent as usize].end as usize;
                     let mut at = own.end as usize;
                     while at < end {
@@ -756,16 +761,16 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
             }
             Axis::Preceding => {
                 self.spend(1 + place as u64 / 8)?;
-                let start = if own.kind == Kind::Attribute { own.parent as usize } else { place };
+                let start = if own.kind == NodeKind::Attribute { own.parent as usize } else { place };
                 for at in (1..start).rev() {
                     let is_ancestor = nodes[at].end as usize > start;
-                    if nodes[at].kind != Kind::Attribute && !is_ancestor && !each(at)? {
+                    if nodes[at].kind != NodeKind::Attribute && !is_ancestor && !each(at)? {
                         break;
                     }
                 }
             }
             Axis::PrecedingSibling => {
-                if !matches!(own.kind, Kind::Attribute | Kind::Root) {
+                if !matches!(own.kind, NodeKind::Attribute | NodeKind::Root) {
                     let before: Vec<usize> = tree.children(own.parent as usize).take_while(|child| *child < place).collect();
                     self.spend(1 + before.len() as u64)?;
                     for at in before.into_iter().rev() {
@@ -776,11 +781,11 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                 }
             }
             Axis::Namespace => {
-                if own.kind == Kind::Element {
+                if own.kind == NodeKind::Element {
                     let found = tree.namespaces(place);
                     self.spend(1 + found.len() as u64)?;
                     for (number, (prefix, _)) in found.into_iter().enumerate() {
-                        if self.fits_namespace(&step.test, prefix) && !visit(At::namespace(place, number))? {
+                        if self.fits_namespace(&step.test, prefix) && !visit(NodeRef::namespace(place, number))? {
                             break;
                         }
                     }
@@ -796,7 +801,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         element + 1 + usize::from(self.tree.nodes[element].attributes)
     }
 
-    fn visit_from_namespace(&self, step: &Step, from: At, visit: &mut dyn FnMut(At) -> Found<bool>) -> Found<()> {
+    fn visit_from_namespace(&self, step: &Step, from: NodeRef, visit: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<()> {
         let element = from.place();
         let above = Step { axis: Axis::AncestorOrSelf, ..step.clone() };
         self.spend(1)?;
@@ -805,19 +810,19 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
             return Ok(());
         }
         match step.axis {
-            Axis::Ancestor | Axis::AncestorOrSelf => self.visit(&above, At::node(element), visit)?,
-            Axis::Parent => self.visit(&Step { axis: Axis::SelfNode, ..step.clone() }, At::node(element), visit)?,
+            Axis::Ancestor | Axis::AncestorOrSelf => self.visit(&above, NodeRef::node(element), visit)?,
+            Axis::Parent => self.visit(&Step { axis: Axis::SelfNode, ..step.clone() }, NodeRef::node(element), visit)?,
             Axis::Following => {
-                let test = Test::new(self, step);
+                let test = ResolvedTest::new(self, step);
                 let first = element + 1 + usize::from(self.tree.nodes[element].attributes);
                 self.spend(1 + (self.tree.nodes.len() - first) as u64 / 8)?;
                 for at in first..self.tree.nodes.len() {
-                    if self.tree.nodes[at].kind != Kind::Attribute && test.fits(self, at) && !visit(At::node(at))? {
+                    if self.tree.nodes[at].kind != NodeKind::Attribute && test.fits(self, at) && !visit(NodeRef::node(at))? {
                         break;
                     }
                 }
             }
-            Axis::Preceding => self.visit(step, At::node(element), visit)?,
+            Axis::Preceding => self.visit(step, NodeRef::node(element), visit)?,
             _ => {}
         }
         Ok(())
@@ -836,7 +841,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
 }
 
 /// A node test with its name looked up.
-enum Test<'s> {
+enum ResolvedTest<'s> {
     /// Elements of a name.
     Element(u32),
     /// Attributes of a name.
@@ -844,43 +849,43 @@ enum Test<'s> {
     /// A name that the document does not have.
     Nothing,
     /// Any other.
-    Other(&'s NodeTest, Kind),
+    Other(&'s NodeTest, NodeKind),
 }
 
-impl<'s> Test<'s> {
+impl<'s> ResolvedTest<'s> {
     fn new(evaluation: &Evaluation<'_, '_, '_>, step: &'s Step) -> Self {
         match (&step.test, step.axis) {
             (NodeTest::Name(name), axis) => match (evaluation.names[*name], axis) {
-                (None, _) => Test::Nothing,
-                (Some(name), Axis::Attribute) => Test::Attribute(name),
-                (Some(name), _) => Test::Element(name),
+                (None, _) => ResolvedTest::Nothing,
+                (Some(name), Axis::Attribute) => ResolvedTest::Attribute(name),
+                (Some(name), _) => ResolvedTest::Element(name),
             },
-            (other, Axis::Attribute) => Test::Other(other, Kind::Attribute),
-            (other, _) => Test::Other(other, Kind::Element),
+            (other, Axis::Attribute) => ResolvedTest::Other(other, NodeKind::Attribute),
+            (other, _) => ResolvedTest::Other(other, NodeKind::Element),
         }
     }
 
     fn fits(&self, evaluation: &Evaluation<'_, '_, '_>, place: usize) -> bool {
-        let node: &Node = &evaluation.tree.nodes[place];
+        let node: &XmlNode = &evaluation.tree.nodes[place];
         match self {
-            Test::Element(name) => node.kind == Kind::Element && evaluation.tree.canonical(node) == *name,
-            Test::Attribute(name) => node.kind == Kind::Attribute && evaluation.tree.canonical(node) == *name,
-            Test::Nothing => false,
-            Test::Other(test, principal) => match test {
+            ResolvedTest::Element(name) => node.kind == NodeKind::Element && evaluation.tree.canonical(node) == *name,
+            ResolvedTest::Attribute(name) => node.kind == NodeKind::Attribute && evaluation.tree.canonical(node) == *name,
+            ResolvedTest::Nothing => false,
+            ResolvedTest::Other(test, principal) => match test {
                 NodeTest::Node => true,
                 NodeTest::Any => node.kind == *principal,
                 NodeTest::AnyOf(uri) => node.kind == *principal && evaluation.tree.name(place).0 == &**uri,
-                NodeTest::Text => node.kind == Kind::Text,
-                NodeTest::Comment => node.kind == Kind::Comment,
-                NodeTest::Instruction(None) => node.kind == Kind::Instruction,
-                NodeTest::Instruction(Some(target)) => node.kind == Kind::Instruction && evaluation.tree.name(place).2 == &**target,
+                NodeTest::Text => node.kind == NodeKind::Text,
+                NodeTest::Comment => node.kind == NodeKind::Comment,
+                NodeTest::Instruction(None) => node.kind == NodeKind::Instruction,
+                NodeTest::Instruction(Some(target)) => node.kind == NodeKind::Instruction && evaluation.tree.name(place).2 == &**target,
                 NodeTest::Name(_) => false,
             },
         }
     }
 }
 
-fn in_order(nodes: &mut Vec<At>) {
+fn in_order(nodes: &mut Vec<NodeRef>) {
     if !nodes.is_sorted_by(|a, b| a < b) {
         nodes.sort_unstable();
         nodes.dedup();
@@ -891,13 +896,13 @@ fn truth(number: f64) -> bool {
     number != 0.0 && !number.is_nan()
 }
 
-fn numbers(operator: Operator, left: f64, right: f64) -> bool {
+fn numbers(operator: XPathOperator, left: f64, right: f64) -> bool {
     match operator {
-        Operator::Equal => left == right,
-        Operator::NotEqual => left != right,
-        Operator::Less => left < right,
-        Operator::LessOrEqual => left <= right,
-        Operator::Greater => left > right,
+        XPathOperator::Equal => left == right,
+        XPathOperator::NotEqual => left != right,
+        XPathOperator::Less => left < right,
+        XPathOperator::LessOrEqual => left <= right,
+        XPathOperator::Greater => left > right,
         _ => left >= right,
     }
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::io;
 use stook_formats::Syntax;
-use stook_formats::read::{Documents, open_bytes};
+use stook_formats::read::{DocumentReader, open_bytes};
 use support::{Document, Random, Trickle, collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, small_record};
 
 /// A file in pieces: what stands in front of its documents, they themselves, what stands between two of them and behind the last.
@@ -80,7 +80,7 @@ fn check(pieces: &Pieces, file: &[u8], told: &str) {
     let opened = open_bytes(Box::new(io::Cursor::new(file.to_vec()))).expect("readable");
     let told = format!("{}, {told}: {:?}", pieces.name, String::from_utf8_lossy(&file[..file.len().min(200)]));
     assert_eq!(opened.syntax, Some(pieces.syntax), "{told}");
-    let found = collect(Documents::new(opened.bytes, pieces.syntax, pieces.records));
+    let found = collect(DocumentReader::new(opened.bytes, pieces.syntax, pieces.records));
     let texts: Vec<&[u8]> = found.iter().map(|(_, bytes)| &**bytes).collect();
     assert_eq!(texts, pieces.documents, "{told}");
     for (found, bytes) in &found {
@@ -88,8 +88,8 @@ fn check(pieces: &Pieces, file: &[u8], told: &str) {
         assert_eq!(&file[found.offset as usize..][..bytes.len()], &**bytes, "{told}: where it stands");
     }
     let same = |other: Vec<Document>, way: &str| assert_eq!(other, found, "{told}, {way}");
-    same(collect(Documents::new(file, pieces.syntax, pieces.records)), "in one piece");
-    same(collect(Documents::new(Trickle::new(file, 3), pieces.syntax, pieces.records)), "piece by piece");
+    same(collect(DocumentReader::new(file, pieces.syntax, pieces.records)), "in one piece");
+    same(collect(DocumentReader::new(Trickle::new(file, 3), pieces.syntax, pieces.records)), "piece by piece");
     same(read_in_chunks(file, pieces.syntax, pieces.records, |_| true), "cut behind each");
     same(read_in_chunks_cut_in_front(file, pieces.syntax, pieces.records, |_| true), "cut in front of each");
     same(read_in_chunks_cut_in_front(file, pieces.syntax, pieces.records, |number| number == 2), "cut once");
@@ -124,8 +124,8 @@ fn a_file_that_begins_with_white_space_is_recognised() {
         let marked = [b"\xef\xbb\xbf", "\n".repeat(70_000).as_bytes(), &plain].concat();
         let opened = open_bytes(Box::new(io::Cursor::new(marked.clone()))).expect("readable");
         assert_eq!(opened.syntax, Some(pieces.syntax), "{} behind a mark", pieces.name);
-        let found = collect(Documents::new(opened.bytes, pieces.syntax, pieces.records));
-        assert_eq!(found, collect(Documents::new(&marked[..], pieces.syntax, pieces.records)), "{}", pieces.name);
+        let found = collect(DocumentReader::new(opened.bytes, pieces.syntax, pieces.records));
+        assert_eq!(found, collect(DocumentReader::new(&marked[..], pieces.syntax, pieces.records)), "{}", pieces.name);
         assert_eq!(found.len(), pieces.documents.len(), "{}", pieces.name);
     }
 }

@@ -201,7 +201,7 @@ fn written_marcxml_and_json_have_the_same_fields_for_pymarc() {
         assert_same(&ours, &theirs);
         let read_again: Vec<_> = documents(&written, syntax)
             .iter()
-            .map(|bytes| match Document::parse(bytes, syntax, &stook_formats::Head::default()) {
+            .map(|bytes| match Document::parse(bytes, syntax, &stook_formats::ParseContext::default()) {
                 Ok(Document::Marc(record)) => dump(&record),
                 _ => panic!("not a record"),
             })

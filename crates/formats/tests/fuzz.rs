@@ -3,12 +3,12 @@
 
 mod support;
 
-use stook_catalogue::definition::Family;
+use stook_catalogue::definition::FormatFamily;
 use stook_catalogue::path::{Path, PathLanguage};
 use stook_formats::marc::MarcRecord;
-use stook_formats::read::Documents;
+use stook_formats::read::DocumentReader;
 use stook_formats::write::MarcWriter;
-use stook_formats::{Document, Head, Selected, Syntax, detect, marc8, select, xml};
+use stook_formats::{Document, ParseContext, SelectedValue, Syntax, detect, marc8, select, xml};
 use support::{Random, collect, iso2709, random_record, read_in_chunks, read_in_chunks_cut_in_front, read_whole, samples, scan_stepwise};
 
 const ROUNDS: usize = 5_000;
@@ -36,13 +36,13 @@ const XML_PATHS: &[&str] =
     &[".", "//*", "//a/..", ".//@*", "a[1]/text()", "//*[not(@b='1')]", "//n//text()", "*[@n]", "@xml:lang", "//*[.='x'][2]", "/list/a", "p:c"];
 const CSV_PATHS: &[&str] = &["id", "name", ""];
 
-fn paths(family: Family) -> Vec<Path> {
+fn paths(family: FormatFamily) -> Vec<Path> {
     let namespaces = [("p".to_owned(), "urn:p".to_owned())];
     let (language, texts) = match family {
-        Family::Marc => (PathLanguage::Marc, MARC_PATHS),
-        Family::Json => (PathLanguage::Json, JSON_PATHS),
-        Family::Xml => (PathLanguage::Xml, XML_PATHS),
-        Family::Csv => (PathLanguage::Csv, CSV_PATHS),
+        FormatFamily::Marc => (PathLanguage::Marc, MARC_PATHS),
+        FormatFamily::Json => (PathLanguage::Json, JSON_PATHS),
+        FormatFamily::Xml => (PathLanguage::Xml, XML_PATHS),
+        FormatFamily::Csv => (PathLanguage::Csv, CSV_PATHS),
     };
     texts.iter().map(|text| Path::compile(text, language, &namespaces).unwrap_or_else(|error| panic!("{text}: {}", error.message))).collect()
 }
@@ -64,7 +64,7 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
     let stepwise = scan_stepwise(file, syntax, records, 7, file.len() as u64);
     let stepwise: Vec<_> = stepwise.into_iter().map(|(number, offset, bytes, problem)| (number, offset, bytes.len(), problem)).collect();
     assert_eq!(stepwise, places, "step by step: {}", show());
-    let trickled = collect(Documents::new(support::Trickle::new(file, 3), syntax, records));
+    let trickled = collect(DocumentReader::new(support::Trickle::new(file, 3), syntax, records));
     assert!(trickled == whole, "in small reads: {}", show());
     let places =
         |documents: &[support::Document]| -> Vec<_> { documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect() };
@@ -84,9 +84,9 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
 }
 
 /// What holds for the bytes of every document. Returns whether they are one.
-fn check_document(bytes: &[u8], syntax: Syntax, head: &Head, paths: &[Path]) -> bool {
+fn check_document(bytes: &[u8], syntax: Syntax, head: &ParseContext, paths: &[Path]) -> bool {
     let Ok(document) = Document::parse(bytes, syntax, head) else { return false };
-    let mut found: Vec<Selected<'_>> = Vec::new();
+    let mut found: Vec<SelectedValue<'_>> = Vec::new();
     for path in paths {
         select(&document, path, &mut found);
     }
@@ -200,7 +200,7 @@ fn damage(file: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Damages the samples of a family and some more files over and over.
-fn fuzz(family: Family, more: Vec<(Syntax, Vec<u8>)>, seed: u64) {
+fn fuzz(family: FormatFamily, more: Vec<(Syntax, Vec<u8>)>, seed: u64) {
     let mut files: Vec<(Syntax, Option<&str>, Vec<u8>)> =
         samples().into_iter().filter(|sample| sample.syntax.family() == family).map(|sample| (sample.syntax, sample.records, sample.file)).collect();
     files.extend(more.into_iter().map(|(syntax, file)| (syntax, None, file)));
@@ -237,22 +237,22 @@ fn damaged_marc_is_read_as_far_as_it_is_sound() {
         marc8[9] = b' ';
         more.extend([(Syntax::Marc, marc), (Syntax::Marc, marc8)]);
     }
-    fuzz(Family::Marc, more, 12);
+    fuzz(FormatFamily::Marc, more, 12);
 }
 
 #[test]
 fn damaged_json_is_read_as_far_as_it_is_sound() {
-    fuzz(Family::Json, Vec::new(), 21);
+    fuzz(FormatFamily::Json, Vec::new(), 21);
 }
 
 #[test]
 fn damaged_xml_is_read_as_far_as_it_is_sound() {
-    fuzz(Family::Xml, Vec::new(), 31);
+    fuzz(FormatFamily::Xml, Vec::new(), 31);
 }
 
 #[test]
 fn damaged_csv_is_read_as_far_as_it_is_sound() {
-    fuzz(Family::Csv, Vec::new(), 41);
+    fuzz(FormatFamily::Csv, Vec::new(), 41);
 }
 
 #[test]
@@ -266,10 +266,10 @@ fn random_bytes_are_read_by_every_format() {
                 0 => (0..length).map(|_| random.below(256) as u8).collect(),
                 _ => (0..length / 4).flat_map(|_| random.pick(TOKENS).iter().copied()).collect(),
             };
-            let records = if round % 5 == 0 && syntax.family() != Family::Marc { Some("a") } else { None };
+            let records = if round % 5 == 0 && syntax.family() != FormatFamily::Marc { Some("a") } else { None };
             detect(&file);
             check(&file, syntax, records, &paths);
-            check_document(&file, syntax, &Head::default(), &paths);
+            check_document(&file, syntax, &ParseContext::default(), &paths);
         }
     }
 }

@@ -6,8 +6,8 @@ mod support;
 use std::io::{self, Read, Write};
 use stook_catalogue::path::{Path, PathLanguage};
 use stook_formats::marc::{MarcError, MarcRecord};
-use stook_formats::read::{Compression, Documents, open_bytes};
-use stook_formats::{Document, DocumentError, Head, SYNTAXES, Selected, Syntax, detect, select};
+use stook_formats::read::{Compression, DocumentReader, open_bytes};
+use stook_formats::{Document, DocumentError, ParseContext, SYNTAXES, SelectedValue, Syntax, detect, select};
 use support::{collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, read_whole, samples, scan_stepwise, small_record, summary};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -17,7 +17,7 @@ fn every_syntax() -> impl Iterator<Item = Syntax> {
 }
 
 fn parse_error(bytes: &[u8], syntax: Syntax) -> DocumentError {
-    match Document::parse(bytes, syntax, &Head::default()) {
+    match Document::parse(bytes, syntax, &ParseContext::default()) {
         Ok(_) => panic!("accepted: {:?}", String::from_utf8_lossy(bytes)),
         Err(error) => error,
     }
@@ -32,7 +32,7 @@ fn reading_does_not_depend_on_how_much_of_the_file_is_seen_at_once() {
         for (seed, most) in [(1, 1), (2, 7), (3, 7), (4, 50)] {
             assert_eq!(scan_stepwise(&sample.file, sample.syntax, sample.records, most, seed), expected, "{}", sample.name);
         }
-        let trickled = collect(Documents::new(support::Trickle::new(&sample.file, 5), sample.syntax, sample.records));
+        let trickled = collect(DocumentReader::new(support::Trickle::new(&sample.file, 5), sample.syntax, sample.records));
         assert_eq!(trickled, whole, "{}", sample.name);
     }
 }
@@ -105,7 +105,7 @@ fn garbage_is_a_problem_of_any_syntax_but_csv() {
         assert!(!documents.is_empty(), "{}", syntax.name());
         assert_eq!((documents[0].0.number, documents[0].0.offset), (1, 0), "{}", syntax.name());
         for (found, bytes) in &documents {
-            assert!(found.problem.is_some() || Document::parse(bytes, syntax, &Head::default()).is_err(), "{}", syntax.name());
+            assert!(found.problem.is_some() || Document::parse(bytes, syntax, &ParseContext::default()).is_err(), "{}", syntax.name());
         }
     }
 }
@@ -245,7 +245,7 @@ fn a_diacritic_without_a_letter_does_not_change_the_subfield_code() {
 #[test]
 fn text_that_came_as_unicode_is_not_written_as_marc8() {
     let json = r#"{"leader":"00000nam  2200000   4500","fields":[{"100":{"ind1":"1","ind2":" ","subfields":[{"a":"Dvořák"}]}}]}"#;
-    let Ok(Document::Marc(record)) = Document::parse(json.as_bytes(), Syntax::MarcJson, &Head::default()) else { panic!("valid") };
+    let Ok(Document::Marc(record)) = Document::parse(json.as_bytes(), Syntax::MarcJson, &ParseContext::default()) else { panic!("valid") };
     let bytes = iso2709(&record);
     let read = MarcRecord::parse(&bytes).expect("valid");
     assert_eq!(read.fields().next().expect("a field").subfields().next(), Some(("a", "Dvořák")));
@@ -266,7 +266,7 @@ fn one_broken_line_is_the_only_problem_of_its_file() {
             };
             let expected: Vec<_> = (1..).zip(lines).map(place).collect();
             assert_eq!(summary(&documents), expected, "{file}");
-            let parsed: Vec<_> = documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &Head::default()).is_ok()).collect();
+            let parsed: Vec<_> = documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &ParseContext::default()).is_ok()).collect();
             assert_eq!(parsed, lines.map(|line| line != broken), "{file}");
         }
     }
@@ -279,7 +279,7 @@ fn garbage_between_elements_spoils_no_element() {
     let documents = read_whole(file.as_bytes(), Syntax::Json, None);
     let sound: Vec<_> = documents
         .iter()
-        .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Json, &Head::default()).is_ok())
+        .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Json, &ParseContext::default()).is_ok())
         .map(|(found, bytes)| (found.number, found.offset as usize, String::from_utf8_lossy(bytes).into_owned()))
         .collect();
     assert_eq!(sound.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(), [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#, r#"{"d":4}"#]);
@@ -393,7 +393,7 @@ fn elements_keep_the_namespaces_of_the_elements_around_them_only() {
     ];
     assert_eq!(texts, expected);
     for text in &texts {
-        assert!(Document::parse(text.as_bytes(), Syntax::Xml, &Head::default()).is_ok(), "{text}");
+        assert!(Document::parse(text.as_bytes(), Syntax::Xml, &ParseContext::default()).is_ok(), "{text}");
     }
 }
 
@@ -425,7 +425,7 @@ fn an_attribute_that_is_never_closed_spoils_its_element_only() {
     let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
     let sound: Vec<_> = documents
         .iter()
-        .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Xml, &Head::default()).is_ok())
+        .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Xml, &ParseContext::default()).is_ok())
         .map(|(found, bytes)| (found.offset as usize, String::from_utf8_lossy(bytes).into_owned()))
         .collect();
     assert!(sound.contains(&(file.find("<r>4").expect("there"), "<r>4</r>".into())), "{sound:?}");
@@ -440,7 +440,7 @@ fn entities_never_expand() {
         let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
         assert_eq!(documents.len(), 2);
         assert!(matches!(parse_error(&documents[0].1, Syntax::Xml), DocumentError::Xml(_)));
-        assert!(Document::parse(&documents[1].1, Syntax::Xml, &Head::default()).is_ok());
+        assert!(Document::parse(&documents[1].1, Syntax::Xml, &ParseContext::default()).is_ok());
         assert!(matches!(parse_error(file.as_bytes(), Syntax::Xml), DocumentError::Xml(_)));
     }
 }
@@ -644,7 +644,7 @@ fn a_line_of_100_megabytes_is_not_collected() {
     ];
     for (syntax, records, beginning, limit) in beginnings {
         let mut line = LongLine { beginning, rest: 100 << 20, largest_room: 0 };
-        let mut documents = Documents::new(&mut line, syntax, records);
+        let mut documents = DocumentReader::new(&mut line, syntax, records);
         let mut problems = Vec::new();
         while let Some((found, bytes)) = documents.next().expect("readable") {
             assert!(bytes.len() <= limit);
@@ -679,7 +679,7 @@ fn compressed_files_are_read_like_plain_ones() {
         for (compression, file) in files {
             let opened = open_bytes(Box::new(io::Cursor::new(file))).expect("sound");
             assert_eq!((opened.compression, opened.syntax), (compression, detect(&sample.file)), "{}", sample.name);
-            assert_eq!(collect(Documents::new(opened.bytes, sample.syntax, sample.records)), expected, "{}", sample.name);
+            assert_eq!(collect(DocumentReader::new(opened.bytes, sample.syntax, sample.records)), expected, "{}", sample.name);
         }
     }
 }
@@ -692,7 +692,7 @@ fn a_truncated_compressed_file_is_an_io_error_behind_the_documents_it_still_hold
     for whole in [gzip(lines.as_bytes()), zstd(lines.as_bytes())] {
         let cut = whole[..whole.len() - whole.len() / 4].to_vec();
         let opened = open_bytes(Box::new(io::Cursor::new(cut))).expect("the beginning is sound");
-        let mut documents = Documents::new(opened.bytes, Syntax::Json, None);
+        let mut documents = DocumentReader::new(opened.bytes, Syntax::Json, None);
         let mut count = 0;
         let error = loop {
             match documents.next() {
@@ -717,7 +717,7 @@ fn a_damaged_compressed_file_is_an_io_error() {
         damaged[last - 5] ^= 0x55;
         damaged[last - 9] ^= 0x55;
         let outcome = open_bytes(Box::new(io::Cursor::new(damaged))).and_then(|opened| {
-            let mut documents = Documents::new(opened.bytes, Syntax::Json, None);
+            let mut documents = DocumentReader::new(opened.bytes, Syntax::Json, None);
             while documents.next()?.is_some() {}
             Ok(())
         });
@@ -730,9 +730,9 @@ fn paths_on_large_documents_finish() {
     let wide = format!("<r>{}</r>", "<a>x</a>".repeat(200_000));
     let nested = format!("{}{}{}", "<a>x".repeat(127), "<b/>".repeat(100_000), "</a>".repeat(127));
     for (text, path, expected) in [(&wide, "//a", 200_000), (&nested, "//a", 127), (&nested, "//a//b", 100_000), (&nested, "//b/..", 1)] {
-        let Ok(document) = Document::parse(text.as_bytes(), Syntax::Xml, &Head::default()) else { panic!("sound") };
+        let Ok(document) = Document::parse(text.as_bytes(), Syntax::Xml, &ParseContext::default()) else { panic!("sound") };
         let path = Path::compile(path, PathLanguage::Xml, &[]).expect("a path");
-        let mut found: Vec<Selected<'_>> = Vec::new();
+        let mut found: Vec<SelectedValue<'_>> = Vec::new();
         select(&document, &path, &mut found);
         assert_eq!(found.len(), expected);
     }
@@ -740,12 +740,12 @@ fn paths_on_large_documents_finish() {
 
 /// What is missed in a file of which nothing is a document, however it is read.
 fn missing(file: &[u8], syntax: Syntax, records: Option<&str>) -> Option<String> {
-    let of = |mut documents: Documents<&mut dyn Read>| {
+    let of = |mut documents: DocumentReader<&mut dyn Read>| {
         while documents.next().expect("readable").is_some() {}
         documents.missing()
     };
-    let whole = of(Documents::new(&mut io::Cursor::new(file), syntax, records));
-    assert_eq!(of(Documents::new(&mut support::Trickle::new(file, 1), syntax, records)), whole, "{}", String::from_utf8_lossy(file));
+    let whole = of(DocumentReader::new(&mut io::Cursor::new(file), syntax, records));
+    assert_eq!(of(DocumentReader::new(&mut support::Trickle::new(file, 1), syntax, records)), whole, "{}", String::from_utf8_lossy(file));
     whole
 }
 

@@ -4,9 +4,9 @@ mod support;
 
 use stook_catalogue::path::{Path, PathLanguage};
 use stook_formats::marc::{MarcBuilder, MarcRecord};
-use stook_formats::{Document, Head, Selected, Syntax, select};
+use stook_formats::{Document, ParseContext, SelectedValue, Syntax, select};
 
-fn selected<'d>(document: &'d Document<'_>, path: &str, language: PathLanguage, namespaces: &[(&str, &str)]) -> Vec<Selected<'d>> {
+fn selected<'d>(document: &'d Document<'_>, path: &str, language: PathLanguage, namespaces: &[(&str, &str)]) -> Vec<SelectedValue<'d>> {
     let namespaces: Vec<(String, String)> = namespaces.iter().map(|(prefix, uri)| ((*prefix).to_owned(), (*uri).to_owned())).collect();
     let path = Path::compile(path, language, &namespaces).unwrap_or_else(|error| panic!("{path}: {}", error.message));
     let mut found = Vec::new();
@@ -14,10 +14,10 @@ fn selected<'d>(document: &'d Document<'_>, path: &str, language: PathLanguage, 
     found
 }
 
-fn texts(found: Vec<Selected<'_>>) -> Vec<String> {
+fn texts(found: Vec<SelectedValue<'_>>) -> Vec<String> {
     let text = |selected| match selected {
-        Selected::Text(text, _) => text.into_owned(),
-        Selected::Json(value) => value.to_string(),
+        SelectedValue::Text(text, _) => text.into_owned(),
+        SelectedValue::Json(value) => value.to_string(),
     };
     found.into_iter().map(text).collect()
 }
@@ -94,8 +94,8 @@ fn a_field_alone_is_its_text_or_each_of_its_subfields() {
 fn every_value_says_which_field_it_is_from() {
     let document = Document::Marc(record());
     let fields = selected(&document, "4..$a", PathLanguage::Marc, &[]).into_iter().map(|found| match found {
-        Selected::Text(_, field) => field,
-        Selected::Json(_) => panic!("text"),
+        SelectedValue::Text(_, field) => field,
+        SelectedValue::Json(_) => panic!("text"),
     });
     assert_eq!(fields.collect::<Vec<_>>(), [3, 4, 4]);
 }
@@ -202,7 +202,7 @@ fn a_condition_can_look_at_other_fields_and_the_leader() {
 fn a_local_control_field_has_text() {
     let xml = "<record><leader>00000nam a2200000   4500</leader><controlfield tag='FMT'>BK</controlfield>\
         <datafield tag='CAT' ind1=' ' ind2=' '><subfield code='a'>B1</subfield></datafield></record>";
-    let Ok(Document::Marc(record)) = Document::parse(xml.as_bytes(), Syntax::MarcXml, &Head::default()) else { panic!("valid") };
+    let Ok(Document::Marc(record)) = Document::parse(xml.as_bytes(), Syntax::MarcXml, &ParseContext::default()) else { panic!("valid") };
     let bytes = support::iso2709(&record);
     for record in [record, MarcRecord::parse(&bytes).expect("valid")] {
         let document = Document::Marc(record);
@@ -218,7 +218,7 @@ const XML: &str = "<r xmlns='urn:none' xmlns:p='urn:p' xml:lang='cs' n='0'>\
     <p:x n='5'><p:i>5</p:i><p:i>6</p:i><c xmlns='' m=\"it's\">7</c></p:x></r>";
 
 fn xml(path: &str) -> Vec<String> {
-    let Ok(document) = Document::parse(XML.as_bytes(), Syntax::Xml, &Head::default()) else { panic!("well-formed") };
+    let Ok(document) = Document::parse(XML.as_bytes(), Syntax::Xml, &ParseContext::default()) else { panic!("well-formed") };
     texts(selected(&document, path, PathLanguage::Xml, &[("q", "urn:p"), ("d", "urn:none")]))
 }
 
@@ -293,7 +293,7 @@ fn an_expression_that_gives_no_nodes_gives_one_value_or_none() {
 const JSON: &str = r#"{"a": {"b": [1, "two", null, {"c": true}], "": 0}, "none": null, "list": [{"n": 1, "x": "p"}, {"n": 2}], "é": "e"}"#;
 
 fn json(path: &str) -> Vec<String> {
-    let Ok(document) = Document::parse(JSON.as_bytes(), Syntax::Json, &Head::default()) else { panic!("valid") };
+    let Ok(document) = Document::parse(JSON.as_bytes(), Syntax::Json, &ParseContext::default()) else { panic!("valid") };
     texts(selected(&document, path, PathLanguage::Json, &[]))
 }
 
@@ -325,7 +325,7 @@ fn json_paths_select_filter_and_descend() {
 
 #[test]
 fn a_column_is_found_by_its_name_unless_it_is_empty() {
-    let head = Head::new(Syntax::Csv, b"id,\"the, name\",id,");
+    let head = ParseContext::new(Syntax::Csv, b"id,\"the, name\",id,");
     let Ok(document) = Document::parse(b"1,\"x, y\",2,", Syntax::Csv, &head) else { panic!("a row") };
     let column = |name| texts(selected(&document, name, PathLanguage::Csv, &[]));
     assert_eq!(column("id"), ["1"]);

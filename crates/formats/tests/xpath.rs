@@ -10,8 +10,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use stook_catalogue::xpath::XPath;
-use stook_formats::tree::Tree;
-use stook_formats::xpath::{Value, evaluate, holds};
+use stook_formats::tree::XmlTree;
+use stook_formats::xpath::{XPathValue, evaluate, holds};
 use support::Random;
 
 const STEPS: u64 = 10_000_000;
@@ -259,16 +259,16 @@ fn same_number(own: f64, other: &str) -> bool {
     own == other || (own.is_nan() && other.is_nan()) || (own - other).abs() < 1e-9 * own.abs()
 }
 
-fn difference(xpath: &XPath, tree: &Tree<'_>, other: &Json) -> Option<String> {
+fn difference(xpath: &XPath, tree: &XmlTree<'_>, other: &Json) -> Option<String> {
     let own = evaluate(xpath, tree, STEPS).unwrap_or_else(|error| panic!("{error}"));
     let same = match &own {
-        Value::Boolean(own) => other["boolean"] == *own,
-        Value::Number(own) => other["number"].as_str().is_some_and(|other| same_number(*own, other)),
+        XPathValue::Boolean(own) => other["boolean"] == *own,
+        XPathValue::Number(own) => other["number"].as_str().is_some_and(|other| same_number(*own, other)),
         // its numbers have 15 digits, or exponents
-        Value::Text(own) => {
+        XPathValue::Text(own) => {
             other["text"].as_str().is_some_and(|other| own == other || other.contains("e+") || (other.contains('.') && own.len() > 14))
         }
-        Value::Nodes(own) => {
+        XPathValue::Nodes(own) => {
             let count = other["count"].as_u64() == Some(own.len() as u64);
             let sorted = |mut texts: Vec<String>| {
                 texts.sort();
@@ -297,9 +297,9 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
     let mut differences = Vec::new();
     let mut true_ones = 0;
     for ((document, expressions), results) in cases.iter().zip(libxml2(&python, &cases)) {
-        let tree = Tree::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"));
+        let tree = XmlTree::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"));
         let packed = tree.pack();
-        let unpacked = Tree::unpack(&packed).expect("it was packed");
+        let unpacked = XmlTree::unpack(&packed).expect("it was packed");
         for (expression, other) in expressions.iter().zip(&results) {
             // xmlns="" leaves a namespace without a name in libxml2, and its namespaces stand nowhere in the document's order
             if expression.contains("namespace::") && (document.contains("xmlns=''") || expression.contains(['|', '['])) {
@@ -359,7 +359,7 @@ const MACHINE: &str = r#"<?xml version="1.0" standalone="yes" ?>
 fn matches(definition: &str, document: &str) -> Result<bool, String> {
     let namespaces = [("lshw", "lshw"), ("lldp", "lldp")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned()));
     let xpath = XPath::parse(definition, &namespaces).map_err(|error| format!("{}: {}", error.at, error.message))?;
-    let tree = Tree::parse(document.as_bytes()).map_err(|error| error.to_string())?;
+    let tree = XmlTree::parse(document.as_bytes()).map_err(|error| error.to_string())?;
     holds(&xpath, &tree, STEPS).map_err(|error| error.to_string())
 }
 
@@ -564,7 +564,7 @@ fn what_is_wrong_is_found_before_any_document_with_its_place() {
 
 #[test]
 fn an_evaluation_has_a_budget() {
-    let tree = Tree::parse(format!("<a>{}</a>", "<b><c/></b>".repeat(2_000)).as_bytes()).expect("well-formed");
+    let tree = XmlTree::parse(format!("<a>{}</a>", "<b><c/></b>".repeat(2_000)).as_bytes()).expect("well-formed");
     for definition in [
         "//*[//*[//*[not(//x)]]] = 'y'",
         "count(//*/following::*/preceding::*) = 1",
@@ -583,9 +583,9 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     let second = "<lldp label='l'><a xmlns='urn:own'>y</a><p:b xmlns:p='urn:p'>z</p:b><id>1</id></lldp>";
     let whole = "<!-- a --><list><node id='1' xml:lang='en'>x</node><lldp:lldp xmlns:lldp='lldp' label='l'><a xmlns='urn:own'>y</a><p:b xmlns:p='urn:p'>z</p:b>\
         <lldp:id>1</lldp:id></lldp:lldp><lshw:list xmlns:lshw='lshw'><lshw:node id='1' xml:lang='en'>x</lshw:node></lshw:list></list><!-- b -->";
-    let tree = |document: &str| Tree::parse(document.as_bytes()).expect("well-formed");
+    let tree = |document: &str| XmlTree::parse(document.as_bytes()).expect("well-formed");
     let (first, second, whole) = (tree(first), tree(second), tree(whole));
-    let composed = Tree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
+    let composed = XmlTree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
     let namespaces =
         [("lldp", "lldp"), ("lshw", "lshw"), ("own", "urn:own"), ("p", "urn:p")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned()));
     let mut random = Random::new(7);
@@ -607,10 +607,10 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     for text in own.into_iter().chain(more.iter().map(String::as_str)) {
         let Ok(xpath) = XPath::parse(text, &namespaces) else { continue };
         let packed = composed.pack();
-        let again = Tree::unpack(&packed).expect("packed");
+        let again = XmlTree::unpack(&packed).expect("packed");
         let expected = evaluate(&xpath, &whole, STEPS);
-        let equal = |found: Result<Value<'_>, _>| match (&expected, &found) {
-            (Ok(Value::Number(a)), Ok(Value::Number(b))) if a.is_nan() && b.is_nan() => true,
+        let equal = |found: Result<XPathValue<'_>, _>| match (&expected, &found) {
+            (Ok(XPathValue::Number(a)), Ok(XPathValue::Number(b))) if a.is_nan() && b.is_nan() => true,
             _ => found == expected,
         };
         assert!(equal(evaluate(&xpath, &composed, STEPS)), "{text}: {:?}, {expected:?}", evaluate(&xpath, &composed, STEPS));
@@ -625,8 +625,8 @@ fn what_cannot_be_seen_changes_nothing() {
     let (mut blind, mut true_ones) = (0, 0);
     for _ in 0..6_000 {
         let (first, second) = (document(&mut random), document(&mut random));
-        let (first, second) = (Tree::parse(first.as_bytes()).expect("well-formed"), Tree::parse(second.as_bytes()).expect("well-formed"));
-        let composed = Tree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
+        let (first, second) = (XmlTree::parse(first.as_bytes()).expect("well-formed"), XmlTree::parse(second.as_bytes()).expect("well-formed"));
+        let composed = XmlTree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
         let (_, _, element) = first.name(first.element());
         for _ in 0..60 {
             let text = Speaker(&mut random).any(3);
@@ -664,7 +664,7 @@ fn what_cannot_be_seen_changes_nothing() {
 fn damaged_packed_trees_are_refused_or_read_but_never_panic() {
     let mut random = Random::new(3);
     for _ in 0..300 {
-        let packed = Tree::parse(document(&mut random).as_bytes()).expect("well-formed").pack();
+        let packed = XmlTree::parse(document(&mut random).as_bytes()).expect("well-formed").pack();
         for _ in 0..30 {
             let mut damaged = packed.clone();
             for _ in 0..1 + random.below(3) {
@@ -672,7 +672,7 @@ fn damaged_packed_trees_are_refused_or_read_but_never_panic() {
                 damaged[at] = random.next() as u8;
             }
             damaged.truncate(if random.one_in(3) { random.below(damaged.len()) } else { damaged.len() });
-            if let Some(tree) = Tree::unpack(&damaged) {
+            if let Some(tree) = XmlTree::unpack(&damaged) {
                 let xpath = XPath::parse("//*[@id]/ancestor::*[following::text() = 'x'] | //namespace::*", &[]).expect("valid");
                 let _ = evaluate(&xpath, &tree, 100_000);
                 drop(tree.pack());
@@ -720,7 +720,7 @@ fn no_text_makes_the_parser_panic() {
         "\u{1f600}",
     ];
     let mut random = Random::new(5);
-    let tree = Tree::parse(MACHINE.as_bytes()).expect("well-formed");
+    let tree = XmlTree::parse(MACHINE.as_bytes()).expect("well-formed");
     let mut valid = 0;
     for _ in 0..60_000 {
         let text: String = (0..1 + random.below(9)).map(|_| PIECES[random.below(PIECES.len())]).collect();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// A running server. Dropping it stops it and removes its folder; so does the end of this process, however it ends.
-pub struct Server {
+pub struct TestServer {
     folder: PathBuf,
     port: u16,
     binaries: PathBuf,
@@ -42,11 +42,11 @@ fn command(program: &Path) -> Command {
     command
 }
 
-impl Server {
+impl TestServer {
     /// The server that all tests of a process share, for data that need not outlive it; nothing, and a word that the test was
     /// skipped, where there is none.
     pub fn shared() -> Option<&'static Self> {
-        static SHARED: OnceLock<Result<Server, String>> = OnceLock::new();
+        static SHARED: OnceLock<Result<TestServer, String>> = OnceLock::new();
         let shared =
             SHARED.get_or_init(|| Self::start_in(&crate::memory::folder(), &["fsync=off", "full_page_writes=off", "deadlock_timeout=200ms"]));
         shared.as_ref().map_err(|reason| crate::skip::missing(reason)).ok()
@@ -205,7 +205,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.stop("immediate");
         if let Some(mut guard) = self.guard.take() {

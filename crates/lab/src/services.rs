@@ -32,17 +32,17 @@ pub enum Fault {
     /// The connection ends in the middle of the answer.
     Truncated,
     /// The answer ends in the middle, as if that were its end.
-    Cut,
+    TruncatedBody,
     /// It sends a page for people.
     Wrong,
     /// It sends bytes for ever.
     Endless,
     /// It sends few bytes that unpack to many.
-    Swollen,
+    CompressionBomb,
     /// It sends one to another host.
-    Elsewhere,
+    Redirect,
     /// It sends a document that would grow without end, or that is nested without end.
-    Bomb,
+    EntityBomb,
 }
 
 const FAULTS: [(&str, Fault); 11] = [
@@ -51,16 +51,16 @@ const FAULTS: [(&str, Fault); 11] = [
     ("slow", Fault::Slow),
     ("silent", Fault::Silent),
     ("truncated", Fault::Truncated),
-    ("cut", Fault::Cut),
+    ("cut", Fault::TruncatedBody),
     ("wrong", Fault::Wrong),
     ("endless", Fault::Endless),
-    ("swollen", Fault::Swollen),
-    ("elsewhere", Fault::Elsewhere),
-    ("bomb", Fault::Bomb),
+    ("swollen", Fault::CompressionBomb),
+    ("elsewhere", Fault::Redirect),
+    ("bomb", Fault::EntityBomb),
 ];
 
 /// The services at work.
-pub struct Services {
+pub struct SampleServices {
     data: Datasets,
     faults: Mutex<HashMap<String, (Fault, u64)>>,
     asked: Mutex<Vec<String>>,
@@ -68,7 +68,7 @@ pub struct Services {
     removed: Mutex<HashSet<(String, String)>>,
 }
 
-impl Services {
+impl SampleServices {
     /// Services that know a sample.
     pub fn new(data: Datasets) -> Arc<Self> {
         Arc::new(Self { data, faults: Mutex::default(), asked: Mutex::default(), removed: Mutex::default() })
@@ -144,8 +144,8 @@ impl Services {
     }
 }
 
-type Shared = State<Arc<Services>>;
-type Arguments = Query<HashMap<String, String>>;
+type ServicesState = State<Arc<SampleServices>>;
+type QueryArguments = Query<HashMap<String, String>>;
 
 /// Pieces of a body, made by a thread of its own.
 fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn FnMut(&str) -> bool) + Send + 'static) -> Response {
@@ -169,7 +169,7 @@ fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn
                 std::thread::sleep(Duration::from_millis(50));
                 let _ = sender.blocking_send(Err(std::io::Error::other("the connection ends")));
             }
-            Some(Fault::Cut) => {
+            Some(Fault::TruncatedBody) => {
                 piece.truncate(piece.len() - piece.len() / 3);
                 let _ = sender.blocking_send(Ok(piece.into()));
             }
@@ -201,18 +201,18 @@ async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
         }
         Fault::Wrong => Some(([(header::CONTENT_TYPE, "text/html")], "<html>log in, please</html>").into_response()),
         Fault::Endless => Some(streamed(kind, None, |put| while put("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[") {})),
-        Fault::Swollen => {
+        Fault::CompressionBomb => {
             let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
             let packed = packed.write_all(&vec![b' '; 64 << 20]).and_then(|()| packed.finish()).unwrap_or_default();
             Some(([(header::CONTENT_TYPE, kind), (header::CONTENT_ENCODING, "gzip")], packed).into_response())
         }
-        Fault::Elsewhere => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
-        Fault::Bomb if kind.contains("xml") => {
+        Fault::Redirect => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
+        Fault::EntityBomb if kind.contains("xml") => {
             let bomb = "<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]><phedex><block name=\"&b;\"/></phedex>";
             Some(([(header::CONTENT_TYPE, kind)], bomb).into_response())
         }
-        Fault::Bomb => Some(([(header::CONTENT_TYPE, kind)], "[".repeat(100_000)).into_response()),
-        Fault::Truncated | Fault::Cut => None,
+        Fault::EntityBomb => Some(([(header::CONTENT_TYPE, kind)], "[".repeat(100_000)).into_response()),
+        Fault::Truncated | Fault::TruncatedBody => None,
     }
 }
 
@@ -265,7 +265,7 @@ fn array(fault: Option<Fault>, items: impl Iterator<Item = String> + Send + 'sta
     })
 }
 
-async fn catalog_datasets(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn catalog_datasets(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("catalog/datasets", &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
@@ -278,7 +278,7 @@ async fn catalog_datasets(State(services): Shared, Query(arguments): Arguments) 
     array(fault, found.map(|dataset| datasets::dataset_json(&dataset).to_string()))
 }
 
-async fn catalog_blocks(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn catalog_blocks(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("catalog/blocks", &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
@@ -293,7 +293,7 @@ async fn catalog_blocks(State(services): Shared, Query(arguments): Arguments) ->
     array(fault, found.map(item))
 }
 
-async fn catalog_files(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn catalog_files(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("catalog/files", &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
@@ -320,7 +320,7 @@ async fn catalog_files(State(services): Shared, Query(arguments): Arguments) -> 
     array(fault, found)
 }
 
-async fn transfer_replicas(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn transfer_replicas(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     const XML: &str = "application/xml";
     let fault = services.note("transfer/blockreplicas", &arguments);
     if let Some(answer) = instead(fault, XML).await {
@@ -354,7 +354,7 @@ async fn transfer_replicas(State(services): Shared, Query(arguments): Arguments)
     })
 }
 
-async fn sites(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn sites(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("sites/sites", &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
@@ -365,7 +365,7 @@ async fn sites(State(services): Shared, Query(arguments): Arguments) -> Response
 }
 
 /// Runs, a hundred on a page.
-async fn runs(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn runs(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("runs/runs", &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
@@ -385,7 +385,7 @@ async fn runs(State(services): Shared, Query(arguments): Arguments) -> Response 
     ([(header::CONTENT_TYPE, JSON)], body.to_string()).into_response()
 }
 
-async fn fault(State(services): Shared, Path((service, kind)): Path<(String, String)>, Query(arguments): Arguments) -> Response {
+async fn fault(State(services): ServicesState, Path((service, kind)): Path<(String, String)>, Query(arguments): QueryArguments) -> Response {
     if kind == "none" {
         services.heal();
         return StatusCode::NO_CONTENT.into_response();
@@ -399,13 +399,13 @@ async fn fault(State(services): Shared, Path((service, kind)): Path<(String, Str
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn remove(State(services): Shared, Query(arguments): Arguments) -> Response {
+async fn remove(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     if let Some(block) = arguments.get("block") {
         services.remove_copy(block, arguments.get("site").map_or("", String::as_str));
     }
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn asked(State(services): Shared) -> Response {
+async fn asked(State(services): ServicesState) -> Response {
     json!(services.take_asked()).to_string().into_response()
 }

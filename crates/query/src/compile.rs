@@ -1,29 +1,29 @@
 //! [`Query`] to a store plan: names and types are resolved against the definition.
 
-use crate::parse::{Comparison, Item, Operator, Path, Query, Stage, ValueText};
+use crate::parse::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Stage, ValueLiteral};
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
 use stook_store::Tenant;
-use stook_store::plan::{Aggregate, Column, Condition, Plan, Sort, Test};
+use stook_store::plan::{Aggregate, Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
 
 /// A query ready to be asked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compiled {
+pub struct CompiledQuery {
     /// What the store is asked.
-    pub plan: Plan,
+    pub plan: QueryPlan,
     /// The name and type of each column, or of each aggregate.
-    pub headings: Vec<Heading>,
+    pub columns: Vec<ResultColumn>,
     /// Aggregates, instead of rows, if there are any.
     pub aggregates: Vec<Aggregate>,
 }
 
 /// A column of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heading {
+pub struct ResultColumn {
     /// Its name.
     pub name: String,
     /// The type of its values.
@@ -34,7 +34,7 @@ pub struct Heading {
 ///
 /// # Errors
 /// The first name or value that does not fit the definition, with its place.
-pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) -> Result<Compiled, Diagnostic> {
+pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) -> Result<CompiledQuery, Diagnostic> {
     let name = &query.lookup.collection;
     let Some((index, collection)) = catalogue.collection(&name.text) else {
         let problem = Diagnostic::new(name.span.clone(), format!("there is no collection `{}`", name.text));
@@ -47,17 +47,17 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             None => problem.help(format!("collections are {}", known().collect::<Vec<_>>().join(", "))),
         });
     };
-    if let Some((_, problem)) = query.lookup.also.first() {
+    if let Some((_, problem)) = query.lookup.extra_names.first() {
         return Err((**problem).clone());
     }
     let mut resolver = Resolver { catalogue, collection, each: None, now };
-    let mut plan = Plan::all(tenant.clone(), index);
+    let mut plan = QueryPlan::all(tenant.clone(), index);
     plan.columns.clear();
     let mut columns = Vec::new();
     let mut results = Vec::new();
     let mut aggregates = Vec::new();
     // columns that unique rows must have
-    let mut needed: Vec<(&Path, Column, &str)> = Vec::new();
+    let mut needed: Vec<(&FieldPath, PlanColumn, &str)> = Vec::new();
     for condition in &query.lookup.conditions {
         resolver.condition(condition, &mut plan.conditions)?;
     }
@@ -66,12 +66,12 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             Stage::Grep(items) => {
                 for item in items {
                     match item {
-                        Item::Condition(condition) => resolver.condition(condition, &mut plan.conditions)?,
-                        Item::Column(path) => {
+                        GrepItem::Condition(condition) => resolver.condition(condition, &mut plan.conditions)?,
+                        GrepItem::Column(path) => {
                             let (column, ty) = resolver.resolve(path)?;
                             if !plan.columns.contains(&column) {
                                 plan.columns.push(column);
-                                columns.push(Heading { name: resolver.short(path).to_owned(), ty });
+                                columns.push(ResultColumn { name: resolver.short(path).to_owned(), ty });
                             }
                         }
                     }
@@ -84,7 +84,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                         let message = format!("`{}` is of type {ty}, which has no order", path.text);
                         return Err(Diagnostic::new(path.span.clone(), message).help("sort by a field with one value, or by `key`"));
                     }
-                    plan.sort.push(Sort { column, descending: *descending });
+                    plan.sort.push(SortKey { column, descending: *descending });
                     needed.push((path, column, "unique rows can only be sorted by a column they have"));
                 }
             }
@@ -99,7 +99,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             Stage::Aggregates(wanted) => {
                 for (function, path) in wanted {
                     let (column, ty) = resolver.resolve(path)?;
-                    if let (Column::Field(field), Some(list)) = (column, plan.each)
+                    if let (PlanColumn::Field(field), Some(list)) = (column, plan.each)
                         && field == list
                     {
                         let name = resolver.short(path);
@@ -109,7 +109,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                     aggregates.push(Aggregate { function: *function, column });
                     let name = function.name();
                     let ty = resolver.aggregate_type(*function, path, ty)?;
-                    results.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
+                    results.push(ResultColumn { name: format!("{name}({})", resolver.short(path)), ty });
                     needed.push((path, column, "an aggregate of unique rows needs a column they have"));
                 }
             }
@@ -118,7 +118,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if plan.columns.is_empty() {
         (plan.columns, columns) = resolver.everything();
     }
-    if plan.distinct && plan.columns.contains(&Column::Tag) {
+    if plan.distinct && plan.columns.contains(&PlanColumn::Tag) {
         let span = query.lookup.collection.span.clone();
         return Err(Diagnostic::new(span, "tags cannot be columns of unique rows").help("count(tag) counts them"));
     }
@@ -129,7 +129,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         return Err(problem.help(format!("add it to the columns: grep {}", resolver.short(path))));
     }
     let headings = if aggregates.is_empty() { columns } else { results };
-    Ok(Compiled { plan, headings, aggregates })
+    Ok(CompiledQuery { plan, columns: headings, aggregates })
 }
 
 struct Resolver<'c> {
@@ -142,7 +142,7 @@ struct Resolver<'c> {
 
 impl<'c> Resolver<'c> {
     /// The path without the collection's name.
-    fn short<'p>(&self, path: &'p Path) -> &'p str {
+    fn short<'p>(&self, path: &'p FieldPath) -> &'p str {
         if path.text == self.collection.name {
             return "key";
         }
@@ -156,15 +156,15 @@ impl<'c> Resolver<'c> {
         (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
     }
 
-    fn resolve(&self, path: &Path) -> Result<(Column, FieldType), Diagnostic> {
+    fn resolve(&self, path: &FieldPath) -> Result<(PlanColumn, FieldType), Diagnostic> {
         let name = self.short(path);
         match name {
             "key" => {
-                let typed = self.typed_key().map(|(index, ty)| (Column::Field(index), ty.clone()));
-                return Ok(typed.unwrap_or((Column::Key, FieldType::Text)));
+                let typed = self.typed_key().map(|(index, ty)| (PlanColumn::Field(index), ty.clone()));
+                return Ok(typed.unwrap_or((PlanColumn::Key, FieldType::Text)));
             }
-            "conflict" => return Ok((Column::Conflict, FieldType::List(Box::new(FieldType::Text)))),
-            "tag" if self.collection.tags.is_some() => return Ok((Column::Tag, FieldType::List(Box::new(FieldType::Text)))),
+            "conflict" => return Ok((PlanColumn::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            "tag" if self.collection.tags.is_some() => return Ok((PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text)))),
             _ => {}
         }
         let member = self.each.and_then(|list| {
@@ -173,24 +173,26 @@ impl<'c> Resolver<'c> {
             list.ty.members().iter().enumerate().find(|(_, member)| member.name == name)
         });
         if let Some((index, member)) = member {
-            return Ok((Column::Element(index), member.ty.clone()));
+            return Ok((PlanColumn::Element(index), member.ty.clone()));
         }
         if let Some((index, field)) = self.collection.field(name) {
-            return Ok((Column::Field(index), field.golden_type().clone()));
+            return Ok((PlanColumn::Field(index), field.golden_type().clone()));
         }
         if let Some((index, state)) = self.collection.state(name) {
-            return Ok((Column::State(index), state.ty.clone()));
+            return Ok((PlanColumn::State(index), state.ty.clone()));
         }
-        let links = || self.catalogue.links.iter().enumerate().filter(|(_, link)| self.catalogue.collections[link.from].name == self.collection.name);
+        let links = || {
+            self.catalogue.links.iter().enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name)
+        };
         if let Some(link) = name.strip_suffix(".exists")
             && let Some((index, _)) = links().find(|(_, own)| own.name == link)
         {
-            return Ok((Column::Linked(index), FieldType::Boolean));
+            return Ok((PlanColumn::TargetsExist(index), FieldType::Boolean));
         }
         if let Some((link, member)) = name.split_once('.')
             && let Some((_, own)) = links().find(|(_, own)| own.name == link)
         {
-            let (of, to) = (&self.collection.name, &self.catalogue.collections[own.to].name);
+            let (of, to) = (&self.collection.name, &self.catalogue.collections[own.target_collection].name);
             let problem = Diagnostic::new(path.span.clone(), format!("`{of}` has no field `{name}`: `{link}` is a link to `{to}`"));
             let help = format!("a field with `derive: {name}` has it; `{link}.exists` asks whether there is such a record, `{link}=KEY` for one");
             return Err(problem.help(if member == "key" { format!("`{link}` is the key itself") } else { help }));
@@ -208,7 +210,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// The list of structs that a path names.
-    fn structs(&self, path: &Path) -> Result<usize, Diagnostic> {
+    fn structs(&self, path: &FieldPath) -> Result<usize, Diagnostic> {
         let name = self.short(path);
         let has_structs = |field: &Field| !field.golden_type().members().is_empty();
         if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| has_structs(field)) {
@@ -219,29 +221,29 @@ impl<'c> Resolver<'c> {
         Err(problem.help(if lists.is_empty() { "it has none".into() } else { format!("it has {}", lists.join(", ")) }))
     }
 
-    fn everything(&self) -> (Vec<Column>, Vec<Heading>) {
-        let mut columns = vec![Column::Key];
-        let mut headings = vec![Heading { name: "key".into(), ty: FieldType::Text }];
+    fn everything(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
+        let mut columns = vec![PlanColumn::Key];
+        let mut headings = vec![ResultColumn { name: "key".into(), ty: FieldType::Text }];
         if let Some(list) = self.each.and_then(|list| self.collection.fields.get(list)) {
             for (index, member) in list.ty.members().iter().enumerate() {
-                columns.push(Column::Element(index));
-                headings.push(Heading { name: format!("{}.{}", list.name, member.name), ty: member.ty.clone() });
+                columns.push(PlanColumn::Element(index));
+                headings.push(ResultColumn { name: format!("{}.{}", list.name, member.name), ty: member.ty.clone() });
             }
             return (columns, headings);
         }
         for (index, field) in self.collection.shown_fields() {
-            columns.push(Column::Field(index));
-            headings.push(Heading { name: field.name.clone(), ty: field.golden_type().clone() });
+            columns.push(PlanColumn::Field(index));
+            headings.push(ResultColumn { name: field.name.clone(), ty: field.golden_type().clone() });
         }
         for (index, state) in self.collection.states.iter().enumerate() {
-            columns.push(Column::State(index));
-            headings.push(Heading { name: state.name.clone(), ty: state.ty.clone() });
+            columns.push(PlanColumn::State(index));
+            headings.push(ResultColumn { name: state.name.clone(), ty: state.ty.clone() });
         }
         (columns, headings)
     }
 
-    fn aggregate_type(&self, function: stook_store::plan::Function, path: &Path, ty: FieldType) -> Result<FieldType, Diagnostic> {
-        use stook_store::plan::Function;
+    fn aggregate_type(&self, function: stook_store::plan::AggregateFunction, path: &FieldPath, ty: FieldType) -> Result<FieldType, Diagnostic> {
+        use stook_store::plan::AggregateFunction;
         let element = ty.element().clone();
         let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
         let (ranges, ordered) = (element == FieldType::Ranges, element.is_ordered());
@@ -250,19 +252,19 @@ impl<'c> Resolver<'c> {
             Err(problem.help(format!("count({}) takes values of any type", path.text)))
         };
         match function {
-            Function::Count => Ok(FieldType::Integer),
-            Function::Min | Function::Max if ranges => Ok(FieldType::Integer),
-            Function::Min | Function::Max if ordered => Ok(element),
-            Function::Min | Function::Max => wrong("which has no order"),
-            Function::Sum | Function::Avg | Function::Median if !numeric => wrong("not a number"),
+            AggregateFunction::Count => Ok(FieldType::Integer),
+            AggregateFunction::Min | AggregateFunction::Max if ranges => Ok(FieldType::Integer),
+            AggregateFunction::Min | AggregateFunction::Max if ordered => Ok(element),
+            AggregateFunction::Min | AggregateFunction::Max => wrong("which has no order"),
+            AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median if !numeric => wrong("not a number"),
             // the middle one is a value; the mean of two shows its fraction whatever the type
-            Function::Sum | Function::Median => Ok(element),
+            AggregateFunction::Sum | AggregateFunction::Median => Ok(element),
             // a mean of integers need not be one
-            Function::Avg => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
+            AggregateFunction::Avg => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
         }
     }
 
-    fn condition(&self, comparison: &Comparison, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
+    fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
         let element = match ty.element() {
             // one number in them satisfies the condition
@@ -283,24 +285,24 @@ impl<'c> Resolver<'c> {
             _ => Err(Diagnostic::new(comparison.span.clone(), "expected one value").help("`in` takes a list")),
         };
         let test = match comparison.operator {
-            Operator::Equal | Operator::NotEqual => self.equality(comparison, one()?, &element)?,
-            Operator::In => {
+            ComparisonOperator::Equal | ComparisonOperator::NotEqual => self.equality(comparison, one()?, &element)?,
+            ComparisonOperator::In => {
                 if let Some(day) = values.iter().find(|value| self.day(value, &element).is_some()) {
                     return Err(Diagnostic::new(day.span.clone(), "a day is not one moment").help("`between [first day, last day]` takes whole days"));
                 }
-                Test::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
+                Comparison::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
             }
-            Operator::Between => {
+            ComparisonOperator::Between => {
                 let [low, high] = values else {
                     return Err(Diagnostic::new(comparison.span.clone(), "expected two values").help("for example: between [1, 5]"));
                 };
-                Test::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
+                Comparison::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
             }
-            Operator::Less => Test::Range { low: None, high: Some(self.upper(one()?, &element, false)?) },
-            Operator::AtMost => Test::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
-            Operator::Greater => Test::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
-            Operator::AtLeast => Test::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
-            Operator::Last => {
+            ComparisonOperator::Less => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, false)?) },
+            ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
+            ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
+            ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
+            ComparisonOperator::Last => {
                 let value = one()?;
                 if element != FieldType::Timestamp {
                     let message = format!("`last` needs a timestamp, `{}` is of type {ty}", comparison.path.text);
@@ -308,7 +310,7 @@ impl<'c> Resolver<'c> {
                 }
                 let span = value.literal().and_then(time_span);
                 let span = span.ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a duration").help("for example: 24h, 60m or 7d"))?;
-                Test::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
+                Comparison::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
             }
         };
         match self.short(&comparison.path) {
@@ -322,33 +324,36 @@ impl<'c> Resolver<'c> {
     }
 
     /// What a condition on the field that is the key says of the key, by which records are found.
-    fn implied(&self, column: Column, test: &Test) -> Option<Condition> {
+    fn implied(&self, column: PlanColumn, test: &Comparison) -> Option<Condition> {
         let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
-        if column != Column::Field(index) || field.golden_type() != &field.ty || matches!(test, Test::NotEqual(_) | Test::NotWildcard(_)) {
+        if column != PlanColumn::Field(index)
+            || field.golden_type() != &field.ty
+            || matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_))
+        {
             return None;
         }
         let found = self.of_key(column, &field.ty, test.clone());
         // other types than text have another order than their text
         match found.column {
-            Column::Key => Some(found),
-            _ => (field.ty == FieldType::Text).then_some(Condition { column: Column::Key, ..found }),
+            PlanColumn::Key => Some(found),
+            _ => (field.ty == FieldType::Text).then_some(Condition { column: PlanColumn::Key, ..found }),
         }
     }
 
     /// A condition on the key: the key itself finds records by their values.
-    fn of_key(&self, column: Column, ty: &FieldType, test: Test) -> Condition {
+    fn of_key(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
         let key = |value: Value| Value::text(value.show(ty));
         match test {
-            Test::Equal(value) => Condition { column: Column::Key, test: Test::Equal(key(value)) },
-            Test::NotEqual(value) => Condition { column: Column::Key, test: Test::NotEqual(key(value)) },
-            Test::In(values) => Condition { column: Column::Key, test: Test::In(values.into_iter().map(key).collect()) },
+            Comparison::Equal(value) => Condition { column: PlanColumn::Key, test: Comparison::Equal(key(value)) },
+            Comparison::NotEqual(value) => Condition { column: PlanColumn::Key, test: Comparison::NotEqual(key(value)) },
+            Comparison::In(values) => Condition { column: PlanColumn::Key, test: Comparison::In(values.into_iter().map(key).collect()) },
             test => Condition { column, test },
         }
     }
 
-    fn equality(&self, comparison: &Comparison, value: &ValueText, ty: &FieldType) -> Result<Test, Diagnostic> {
-        let negated = comparison.operator == Operator::NotEqual;
+    fn equality(&self, comparison: &QueryCondition, value: &ValueLiteral, ty: &FieldType) -> Result<Comparison, Diagnostic> {
+        let negated = comparison.operator == ComparisonOperator::NotEqual;
         if value.literal().is_none() {
             if ty != &FieldType::Text {
                 let problem = Diagnostic::new(value.span.clone(), format!("`*` is for text, `{}` is of type {ty}", comparison.path.text));
@@ -356,23 +361,23 @@ impl<'c> Resolver<'c> {
             }
             let pieces = value.pieces.clone();
             return Ok(match (negated, pieces.as_slice()) {
-                (false, [first, last]) if last.is_empty() && !first.is_empty() => Test::Prefix(first.clone()),
-                (false, _) => Test::Wildcard(pieces),
-                (true, _) => Test::NotWildcard(pieces),
+                (false, [first, last]) if last.is_empty() && !first.is_empty() => Comparison::Prefix(first.clone()),
+                (false, _) => Comparison::Wildcard(pieces),
+                (true, _) => Comparison::NotWildcard(pieces),
             });
         }
         if let Some(start) = self.day(value, ty) {
             if negated {
                 return Err(Diagnostic::new(value.span.clone(), "`!=` does not take a whole day").help("`<` is before the day, `>` after it"));
             }
-            return Ok(Test::Range { low: Some((Value::Int(start), true)), high: Some((Value::Int(start + DAY), false)) });
+            return Ok(Comparison::Range { low: Some((Value::Int(start), true)), high: Some((Value::Int(start + DAY), false)) });
         }
         let value = self.value(value, ty)?;
-        Ok(if negated { Test::NotEqual(value) } else { Test::Equal(value) })
+        Ok(if negated { Comparison::NotEqual(value) } else { Comparison::Equal(value) })
     }
 
     /// The first moment of the day a value is, for timestamps written as dates.
-    fn day(&self, value: &ValueText, ty: &FieldType) -> Option<i64> {
+    fn day(&self, value: &ValueLiteral, ty: &FieldType) -> Option<i64> {
         let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?.trim();
         let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
         let format = if digits { Some("%Y%m%d") } else { None };
@@ -384,7 +389,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    fn lower(&self, value: &ValueText, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+    fn lower(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
         match self.day(value, ty) {
             // after a day is from the next day on
             Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
@@ -392,14 +397,14 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    fn upper(&self, value: &ValueText, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+    fn upper(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
         match self.day(value, ty) {
             Some(start) => Ok((Value::Int(if included { start + DAY } else { start }), false)),
             None => Ok((self.value(value, ty)?, included)),
         }
     }
 
-    fn value(&self, value: &ValueText, ty: &FieldType) -> Result<Value, Diagnostic> {
+    fn value(&self, value: &ValueLiteral, ty: &FieldType) -> Result<Value, Diagnostic> {
         let Some(text) = value.literal() else {
             return Err(Diagnostic::new(value.span.clone(), "`*` is only for = and !=").help("in single quotes it is a star"));
         };

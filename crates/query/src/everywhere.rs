@@ -1,13 +1,13 @@
 //! `records` in the place of a collection: what any collection has. `records site=T1_CH_CERN` finds the records of all collections of which
 //! each of the conditions can be asked; a field that `grep` names must be there. They come by collection and key.
 
-use crate::compile::Heading;
-use crate::parse::{Item, Query, Stage, parse};
+use crate::compile::ResultColumn;
+use crate::parse::{GrepItem, Query, Stage, parse};
 use crate::tags::resolve_parsed;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
 /// The word.
@@ -15,9 +15,9 @@ const EVERYWHERE: &str = "records";
 
 /// A query of several collections.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Everywhere {
+pub struct AllCollectionsQuery {
     /// Each collection's name, and the keys of its records.
-    plans: Vec<(String, Plan)>,
+    plans: Vec<(String, QueryPlan)>,
 }
 
 /// Whether a text has to be looked at for a query of all collections: most have not, and are parsed once.
@@ -35,14 +35,14 @@ pub fn everywhere(
     store: &dyn Store,
     tenant: &Tenant,
     now: i64,
-) -> Result<Option<std::result::Result<Everywhere, Diagnostic>>> {
+) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
     if !may_be_everywhere(text) {
         return Ok(None);
     }
     let is_known = catalogue.collection(EVERYWHERE).is_some() || catalogue.words.iter().any(|word| word.name == EVERYWHERE);
     let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == EVERYWHERE && !is_known) else { return Ok(None) };
     let mut columns = query.stages.iter().flat_map(|stage| if let Stage::Grep(items) = stage { items.as_slice() } else { &[] });
-    let names_fields = columns.any(|item| matches!(item, Item::Column(_)));
+    let names_fields = columns.any(|item| matches!(item, GrepItem::Column(_)));
     if query.stages.iter().any(|stage| !matches!(stage, Stage::Grep(_))) {
         let problem = Diagnostic::new(query.lookup.collection.span, "records of several collections come by collection and key");
         return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
@@ -54,9 +54,9 @@ pub fn everywhere(
         match resolve_parsed(own, catalogue, store, tenant, now)? {
             Ok(compiled) => {
                 let mut plan = compiled.plan;
-                let columns = std::mem::replace(&mut plan.columns, vec![Column::Key]);
+                let columns = std::mem::replace(&mut plan.columns, vec![PlanColumn::Key]);
                 if names_fields {
-                    plan.conditions.extend(columns.into_iter().map(|column| Condition { column, test: Test::Exists(true) }));
+                    plan.conditions.extend(columns.into_iter().map(|column| Condition { column, test: Comparison::Exists(true) }));
                 }
                 plans.push((collection.name.clone(), plan));
             }
@@ -65,7 +65,7 @@ pub fn everywhere(
     }
     Ok(Some(match refused {
         Some(problem) if plans.is_empty() => Err(problem),
-        _ => Ok(Everywhere { plans }),
+        _ => Ok(AllCollectionsQuery { plans }),
     }))
 }
 
@@ -74,10 +74,10 @@ fn row(collection: &str, key: Vec<Value>) -> Vec<Value> {
     std::iter::once(Value::text(collection)).chain(key).collect()
 }
 
-impl Everywhere {
+impl AllCollectionsQuery {
     /// What the columns of its rows are.
-    pub fn headings() -> [Heading; 2] {
-        ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text })
+    pub fn headings() -> [ResultColumn; 2] {
+        ["collection", "key"].map(|name| ResultColumn { name: name.into(), ty: FieldType::Text })
     }
 
     /// The rows of a page: collection and key; and how many there are without it, if `counts`. What is said of one collection is of one moment.
@@ -98,7 +98,7 @@ impl Everywhere {
                 }
                 _ => {}
             }
-            let page = Plan { offset: skipped, limit: left, ..plan.clone() };
+            let page = QueryPlan { offset: skipped, limit: left, ..plan.clone() };
             let rows = if counts || skipped > 0 {
                 let (found, count) = store.find_and_count(&page)?;
                 total += count;

@@ -62,10 +62,10 @@ mod tags;
 mod vocabulary;
 mod words;
 
-pub use compile::{Compiled, Heading, compile};
-pub use everywhere::{Everywhere, everywhere, may_be_everywhere};
+pub use compile::{CompiledQuery, ResultColumn, compile};
+pub use everywhere::{AllCollectionsQuery, everywhere, may_be_everywhere};
 pub use narrow::{COUNTED, Completion, Facet, Facets, as_value, complete, facets};
-pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};
+pub use parse::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, parse};
 pub use suggest::{MOST_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};
 pub use tags::{TagQueries, carried, check_tag, conditions_of, queries, resolve};
 

@@ -1,14 +1,14 @@
 //! How a query may be narrowed: values of fields among what it finds, and how a text that is being typed goes on.
 
-use crate::Compiled;
-use crate::parse::{Comparison, Lookup, ends_bare, parse};
+use crate::CompiledQuery;
+use crate::parse::{QueryCondition, Selection, ends_bare, parse};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::fold::fold;
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Column, Condition, Plan, Sort, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Result, Store, Tenant};
 
 /// Records whose values are counted.
@@ -28,7 +28,7 @@ pub struct Facets {
     /// Records whose values were counted: [`COUNTED`] of them, as they are found, or all.
     pub counted: u64,
     /// Whether that is all of them.
-    pub whole: bool,
+    pub is_complete: bool,
     /// By field, in the order of the definition.
     pub facets: Vec<Facet>,
     /// Conditions of the query, each with the query that goes without it.
@@ -54,7 +54,7 @@ impl Facets {
         let condition = |(condition, without): &(String, String)| json!({ "condition": condition, "without": without });
         let facets: Vec<Json> = self.facets.iter().map(facet).collect();
         let conditions: Vec<Json> = self.conditions.iter().map(condition).collect();
-        json!({ "counted": self.counted, "whole": self.whole, "facets": facets, "conditions": conditions })
+        json!({ "counted": self.counted, "whole": self.is_complete, "facets": facets, "conditions": conditions })
     }
 }
 
@@ -64,7 +64,7 @@ impl Facets {
 /// When the store fails.
 ///
 /// Cost: reads at most [`COUNTED`] records, once.
-pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dyn Store) -> Result<Facets> {
+pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store: &dyn Store) -> Result<Facets> {
     let plan = &compiled.plan;
     let collection = &catalogue.collections[plan.collection];
     let Ok(lookup) = parse(text).map(|query| query.lookup) else { return Ok(Facets::default()) };
@@ -74,7 +74,7 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
     }
     let kinds = kinds(collection);
     let columns = kinds.iter().map(|(_, column, _)| *column).collect();
-    let read = Plan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
+    let read = QueryPlan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
     let (mut counted, mut whole) = (0, true);
     // nothing for a field with too many values
     let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); kinds.len()];
@@ -119,13 +119,13 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
         let values = all.into_iter().take(VALUES).map(value).collect();
         facets.push(Facet { field: name, values, others });
     }
-    Ok(Facets { counted, whole, facets, conditions })
+    Ok(Facets { counted, is_complete: whole, facets, conditions })
 }
 
 /// Conditions of a query as they are written, each with the text without it; one that selects the collection, too, is not left out.
-fn conditions(text: &str, lookup: &Lookup) -> Vec<(String, String)> {
-    let selects = |own: &&Comparison| own.span.contains(&lookup.collection.span.start);
-    let without = |own: &Comparison| {
+fn conditions(text: &str, lookup: &Selection) -> Vec<(String, String)> {
+    let selects = |own: &&QueryCondition| own.span.contains(&lookup.collection.span.start);
+    let without = |own: &QueryCondition| {
         let (before, after) = (text[..own.span.start].trim_end_matches([' ', ',', '\t', '\n']), &text[own.span.end..]);
         (text[own.span.clone()].to_owned(), format!("{before}{after}"))
     };
@@ -145,17 +145,17 @@ fn count(known: &mut HashMap<String, u64>, value: &Value, ty: &FieldType) {
 }
 
 /// Fields that an index finds and that may tell kinds of records from each other.
-fn kinds(collection: &Collection) -> Vec<(String, Column, FieldType)> {
+fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
     let is_kind = |ty: &FieldType| matches!(ty.element(), FieldType::Text | FieldType::Boolean | FieldType::Integer);
     let key = collection.key_field();
     let fields = collection.fields.iter().enumerate();
     let fields = fields.filter(|(index, field)| field.index.ordered && !field.is_member() && Some(*index) != key && is_kind(field.golden_type()));
     let states = collection.states.iter().enumerate().filter(|(_, state)| is_kind(&state.ty));
-    let tags = collection.tags.as_ref().map(|_| ("tag".to_owned(), Column::Tag, FieldType::List(Box::new(FieldType::Text))));
+    let tags = collection.tags.as_ref().map(|_| ("tag".to_owned(), PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text))));
     states
-        .map(|(index, state)| (state.name.clone(), Column::State(index), state.ty.clone()))
+        .map(|(index, state)| (state.name.clone(), PlanColumn::State(index), state.ty.clone()))
         .chain(tags)
-        .chain(fields.map(|(index, field)| (field.name.clone(), Column::Field(index), field.golden_type().clone())))
+        .chain(fields.map(|(index, field)| (field.name.clone(), PlanColumn::Field(index), field.golden_type().clone())))
         .collect()
 }
 
@@ -221,7 +221,7 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
             let states = collection.states.iter().map(|state| state.name.as_str());
             let tag = collection.tags.as_ref().map(|_| "tag");
             let names = fields.chain(states).chain(tag).map(|name| format!("{name}="));
-            let links = catalogue.links.iter().filter(|link| link.from == index);
+            let links = catalogue.links.iter().filter(|link| link.child_collection == index);
             names.chain(links.map(|link| format!("{}.exists=", link.name))).collect()
         }
         (Some(index), Some((name, begun))) => {
@@ -260,15 +260,15 @@ fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &
     if name == "tag" && collection.tags.is_some() {
         return Ok(store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).filter(|name| name.starts_with(begun)).collect());
     }
-    let is_link = |link: &Link| link.from == index && name.strip_suffix(".exists") == Some(link.name.as_str());
+    let is_link = |link: &Link| link.child_collection == index && name.strip_suffix(".exists") == Some(link.name.as_str());
     if collection.field(name).is_none() && catalogue.links.iter().any(is_link) {
         return Ok(["true", "false"].into_iter().filter(|value| value.starts_with(begun)).map(str::to_owned).collect());
     }
     let field = collection.field(name).map(|(place, field)| match collection.key_field() == Some(place) {
-        true => (Column::Key, field.golden_type(), &field.one_of, true),
-        false => (Column::Field(place), field.golden_type(), &field.one_of, field.index.ordered),
+        true => (PlanColumn::Key, field.golden_type(), &field.one_of, true),
+        false => (PlanColumn::Field(place), field.golden_type(), &field.one_of, field.index.ordered),
     });
-    let state = || collection.state(name).map(|(place, state)| (Column::State(place), &state.ty, &state.one_of, false));
+    let state = || collection.state(name).map(|(place, state)| (PlanColumn::State(place), &state.ty, &state.one_of, false));
     let Some((column, ty, one_of, is_indexed)) = field.or_else(state) else { return Ok(Vec::new()) };
     let shown =
         |values: &[Value]| -> Vec<String> { values.iter().map(|value| value.show(ty.element())).filter(|value| value.starts_with(begun)).collect() };
@@ -278,23 +278,23 @@ fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &
     match ty {
         FieldType::Boolean => Ok(shown(&[Value::Bool(true), Value::Bool(false)])),
         FieldType::Text if is_indexed => {
-            let folds = column != Column::Key && collection.field(name).is_some_and(|(_, field)| field.fold);
-            indexed_values(Plan { columns: vec![column], ..Plan::all(tenant.clone(), index) }, column, (begun, folds), store)
+            let folds = column != PlanColumn::Key && collection.field(name).is_some_and(|(_, field)| field.fold);
+            indexed_values(QueryPlan { columns: vec![column], ..QueryPlan::all(tenant.clone(), index) }, column, (begun, folds), store)
         }
         _ => Ok(Vec::new()),
     }
 }
 
 /// Values in the order of an index: each is looked for behind the last one, however many records have that.
-fn indexed_values(plan: Plan, column: Column, (begun, folds): (&str, bool), store: &dyn Store) -> Result<Vec<String>> {
+fn indexed_values(plan: QueryPlan, column: PlanColumn, (begun, folds): (&str, bool), store: &dyn Store) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     let begins = |text: &str| if folds { fold(text).starts_with(&fold(begun)) } else { text.starts_with(begun) };
-    let plan = Plan { sort: vec![Sort { column, descending: false }], any_order: true, limit: Some(1), ..plan };
+    let plan = QueryPlan { sort: vec![SortKey { column, descending: false }], any_order: true, limit: Some(1), ..plan };
     while found.len() < COMPLETIONS {
         // one bound, so that the index is entered at it
         let low = found.last().map_or((Value::text(begun), true), |last| (Value::text(last.as_str()), false));
-        let conditions = vec![Condition { column, test: Test::Range { low: Some(low), high: None } }];
-        match store.find(&Plan { conditions, ..plan.clone() })?.rows.pop().and_then(|mut row| row.pop()) {
+        let conditions = vec![Condition { column, test: Comparison::Range { low: Some(low), high: None } }];
+        match store.find(&QueryPlan { conditions, ..plan.clone() })?.rows.pop().and_then(|mut row| row.pop()) {
             Some(Value::Text(text)) if begins(&text) => found.push(text.into()),
             _ => break,
         }

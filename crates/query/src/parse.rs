@@ -3,33 +3,33 @@
 use crate::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 use std::ops::Range;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
-use stook_store::plan::{FUNCTIONS, Function};
+use stook_store::plan::{AggregateFunction, FUNCTIONS};
 
 /// A parsed query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// What is asked.
-    pub lookup: Lookup,
+    pub lookup: Selection,
     /// How the answer is shaped.
     pub stages: Vec<Stage>,
 }
 
 /// The part before the first `|`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lookup {
+pub struct Selection {
     /// The collection.
-    pub collection: Path,
+    pub collection: FieldPath,
     /// Other names that stand alone, which words of a definition may make columns of; and what is wrong with them otherwise.
-    pub also: Vec<(Path, Box<Diagnostic>)>,
+    pub extra_names: Vec<(FieldPath, Box<Diagnostic>)>,
     /// All must hold.
-    pub conditions: Vec<Comparison>,
+    pub conditions: Vec<QueryCondition>,
     /// Where it ends in the text.
     pub end: usize,
 }
 
 /// A name with its place. Of `a.b` the text is `a.b`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Path {
+pub struct FieldPath {
     /// As written.
     pub text: String,
     /// Bytes of the query.
@@ -38,20 +38,20 @@ pub struct Path {
 
 /// A condition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
+pub struct QueryCondition {
     /// What is compared.
-    pub path: Path,
+    pub path: FieldPath,
     /// How.
-    pub operator: Operator,
+    pub operator: ComparisonOperator,
     /// With what.
-    pub values: Vec<ValueText>,
+    pub values: Vec<ValueLiteral>,
     /// Where the whole condition stands.
     pub span: Range<usize>,
 }
 
 /// Operators of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum ComparisonOperator {
     /// `=`
     Equal,
     /// `!=`
@@ -74,14 +74,14 @@ pub enum Operator {
 
 /// A value as written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ValueText {
+pub struct ValueLiteral {
     /// The text between wildcards: `a*b` is `["a", "b"]`.
     pub pieces: Vec<String>,
     /// Bytes of the query.
     pub span: Range<usize>,
 }
 
-impl ValueText {
+impl ValueLiteral {
     /// The text, if there is no wildcard in it.
     pub fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
@@ -106,24 +106,24 @@ impl ValueText {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
     /// Conditions and columns.
-    Grep(Vec<Item>),
+    Grep(Vec<GrepItem>),
     /// Order: path and whether the largest comes first.
-    Sort(Vec<(Path, bool)>),
+    Sort(Vec<(FieldPath, bool)>),
     /// A row for each struct of a list.
-    Each(Path),
+    Each(FieldPath),
     /// Equal rows once.
     Unique,
     /// Functions over all rows.
-    Aggregates(Vec<(Function, Path)>),
+    Aggregates(Vec<(AggregateFunction, FieldPath)>),
 }
 
 /// An item of `grep`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum GrepItem {
     /// A column to show.
-    Column(Path),
+    Column(FieldPath),
     /// A condition.
-    Condition(Comparison),
+    Condition(QueryCondition),
 }
 
 /// Parses a query.
@@ -138,7 +138,7 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     if let Some(at) = text.find('\0') {
         return Err(Diagnostic::new(at..at + 1, "a query has no NUL character").help("no stored text has one either"));
     }
-    let mut parser = Parser { text, at: 0, conditions: 0, criteria: 0, aggregates: 0 };
+    let mut parser = QueryParser { text, at: 0, conditions: 0, criteria: 0, aggregates: 0 };
     let lookup = parser.lookup()?;
     let mut stages: Vec<Stage> = Vec::new();
     while parser.eat("|") {
@@ -147,7 +147,7 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     Ok(Query { lookup, stages })
 }
 
-struct Parser<'t> {
+struct QueryParser<'t> {
     text: &'t str,
     at: usize,
     /// Conditions so far.
@@ -175,7 +175,7 @@ fn leading_name(text: &str) -> &str {
     &text[..length]
 }
 
-impl Parser<'_> {
+impl QueryParser<'_> {
     fn blanks(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
@@ -207,13 +207,13 @@ impl Parser<'_> {
         found
     }
 
-    fn lookup(&mut self) -> Result<Lookup, Diagnostic> {
+    fn lookup(&mut self) -> Result<Selection, Diagnostic> {
         if self.at_end() {
             return Err(self.error("a query begins with a collection").help("for example: authority heading=Smith*"));
         }
         let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
-        let mut also: Vec<(Path, Box<Diagnostic>)> = Vec::new();
+        let mut also: Vec<(FieldPath, Box<Diagnostic>)> = Vec::new();
         // a name that stands alone selects; without one the first
         let mut alone = true;
         if let Some(operator) = self.operator() {
@@ -229,7 +229,7 @@ impl Parser<'_> {
                 }
                 let names = also.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
                 let end = conditions.iter().map(|condition| condition.span.end).chain(names).max().unwrap_or(self.at);
-                return Ok(Lookup { collection, also, conditions, end });
+                return Ok(Selection { collection, extra_names: also, conditions, end });
             }
             let path = self.path("a condition, `|` or the end", QUOTES)?;
             match self.operator() {
@@ -252,7 +252,7 @@ impl Parser<'_> {
     }
 
     /// A name is followed by something else than a comparison.
-    fn no_comparison(&self, path: &Path) -> Diagnostic {
+    fn no_comparison(&self, path: &FieldPath) -> Diagnostic {
         let name = path.text.as_str();
         if name.eq_ignore_ascii_case("and") {
             return Diagnostic::new(path.span.clone(), "`and` is not written").help("conditions follow each other, and all of them must hold");
@@ -271,7 +271,7 @@ impl Parser<'_> {
         }
     }
 
-    fn path(&mut self, what: &str, help: &str) -> Result<Path, Diagnostic> {
+    fn path(&mut self, what: &str, help: &str) -> Result<FieldPath, Diagnostic> {
         self.blanks();
         let length = leading_name(self.rest()).len();
         if length == 0 {
@@ -279,24 +279,24 @@ impl Parser<'_> {
         }
         let span = self.at..self.at + length;
         self.at += length;
-        Ok(Path { text: self.text[span.clone()].to_owned(), span })
+        Ok(FieldPath { text: self.text[span.clone()].to_owned(), span })
     }
 
-    fn operator(&mut self) -> Option<Operator> {
+    fn operator(&mut self) -> Option<ComparisonOperator> {
         self.blanks();
         let symbols = [
-            ("!=", Operator::NotEqual),
-            ("<=", Operator::AtMost),
-            (">=", Operator::AtLeast),
-            ("=", Operator::Equal),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
+            ("!=", ComparisonOperator::NotEqual),
+            ("<=", ComparisonOperator::AtMost),
+            (">=", ComparisonOperator::AtLeast),
+            ("=", ComparisonOperator::Equal),
+            ("<", ComparisonOperator::Less),
+            (">", ComparisonOperator::Greater),
         ];
         if let Some((symbol, operator)) = symbols.into_iter().find(|(symbol, _)| self.rest().starts_with(symbol)) {
             self.at += symbol.len();
             return Some(operator);
         }
-        let words = [("in", Operator::In), ("between", Operator::Between), ("last", Operator::Last)];
+        let words = [("in", ComparisonOperator::In), ("between", ComparisonOperator::Between), ("last", ComparisonOperator::Last)];
         let word = leading_name(self.rest());
         let operator = words.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
         // a comparison behind the word means that it is the name of a field
@@ -310,7 +310,7 @@ impl Parser<'_> {
         Some(operator)
     }
 
-    fn comparison(&mut self, path: Path, operator: Operator) -> Result<Comparison, Diagnostic> {
+    fn comparison(&mut self, path: FieldPath, operator: ComparisonOperator) -> Result<QueryCondition, Diagnostic> {
         self.conditions += 1;
         if self.conditions > MAX_CONDITIONS {
             return Err(
@@ -319,8 +319,8 @@ impl Parser<'_> {
         }
         let start = path.span.start;
         let values = match operator {
-            Operator::In => self.list("`in` takes a list in brackets: in [a, b]")?,
-            Operator::Between => {
+            ComparisonOperator::In => self.list("`in` takes a list in brackets: in [a, b]")?,
+            ComparisonOperator::Between => {
                 self.blanks();
                 let at = self.at;
                 let values = self.list("`between` takes two values in brackets: between [1, 5]")?;
@@ -334,16 +334,16 @@ impl Parser<'_> {
             _ => {
                 self.blanks();
                 if self.rest().starts_with('[') {
-                    let example = if operator == Operator::Last { "last 24h".to_owned() } else { format!("{} in [a, b]", path.text) };
+                    let example = if operator == ComparisonOperator::Last { "last 24h".to_owned() } else { format!("{} in [a, b]", path.text) };
                     return Err(self.error("expected one value, not a list").help(format!("for example: {example}")));
                 }
                 vec![self.value()?]
             }
         };
-        Ok(Comparison { path, operator, values, span: start..self.at })
+        Ok(QueryCondition { path, operator, values, span: start..self.at })
     }
 
-    fn list(&mut self, help: &str) -> Result<Vec<ValueText>, Diagnostic> {
+    fn list(&mut self, help: &str) -> Result<Vec<ValueLiteral>, Diagnostic> {
         if !self.eat("[") {
             return Err(self.error("expected a list").help(help));
         }
@@ -357,14 +357,14 @@ impl Parser<'_> {
         Ok(values)
     }
 
-    fn value(&mut self) -> Result<ValueText, Diagnostic> {
+    fn value(&mut self) -> Result<ValueLiteral, Diagnostic> {
         self.blanks();
         let start = self.at;
         let value = match self.rest().chars().next() {
             Some('\'') => {
                 let Some(length) = self.text[start + 1..].find('\'') else { return Err(self.never_closed()) };
                 self.at = start + length + 2;
-                ValueText { pieces: vec![self.text[start + 1..start + 1 + length].to_owned()], span: start..self.at }
+                ValueLiteral { pieces: vec![self.text[start + 1..start + 1 + length].to_owned()], span: start..self.at }
             }
             Some('"') => self.double_quoted(start)?,
             _ => {
@@ -376,7 +376,7 @@ impl Parser<'_> {
                 }
                 self.at += length;
                 let pieces = self.text[start..self.at].split('*').map(str::to_owned).collect();
-                ValueText { pieces, span: start..self.at }
+                ValueLiteral { pieces, span: start..self.at }
             }
         };
         if value.pieces.len() > MAX_STARS + 1 {
@@ -399,14 +399,14 @@ impl Parser<'_> {
         Diagnostic::new(self.at..self.at + 1, "this quote is never closed").help("a quote inside a value needs the other kind of quotes around it")
     }
 
-    fn double_quoted(&mut self, start: usize) -> Result<ValueText, Diagnostic> {
+    fn double_quoted(&mut self, start: usize) -> Result<ValueLiteral, Diagnostic> {
         let mut pieces = vec![String::new()];
         let mut characters = self.text[start + 1..].char_indices();
         while let Some((offset, character)) = characters.next() {
             match character {
                 '"' => {
                     self.at = start + 1 + offset + 1;
-                    return Ok(ValueText { pieces, span: start..self.at });
+                    return Ok(ValueLiteral { pieces, span: start..self.at });
                 }
                 '*' => pieces.push(String::new()),
                 '\\' => match characters.next() {
@@ -452,8 +452,8 @@ impl Parser<'_> {
         loop {
             let path = self.path("a field", "`grep` takes fields to show and conditions: grep name, size>5")?;
             items.push(match self.operator() {
-                Some(operator) => Item::Condition(self.comparison(path, operator)?),
-                None => Item::Column(path),
+                Some(operator) => GrepItem::Condition(self.comparison(path, operator)?),
+                None => GrepItem::Column(path),
             });
             if !self.eat(",") {
                 return Ok(Stage::Grep(items));
@@ -477,7 +477,7 @@ impl Parser<'_> {
         }
     }
 
-    fn aggregates(&mut self, first: Path) -> Result<Stage, Diagnostic> {
+    fn aggregates(&mut self, first: FieldPath) -> Result<Stage, Diagnostic> {
         let mut aggregates = Vec::new();
         let mut name = first;
         loop {
@@ -504,7 +504,7 @@ impl Parser<'_> {
 }
 
 /// A name where a stage begins, or where another aggregate is expected.
-fn not_a_function(name: &Path, begins_stage: bool) -> Diagnostic {
+fn not_a_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
     let problem = |what: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {what}", name.text));
     if begins_stage {
         return match did_you_mean(&name.text, STAGES) {

@@ -5,7 +5,7 @@
 
 use crate::compile::compile;
 use crate::parse::parse;
-use crate::vocabulary::{Learner, Words};
+use crate::vocabulary::{WordIndex, WordIndexBuilder};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
 /// Suggestions that are made.
@@ -46,7 +46,7 @@ pub struct Vocabulary {
     /// Fields that were learnt: collection and field.
     fields: Vec<(usize, usize)>,
     /// Words inside values.
-    words: Words,
+    words: WordIndex,
     /// Whole values of fields that have few, by field, in small letters with how they are written.
     values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
     /// Whether there are records that were not read.
@@ -79,7 +79,7 @@ impl Vocabulary {
     ///
     /// Cost: all values are read; words and values that are known already cost a look-up.
     pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
-        let (mut own, mut learner) = (Self::default(), Learner::default());
+        let (mut own, mut learner) = (Self::default(), WordIndexBuilder::default());
         for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.iter().enumerate() {
                 let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
@@ -88,7 +88,8 @@ impl Vocabulary {
                 }
                 let Ok(place) = u16::try_from(own.fields.len()) else { break };
                 own.fields.push((collection, field));
-                let plan = Plan { columns: vec![Column::Field(field)], any_order: true, limit: most, ..Plan::all(tenant.clone(), collection) };
+                let plan =
+                    QueryPlan { columns: vec![PlanColumn::Field(field)], any_order: true, limit: most, ..QueryPlan::all(tenant.clone(), collection) };
                 own.read(store, plan, place, &mut learner)?;
             }
         }
@@ -101,7 +102,7 @@ impl Vocabulary {
         !self.is_partial
     }
 
-    fn read(&mut self, store: &dyn Store, plan: Plan, place: u16, learner: &mut Learner) -> Result<()> {
+    fn read(&mut self, store: &dyn Store, plan: QueryPlan, place: u16, learner: &mut WordIndexBuilder) -> Result<()> {
         let mut rows = 0;
         let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
         // what this field is known to have, as it is written; words by their hashes, of which two may be the same once in a million years
@@ -165,20 +166,20 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
 
 /// A meaning of a word in a collection.
 #[derive(Debug, Clone)]
-enum Meaning {
+enum Interpretation {
     /// It names the collection.
     Selects,
     /// A condition, as it is written.
     Condition(String),
     /// A column.
-    Shows(String),
+    Column(String),
     /// It means nothing, and costs nothing.
-    Silent,
+    Ignored,
 }
 
 #[derive(Debug, Clone)]
-struct Guess {
-    meaning: Meaning,
+struct ScoredInterpretation {
+    meaning: Interpretation,
     score: f64,
     reason: String,
 }
@@ -192,7 +193,7 @@ pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store
     let mut found: Vec<Suggestion> = Vec::new();
     let (exact, near) = (RefCell::default(), RefCell::default());
     for (index, collection) in catalogue.collections.iter().enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection, found: &exact, near: &near };
+        let reader = Suggester { vocabulary, catalogue, store, tenant, index, collection, found: &exact, near: &near };
         found.extend(reader.suggestion(&tokens)?);
     }
     found.retain(|own| {
@@ -260,9 +261,9 @@ fn tokens(text: &str) -> Vec<String> {
 }
 
 /// Words by their places, with how much they are alike.
-type Near = Rc<[(usize, f64)]>;
+type SimilarWords = Rc<[(usize, f64)]>;
 
-struct Reader<'r> {
+struct Suggester<'r> {
     vocabulary: &'r Vocabulary,
     catalogue: &'r Catalogue,
     store: &'r dyn Store,
@@ -272,10 +273,10 @@ struct Reader<'r> {
     /// Fields that have a value, by collection and value: the store is asked once.
     found: &'r RefCell<HashMap<(usize, String), Option<String>>>,
     /// Words that are spelled nearly like one of the text: they are looked for once.
-    near: &'r RefCell<HashMap<String, Near>>,
+    near: &'r RefCell<HashMap<String, SimilarWords>>,
 }
 
-impl Reader<'_> {
+impl Suggester<'_> {
     fn suggestion(&self, tokens: &[String]) -> Result<Option<Suggestion>> {
         let (mut conditions, mut columns, mut reasons) = (Vec::<String>::new(), Vec::<String>::new(), Vec::new());
         let (mut named, mut product, mut counted) = (false, 1.0_f64, 0);
@@ -288,11 +289,11 @@ impl Reader<'_> {
                 continue;
             };
             match guess.meaning {
-                Meaning::Silent => continue,
-                Meaning::Selects => named = true,
-                Meaning::Condition(text) if !conditions.contains(&text) => conditions.push(text),
-                Meaning::Shows(column) if !columns.contains(&column) => columns.push(column),
-                Meaning::Condition(_) | Meaning::Shows(_) => {}
+                Interpretation::Ignored => continue,
+                Interpretation::Selects => named = true,
+                Interpretation::Condition(text) if !conditions.contains(&text) => conditions.push(text),
+                Interpretation::Column(column) if !columns.contains(&column) => columns.push(column),
+                Interpretation::Condition(_) | Interpretation::Column(_) => {}
             }
             product *= guess.score;
             counted += 1;
@@ -342,23 +343,23 @@ impl Reader<'_> {
         field.is_some_and(|field| matches!(field.golden_type(), FieldType::Timestamp | FieldType::Date))
     }
 
-    fn guesses(&self, token: &str, named: bool) -> Result<Vec<Guess>> {
+    fn guesses(&self, token: &str, named: bool) -> Result<Vec<ScoredInterpretation>> {
         let small = token.to_lowercase();
         let mut guesses = Vec::new();
         if SILENT.contains(&small.as_str()) {
-            guesses.push(Guess { meaning: Meaning::Silent, score: 1.0, reason: String::new() });
+            guesses.push(ScoredInterpretation { meaning: Interpretation::Ignored, score: 1.0, reason: String::new() });
             return Ok(guesses);
         }
-        let mut guess = |meaning: Meaning, score: f64, reason: String| guesses.push(Guess { meaning, score, reason });
+        let mut guess = |meaning: Interpretation, score: f64, reason: String| guesses.push(ScoredInterpretation { meaning, score, reason });
         if let (Some((operator, day)), Some(field)) = (compared_day(token), self.day_field()) {
-            guess(Meaning::Condition(format!("{field}{operator}{day}")), 0.9, format!("`{token}` is a day of {field}"));
+            guess(Interpretation::Condition(format!("{field}{operator}{day}")), 0.9, format!("`{token}` is a day of {field}"));
         }
         if let Some(at) = token.find(['=', '<', '>']) {
             let (name, comparison) = token.split_at(at);
             let name = name.trim_end_matches('!');
             if let Some((field, score)) = self.field_called(name) {
                 let (operator, value) = comparison.split_at(comparison.find(|c| !matches!(c, '=' | '<' | '>')).unwrap_or(comparison.len()));
-                guess(Meaning::Condition(format!("{field}{operator}{}", quoted(value))), score, format!("`{token}` compares {field}"));
+                guess(Interpretation::Condition(format!("{field}{operator}{}", quoted(value))), score, format!("`{token}` compares {field}"));
             }
             return Ok(guesses);
         }
@@ -366,13 +367,13 @@ impl Reader<'_> {
         let selects = self.catalogue.words.iter().filter(|word| word.select == Some(self.index)).map(|word| word.name.as_str());
         let best = selects.chain([self.collection.name.as_str()]).map(|name| alike(&small, name)).fold(0.0, f64::max);
         if best >= ALIKE && !named {
-            guess(Meaning::Selects, best, format!("`{token}` asks for {}", self.collection.name));
+            guess(Interpretation::Selects, best, format!("`{token}` asks for {}", self.collection.name));
         }
         // what a value looks like
         for word in &self.catalogue.words {
-            for test in word.tests.iter().filter(|test| test.shape.as_ref().is_some_and(|shape| shape.is_match(token))) {
+            for test in word.tests.iter().filter(|test| test.matches.as_ref().is_some_and(|shape| shape.is_match(token))) {
                 if let Some((_, field)) = test.fields.iter().find(|(own, _)| *own == self.index) {
-                    guess(Meaning::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` looks like a {}", word.name));
+                    guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` looks like a {}", word.name));
                     break;
                 }
             }
@@ -380,17 +381,17 @@ impl Reader<'_> {
         self.values(token, &small, &mut guess);
         if !token.contains('*') {
             match self.has_exactly(token)? {
-                Some(field) => guess(Meaning::Condition(format!("{field}={}", quoted(token))), 1.0, format!("`{token}` is a {field}")),
+                Some(field) => guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 1.0, format!("`{token}` is a {field}")),
                 None => {
                     if let Some((word, field)) = self.is_of_others(token)? {
-                        guess(Meaning::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {word}"));
+                        guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {word}"));
                     }
                 }
             }
         }
         // what is to be shown
         if let Some((field, score)) = self.field_called(&small) {
-            guess(Meaning::Shows(field.clone()), score * 0.9, format!("`{token}` is the field {field}"));
+            guess(Interpretation::Column(field.clone()), score * 0.9, format!("`{token}` is the field {field}"));
         }
         Ok(guesses)
     }
@@ -411,7 +412,7 @@ impl Reader<'_> {
     }
 
     /// Values that records have, or parts of them.
-    fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Meaning, f64, String)) {
+    fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
         for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
             if *collection != self.index {
                 continue;
@@ -420,12 +421,12 @@ impl Reader<'_> {
             let values = self.vocabulary.values.get(&place);
             if let Some(written) = values.and_then(|values| values.get(small)) {
                 let score = if **written == *token { 1.0 } else { 0.95 };
-                guess(Meaning::Condition(format!("{name}={}", quoted(written))), score, format!("`{token}` is a {name}"));
+                guess(Interpretation::Condition(format!("{name}={}", quoted(written))), score, format!("`{token}` is a {name}"));
                 continue;
             }
             if let Some((begin, _)) = small.split_once('*').filter(|(begin, _)| !begin.is_empty()) {
                 if values.is_some_and(|values| values.keys().any(|value| value.starts_with(begin))) {
-                    guess(Meaning::Condition(format!("{name}={}", quoted(token))), 0.85, format!("`{token}` begins values of {name}"));
+                    guess(Interpretation::Condition(format!("{name}={}", quoted(token))), 0.85, format!("`{token}` begins values of {name}"));
                 }
                 continue;
             }
@@ -438,7 +439,7 @@ impl Reader<'_> {
                 // in small letters a text can be longer
                 let begin = value.0.find(small).and_then(|at| value.1.get(..at)).unwrap_or_default();
                 guess(
-                    Meaning::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
+                    Interpretation::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
                     0.85,
                     format!("`{token}` stands in values of {name}"),
                 );
@@ -450,7 +451,7 @@ impl Reader<'_> {
             if !parts.is_empty() && parts.iter().all(|part| known(part)) {
                 let written = self.as_written(small);
                 guess(
-                    Meaning::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
+                    Interpretation::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
                     0.8,
                     format!("`{token}` stands in values of {name}"),
                 );
@@ -458,7 +459,7 @@ impl Reader<'_> {
                 && let Some((meant, score)) = self.spelled(small, place)
             {
                 guess(
-                    Meaning::Condition(format!("{name}={}", quoted(&format!("*{meant}*")))),
+                    Interpretation::Condition(format!("{name}={}", quoted(&format!("*{meant}*")))),
                     0.8 * score,
                     format!("`{token}` may be {meant}, which stands in values of {name}"),
                 );
@@ -485,7 +486,7 @@ impl Reader<'_> {
         let words = &self.vocabulary.words;
         let near = self.near.borrow().get(small).cloned();
         let near = near.unwrap_or_else(|| {
-            let found: Near = words.near(small, ALIKE).into();
+            let found: SimilarWords = words.near(small, ALIKE).into();
             self.near.borrow_mut().insert(small.to_owned(), found.clone());
             found
         });
@@ -527,12 +528,12 @@ impl Reader<'_> {
             if value.is_null() {
                 continue;
             }
-            let column = if is_key { Column::Key } else { Column::Field(index) };
+            let column = if is_key { PlanColumn::Key } else { PlanColumn::Field(index) };
             let value = if is_key { Value::text(value.show(&field.ty)) } else { value };
-            let plan = Plan {
-                conditions: vec![Condition { column, test: Test::Equal(value) }],
+            let plan = QueryPlan {
+                conditions: vec![Condition { column, test: Comparison::Equal(value) }],
                 limit: Some(1),
-                ..Plan::all(self.tenant.clone(), self.index)
+                ..QueryPlan::all(self.tenant.clone(), self.index)
             };
             if !self.store.find(&plan)?.rows.is_empty() {
                 return Ok(Some(field.name.clone()));
@@ -545,10 +546,10 @@ impl Reader<'_> {
     fn is_of_others(&self, token: &str) -> Result<Option<(String, String)>> {
         for word in &self.catalogue.words {
             let Some(other) = word.select.filter(|other| *other != self.index) else { continue };
-            let test = word.tests.iter().find(|test| test.shape.as_ref().is_none_or(|shape| shape.is_match(token)));
+            let test = word.tests.iter().find(|test| test.matches.as_ref().is_none_or(|shape| shape.is_match(token)));
             let own = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == self.index));
             let Some((_, field)) = own else { continue };
-            let reader = Reader { index: other, collection: &self.catalogue.collections[other], ..*self };
+            let reader = Suggester { index: other, collection: &self.catalogue.collections[other], ..*self };
             let tested = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == other)).map(|(_, field)| field);
             if tested.is_some() && reader.has_exactly(token)?.as_ref() == tested {
                 return Ok(Some((word.name.clone(), field.clone())));

@@ -1,14 +1,14 @@
 //! Tags that are queries: `tag=NAME` stands for their conditions.
 
-use crate::compile::{Compiled, compile};
-use crate::parse::{Comparison, Item, Operator, Query, Stage, parse};
+use crate::compile::{CompiledQuery, compile};
+use crate::parse::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, parse};
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Column, Condition, Test};
-use stook_store::tag::{Definition, Tag};
+use stook_store::plan::{Comparison, Condition, PlanColumn};
+use stook_store::tag::{Tag, TagDefinition};
 use stook_store::{Store, StoreError, Tenant};
 
 /// Queries that are tags, by name: conditions as they stand behind the collection's name.
@@ -22,9 +22,9 @@ const MOST_CONDITIONS: usize = 1_000;
 impl Query {
     /// Whether it asks for tags.
     pub fn asks_tags(&self) -> bool {
-        let is_tag = |condition: &Comparison| is_tag(self, condition);
+        let is_tag = |condition: &QueryCondition| is_tag(self, condition);
         let grep = |stage: &Stage| match stage {
-            Stage::Grep(items) => items.iter().any(|item| matches!(item, Item::Condition(condition) if is_tag(condition))),
+            Stage::Grep(items) => items.iter().any(|item| matches!(item, GrepItem::Condition(condition) if is_tag(condition))),
             _ => false,
         };
         self.lookup.conditions.iter().any(is_tag) || self.stages.iter().any(grep)
@@ -42,7 +42,7 @@ impl Query {
             let Stage::Grep(items) = stage else { continue };
             for item in std::mem::take(items) {
                 match item {
-                    Item::Condition(condition) if is_tag(self, &condition) => conditions.push(condition),
+                    GrepItem::Condition(condition) if is_tag(self, &condition) => conditions.push(condition),
                     other => items.push(other),
                 }
             }
@@ -74,19 +74,19 @@ impl Query {
         Err(Diagnostic::new(span, "a tag is defined by itself, or by too many others"))
     }
 
-    fn query_of<'q>(&self, condition: &Comparison, queries: &'q TagQueries) -> Result<Option<&'q str>, Diagnostic> {
+    fn query_of<'q>(&self, condition: &QueryCondition, queries: &'q TagQueries) -> Result<Option<&'q str>, Diagnostic> {
         if !is_tag(self, condition) {
             return Ok(None);
         }
-        let found = |value: &crate::ValueText| match value.literal() {
+        let found = |value: &crate::ValueLiteral| match value.literal() {
             Some(name) => queries.get_key_value(name),
             None => queries.iter().find(|(name, _)| value.covers(name)),
         };
         let Some((name, text)) = condition.values.iter().find_map(found) else { return Ok(None) };
-        if condition.operator != Operator::Equal || condition.values.iter().any(|value| value.literal().is_none()) {
+        if condition.operator != ComparisonOperator::Equal || condition.values.iter().any(|value| value.literal().is_none()) {
             let problem = Diagnostic::new(condition.span.clone(), format!("the tag `{name}` is a query; it can only be asked for with ="));
             let help = match condition.operator {
-                Operator::Equal => format!("by its whole name: tag={name}"),
+                ComparisonOperator::Equal => format!("by its whole name: tag={name}"),
                 _ => format!("ask for the opposite of its conditions: {text}"),
             };
             return Err(problem.help(help));
@@ -95,7 +95,7 @@ impl Query {
     }
 }
 
-fn is_tag(query: &Query, condition: &Comparison) -> bool {
+fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
     let path = condition.path.text.as_str();
     path == "tag" || path.strip_prefix(query.lookup.collection.text.as_str()) == Some(".tag")
 }
@@ -104,7 +104,7 @@ fn is_tag(query: &Query, condition: &Comparison) -> bool {
 ///
 /// # Errors
 /// When it is something else; the place is one of the text.
-pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<Comparison>, Diagnostic> {
+pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
     let shift = collection.len() + 1;
     let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
     let query = parse(&format!("{collection} {text}")).map_err(back)?;
@@ -123,8 +123,8 @@ pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<Comparison>, Di
 /// When the store fails.
 pub fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<TagQueries, StoreError> {
     let query = |tag: Tag| match tag.definition {
-        Definition::Query(text) => Some((tag.name, text)),
-        Definition::Manual | Definition::XPath(_) => None,
+        TagDefinition::Query(text) => Some((tag.name, text)),
+        TagDefinition::Manual | TagDefinition::XPath(_) => None,
     };
     Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
 }
@@ -133,7 +133,13 @@ pub fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the query.
-pub fn resolve(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, now: i64) -> Result<Result<Compiled, Diagnostic>, StoreError> {
+pub fn resolve(
+    text: &str,
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    now: i64,
+) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     match parse(text) {
         Ok(query) => resolve_parsed(query, catalogue, store, tenant, now),
         Err(problem) => Ok(Err(problem)),
@@ -147,7 +153,7 @@ pub(crate) fn resolve_parsed(
     store: &dyn Store,
     tenant: &Tenant,
     now: i64,
-) -> Result<Result<Compiled, Diagnostic>, StoreError> {
+) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     if let Err(problem) = query.apply_words(catalogue) {
         return Ok(Err(problem));
     }
@@ -171,7 +177,7 @@ pub fn check_tag(
     store: &dyn Store,
     tenant: &Tenant,
     collection: usize,
-) -> Result<Result<Compiled, Diagnostic>, StoreError> {
+) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
         return Ok(Err(problem));
@@ -202,7 +208,7 @@ pub fn carried(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collec
         });
         // what the definition does not know any more holds of nobody
         let Ok(mut compiled) = compiled else { continue };
-        compiled.plan.conditions.push(Condition { column: Column::Key, test: Test::Equal(Value::text(key.as_str())) });
+        compiled.plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Equal(Value::text(key.as_str())) });
         if store.count(&compiled.plan)? > 0 {
             names.push(name.clone());
         }

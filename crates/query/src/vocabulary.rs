@@ -9,14 +9,14 @@ const MOST: usize = 1_000_000;
 
 /// Words in small letters, in their order, each with how it is written and the fields that have it.
 #[derive(Debug, Default)]
-pub struct Words {
+pub struct WordIndex {
     /// One behind the other.
     text: String,
     /// Where each begins, and where the last one ends.
     starts: Vec<u32>,
     /// Which letters each has: those of two words that are alike are nearly the same.
     letters: Vec<u32>,
-    cases: Vec<Case>,
+    cases: Vec<LetterCase>,
     /// How those are written that have a case of their own, by place.
     written: HashMap<u32, Box<str>>,
     /// Of each the place of its fields in `sets`.
@@ -26,7 +26,7 @@ pub struct Words {
 
 /// How a word is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum LetterCase {
     Small,
     Capital,
     Large,
@@ -38,7 +38,7 @@ fn capital(small: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-impl Case {
+impl LetterCase {
     fn of(small: &str, written: &str) -> Self {
         if small == written {
             Self::Small
@@ -62,7 +62,7 @@ fn letters_of(word: &str) -> u32 {
     })
 }
 
-impl Words {
+impl WordIndex {
     fn len(&self) -> usize {
         self.letters.len()
     }
@@ -96,10 +96,10 @@ impl Words {
     pub fn written(&self, place: usize) -> Cow<'_, str> {
         let small = self.word(place);
         match self.cases[place] {
-            Case::Small => small.into(),
-            Case::Capital => capital(small).into(),
-            Case::Large => small.to_uppercase().into(),
-            Case::Own => self.written.get(&(place as u32)).map_or(small, |written| written).into(),
+            LetterCase::Small => small.into(),
+            LetterCase::Capital => capital(small).into(),
+            LetterCase::Large => small.to_uppercase().into(),
+            LetterCase::Own => self.written.get(&(place as u32)).map_or(small, |written| written).into(),
         }
     }
 
@@ -134,19 +134,19 @@ impl Words {
 
 /// Words as they are learnt.
 #[derive(Default)]
-pub struct Learner {
-    words: HashMap<Box<str>, Learnt>,
+pub struct WordIndexBuilder {
+    words: HashMap<Box<str>, WordEntry>,
     sets: Vec<Vec<u16>>,
     known_sets: HashMap<Vec<u16>, u32>,
 }
 
-struct Learnt {
-    case: Case,
+struct WordEntry {
+    case: LetterCase,
     written: Option<Box<str>>,
     fields: u32,
 }
 
-impl Learner {
+impl WordIndexBuilder {
     /// A field has a word, which is written so.
     pub fn learn(&mut self, written: &str, field: u16) {
         let small = written.to_lowercase();
@@ -168,18 +168,18 @@ impl Learner {
         match self.words.get_mut(small.as_str()) {
             Some(learnt) => learnt.fields = fields,
             None => {
-                let case = Case::of(&small, written);
-                let written = (case == Case::Own).then(|| written.into());
-                self.words.insert(small.into(), Learnt { case, written, fields });
+                let case = LetterCase::of(&small, written);
+                let written = (case == LetterCase::Own).then(|| written.into());
+                self.words.insert(small.into(), WordEntry { case, written, fields });
             }
         }
     }
 
     /// All of them, in their order.
-    pub fn finish(self) -> Words {
-        let mut all: Vec<(Box<str>, Learnt)> = self.words.into_iter().collect();
+    pub fn finish(self) -> WordIndex {
+        let mut all: Vec<(Box<str>, WordEntry)> = self.words.into_iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut words = Words { sets: self.sets, starts: Vec::with_capacity(all.len() + 1), ..Words::default() };
+        let mut words = WordIndex { sets: self.sets, starts: Vec::with_capacity(all.len() + 1), ..WordIndex::default() };
         words.starts.push(0);
         for (place, (small, learnt)) in all.into_iter().enumerate() {
             words.text.push_str(&small);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn words_are_found_as_they_are_written() {
-        let mut learner = Learner::default();
+        let mut learner = WordIndexBuilder::default();
         for (word, field) in [("Smith", 0), ("smith", 1), ("CMSSW", 1), ("iPod", 2), ("Ökonom", 0), ("ab1", 3), ("straße", 1), ("Smith", 0)] {
             learner.learn(word, field);
         }
@@ -223,7 +223,7 @@ mod tests {
             (random >> 33) % below
         };
         let mut word = || -> String { (0..2 + next(9)).map(|_| ['a', 'b', 'c', 'd', 'é', '1'][next(6) as usize]).collect() };
-        let mut learner = Learner::default();
+        let mut learner = WordIndexBuilder::default();
         let all: Vec<String> = (0..3_000).map(|_| word()).collect();
         all.iter().for_each(|word| learner.learn(word, 0));
         let words = learner.finish();

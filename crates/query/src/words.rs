@@ -1,7 +1,7 @@
 //! Words of the definition in the place of collections and fields.
 
-use crate::parse::{Comparison, Item, Path, Query, Stage};
-use stook_catalogue::definition::{Catalogue, Collection, QueryWord};
+use crate::parse::{FieldPath, GrepItem, Query, QueryCondition, Stage};
+use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::links::Derivation;
 
@@ -17,13 +17,13 @@ impl Query {
         if catalogue.words.is_empty() {
             return Ok(());
         }
-        let words = Words { catalogue };
+        let words = AliasResolver { catalogue };
         let Some(selected) = words.selected(self)? else { return Ok(()) };
         let shown = words.columns(self, selected)?;
         let lookup = &mut self.lookup;
-        lookup.also.clear();
+        lookup.extra_names.clear();
         lookup.collection.text.clone_from(&catalogue.collections[selected].name);
-        let apply = |condition: &mut Comparison| match words.named(&condition.path.text) {
+        let apply = |condition: &mut QueryCondition| match words.named(&condition.path.text) {
             Some(word) => tested(catalogue, word, selected, condition),
             None => Ok(()),
         };
@@ -33,8 +33,8 @@ impl Query {
                 Stage::Grep(items) => {
                     for item in items {
                         match item {
-                            Item::Condition(condition) => apply(condition)?,
-                            Item::Column(path) => words.rename(path, selected),
+                            GrepItem::Condition(condition) => apply(condition)?,
+                            GrepItem::Column(path) => words.rename(path, selected),
                         }
                     }
                 }
@@ -51,24 +51,24 @@ impl Query {
     }
 
     /// Puts the stages that show these columns before the others.
-    fn show(&mut self, shown: Vec<Path>, collection: &Collection) {
-        let list_of = |path: &Path| match collection.field(&path.text)?.1.derive {
+    fn show(&mut self, shown: Vec<FieldPath>, collection: &Collection) {
+        let list_of = |path: &FieldPath| match collection.field(&path.text)?.1.derive {
             Some(Derivation::Member(list, _)) => Some(collection.fields[list].name.as_str()),
             _ => None,
         };
         let mut first = Vec::new();
         let is_each = |stage: &Stage| matches!(stage, Stage::Each(_));
         if let Some((list, path)) = shown.iter().find_map(|path| Some((list_of(path)?, path))).filter(|_| !self.stages.iter().any(is_each)) {
-            first.push(Stage::Each(Path { text: list.to_owned(), span: path.span.clone() }));
+            first.push(Stage::Each(FieldPath { text: list.to_owned(), span: path.span.clone() }));
             // what is asked of the record's structs is asked of each row's, too
             let own = self.lookup.conditions.iter().filter(|condition| list_of(&condition.path) == Some(list));
-            let own: Vec<Item> = own.cloned().map(Item::Condition).collect();
+            let own: Vec<GrepItem> = own.cloned().map(GrepItem::Condition).collect();
             first.extend((!own.is_empty()).then_some(Stage::Grep(own)));
         }
         let keyless = collection.key_field().is_none_or(|key| shown.iter().all(|path| path.text != collection.fields[key].name));
-        let chooses = |stage: &Stage| matches!(stage, Stage::Grep(items) if items.iter().any(|item| matches!(item, Item::Column(_))));
+        let chooses = |stage: &Stage| matches!(stage, Stage::Grep(items) if items.iter().any(|item| matches!(item, GrepItem::Column(_))));
         if !self.stages.iter().any(chooses) {
-            first.push(Stage::Grep(shown.into_iter().map(Item::Column).collect()));
+            first.push(Stage::Grep(shown.into_iter().map(GrepItem::Column).collect()));
             // the same of several records is said once
             first.extend(keyless.then_some(Stage::Unique));
         }
@@ -76,12 +76,12 @@ impl Query {
     }
 }
 
-struct Words<'c> {
+struct AliasResolver<'c> {
     catalogue: &'c Catalogue,
 }
 
-impl<'c> Words<'c> {
-    fn named(&self, name: &str) -> Option<&'c QueryWord> {
+impl<'c> AliasResolver<'c> {
+    fn named(&self, name: &str) -> Option<&'c QueryAlias> {
         self.catalogue.words.iter().find(|word| word.name == name)
     }
 
@@ -89,11 +89,11 @@ impl<'c> Words<'c> {
     fn selected(&self, query: &Query) -> Result<Option<usize>, Diagnostic> {
         let first = &query.lookup.collection;
         let own = self.of_name(&first.text);
-        if query.lookup.also.is_empty() && own.is_some() {
+        if query.lookup.extra_names.is_empty() && own.is_some() {
             return Ok(own);
         }
         let is_condition = query.lookup.conditions.first().is_some_and(|condition| condition.path.span == first.span);
-        let names: Vec<&Path> = std::iter::once(first).chain(query.lookup.also.iter().map(|(path, _)| path)).collect();
+        let names: Vec<&FieldPath> = std::iter::once(first).chain(query.lookup.extra_names.iter().map(|(path, _)| path)).collect();
         // the collection that is named first, else any of which all is said
         let named = names.iter().filter_map(|path| self.of_name(&path.text));
         let mut candidates = named.chain(0..self.catalogue.collections.len());
@@ -133,16 +133,16 @@ impl<'c> Words<'c> {
     }
 
     /// The columns of names that stand alone, where they are more than the collection.
-    fn columns(&self, query: &Query, selected: usize) -> Result<Option<Vec<Path>>, Diagnostic> {
+    fn columns(&self, query: &Query, selected: usize) -> Result<Option<Vec<FieldPath>>, Diagnostic> {
         let lookup = &query.lookup;
-        if lookup.also.is_empty() && self.of_name(&lookup.collection.text) == Some(selected) {
+        if lookup.extra_names.is_empty() && self.of_name(&lookup.collection.text) == Some(selected) {
             return Ok(None);
         }
-        let also = lookup.also.iter().map(|(path, problem)| (path, Some(problem)));
+        let also = lookup.extra_names.iter().map(|(path, problem)| (path, Some(problem)));
         let mut columns = Vec::new();
         for (path, problem) in std::iter::once((&lookup.collection, None)).chain(also) {
             match (self.column(&path.text, selected), problem) {
-                (Some(field), _) => columns.push(Path { text: field.to_owned(), span: path.span.clone() }),
+                (Some(field), _) => columns.push(FieldPath { text: field.to_owned(), span: path.span.clone() }),
                 (None, Some(problem)) => return Err((**problem).clone()),
                 (None, None) => {}
             }
@@ -151,7 +151,7 @@ impl<'c> Words<'c> {
     }
 
     /// A word in the place of a field of the collection.
-    fn rename(&self, path: &mut Path, selected: usize) {
+    fn rename(&self, path: &mut FieldPath, selected: usize) {
         let own = &self.catalogue.collections[selected];
         let is_field = own.field(&path.text).is_some() || own.state(&path.text).is_some() || path.text == own.name;
         if !is_field
@@ -163,7 +163,7 @@ impl<'c> Words<'c> {
     }
 }
 
-fn tested(catalogue: &Catalogue, word: &QueryWord, selected: usize, condition: &mut Comparison) -> Result<(), Diagnostic> {
+fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: usize, condition: &mut QueryCondition) -> Result<(), Diagnostic> {
     let collection = &catalogue.collections[selected];
     let mut tests = word.tests.iter().filter_map(|test| Some((test, test.fields.iter().find(|(own, _)| *own == selected)?))).peekable();
     if tests.peek().is_none() {
@@ -182,10 +182,10 @@ fn tested(catalogue: &Catalogue, word: &QueryWord, selected: usize, condition: &
         return Err(problem.help(format!("it is a condition on {}", if known.is_empty() { "nothing".into() } else { known.join(", ") })));
     }
     let fits = |shape: &regex::Regex| condition.values.iter().all(|value| shape.is_match(&value.pieces.join("*")));
-    let accepted = tests.find(|(test, _)| test.shape.as_ref().is_none_or(fits));
+    let accepted = tests.find(|(test, _)| test.matches.as_ref().is_none_or(fits));
     let Some((_, (_, field))) = accepted else {
         let problem = Diagnostic::new(condition.span.clone(), format!("this is no `{}` of `{}`", word.name, collection.name));
-        let shapes: Vec<&str> = word.tests.iter().filter_map(|test| test.shape.as_ref()).map(|shape| shape.as_str()).collect();
+        let shapes: Vec<&str> = word.tests.iter().filter_map(|test| test.matches.as_ref()).map(|shape| shape.as_str()).collect();
         return Err(problem.help(format!("a value looks like {}", shapes.join(" or "))));
     };
     condition.path.text.clone_from(field);

@@ -14,8 +14,8 @@ use std::fmt::Write;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_query::Compiled;
-use stook_store::plan::{Function, Plan};
+use stook_query::CompiledQuery;
+use stook_store::plan::{AggregateFunction, QueryPlan};
 use stook_store::{Store, Tenant};
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
 
@@ -358,17 +358,17 @@ struct Question {
     columns: Vec<usize>,
     sort: Vec<(usize, bool)>,
     unique: bool,
-    aggregates: Vec<(Function, usize)>,
+    aggregates: Vec<(AggregateFunction, usize)>,
     text: String,
 }
 
-const FUNCTIONS: [(Function, &str); 6] = [
-    (Function::Sum, "sum"),
-    (Function::Count, "count"),
-    (Function::Min, "min"),
-    (Function::Max, "max"),
-    (Function::Avg, "avg"),
-    (Function::Median, "median"),
+const FUNCTIONS: [(AggregateFunction, &str); 6] = [
+    (AggregateFunction::Sum, "sum"),
+    (AggregateFunction::Count, "count"),
+    (AggregateFunction::Min, "min"),
+    (AggregateFunction::Max, "max"),
+    (AggregateFunction::Avg, "avg"),
+    (AggregateFunction::Median, "median"),
 ];
 
 /// Asks about the records of one tenant.
@@ -488,11 +488,11 @@ impl Asker<'_> {
                 let element = self.names[name].ty.element();
                 let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
                 let possible = FUNCTIONS.iter().map(|(function, _)| *function).filter(|function| match function {
-                    Function::Count => true,
-                    Function::Min | Function::Max => element != &FieldType::Json,
-                    Function::Sum | Function::Avg | Function::Median => numeric,
+                    AggregateFunction::Count => true,
+                    AggregateFunction::Min | AggregateFunction::Max => element != &FieldType::Json,
+                    AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median => numeric,
                 });
-                let possible: Vec<Function> = possible.collect();
+                let possible: Vec<AggregateFunction> = possible.collect();
                 question.aggregates.push((*self.dice.one(&possible), name));
             }
         }
@@ -612,7 +612,7 @@ impl Asker<'_> {
             others.push(format!("sort {}", order.join(",")));
         }
         if !question.aggregates.is_empty() {
-            let named = |function: &Function| FUNCTIONS.iter().find(|(known, _)| known == function).expect("known").1;
+            let named = |function: &AggregateFunction| FUNCTIONS.iter().find(|(known, _)| known == function).expect("known").1;
             let aggregates: Vec<String> =
                 question.aggregates.iter().map(|(function, name)| format!("{}({})", named(function), self.path(*name))).collect();
             others.push(aggregates.join(", "));
@@ -673,10 +673,10 @@ impl Asker<'_> {
     }
 
     /// An aggregate over all rows; nothing when the sum does not fit.
-    fn aggregate(&self, question: &Question, function: Function, name: usize) -> Option<Value> {
+    fn aggregate(&self, question: &Question, function: AggregateFunction, name: usize) -> Option<Value> {
         let rows = self.values_of(question, name);
         let mut values: Vec<&Value> = rows.iter().flat_map(Value::elements).collect();
-        values.sort_by(|a, b| if function == Function::Count { Ordering::Equal } else { compare(a, b) });
+        values.sort_by(|a, b| if function == AggregateFunction::Count { Ordering::Equal } else { compare(a, b) });
         let number = |value: &Value| match value {
             Value::Int(number) => *number as f64,
             Value::Float(number) => *number,
@@ -684,23 +684,23 @@ impl Asker<'_> {
         };
         let duration = self.names[name].ty.element() == &FieldType::Duration;
         let mean = |mean: f64| Some(if duration { Value::Int(mean.round() as i64) } else { Value::Float(mean) });
-        if function == Function::Count {
+        if function == AggregateFunction::Count {
             return Some(Value::Int(values.len() as i64));
         }
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return Some(Value::Null) };
         let whole: Option<Vec<i128>> = values.iter().map(|value| value.as_int().map(i128::from)).collect();
         match function {
-            Function::Count | Function::Min => Some((*first).clone()),
-            Function::Max => Some((*last).clone()),
-            Function::Sum => match whole {
+            AggregateFunction::Count | AggregateFunction::Min => Some((*first).clone()),
+            AggregateFunction::Max => Some((*last).clone()),
+            AggregateFunction::Sum => match whole {
                 Some(whole) => i64::try_from(whole.iter().sum::<i128>()).ok().map(Value::Int),
                 None => Some(Value::Float(values.iter().map(|value| number(value)).sum())),
             },
-            Function::Avg => match whole {
+            AggregateFunction::Avg => match whole {
                 Some(whole) => mean(whole.iter().sum::<i128>() as f64 / whole.len() as f64),
                 None => mean(values.iter().map(|value| number(value)).sum::<f64>() / values.len() as f64),
             },
-            Function::Median => {
+            AggregateFunction::Median => {
                 let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
                 match (low.as_int(), high.as_int()) {
                     (Some(low), Some(high)) if (i128::from(low) + i128::from(high)) % 2 == 0 => Some(Value::Int(low.midpoint(high))),
@@ -731,7 +731,7 @@ fn near(a: &Value, b: &Value, tolerance: f64) -> bool {
 }
 
 /// What differs between the store's answer and the records, if anything does.
-fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compiled: &Compiled) -> Option<String> {
+fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compiled: &CompiledQuery) -> Option<String> {
     let store = &filled.store;
     let expected = asker.rows(question);
     let same_rows = |found: &[Vec<Value>]| {
@@ -752,18 +752,18 @@ fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compi
         return Some(format!("count is {count} instead of {}", expected.len()));
     }
     let size = 1 + asker.dice.below(expected.len() + 3);
-    let page = |offset: usize| Plan { offset: offset as u64, limit: Some(size as u64), ..plan.clone() };
+    let page = |offset: usize| QueryPlan { offset: offset as u64, limit: Some(size as u64), ..plan.clone() };
     let pages = (0..=expected.len()).step_by(size).flat_map(|offset| store.find(&page(offset)).expect("a page is found").rows);
     if pages.take(found.len() + 1).collect::<Vec<_>>() != found {
         return Some(format!("pages of {size} are not the whole"));
     }
-    if compiled.headings.len() != if question.aggregates.is_empty() { plan.columns.len() } else { question.aggregates.len() } {
-        return Some(format!("{} headings", compiled.headings.len()));
+    if compiled.columns.len() != if question.aggregates.is_empty() { plan.columns.len() } else { question.aggregates.len() } {
+        return Some(format!("{} headings", compiled.columns.len()));
     }
     for ((function, name), aggregate) in question.aggregates.iter().zip(&compiled.aggregates) {
         let expected = asker.aggregate(question, *function, *name);
         let found = store.aggregate(plan, &[*aggregate]);
-        let tolerance = if matches!(function, Function::Sum | Function::Avg) { asker.tolerance(question, *name) } else { 0.0 };
+        let tolerance = if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) { asker.tolerance(question, *name) } else { 0.0 };
         let same = match (&expected, &found) {
             (None, Err(error)) => error.to_string().contains("does not fit"),
             (Some(expected), Ok(found)) => near(expected, &found[0], tolerance),

@@ -7,7 +7,7 @@ mod support;
 use std::sync::LazyLock;
 use stook_catalogue::value::Value;
 use stook_store::Store;
-use stook_store::plan::{Column, Plan};
+use stook_store::plan::{PlanColumn, QueryPlan};
 use support::{Filled, Record, compiled, definition, filled, main_tenant};
 
 const THINGS: usize = 70_000;
@@ -47,7 +47,7 @@ static MANY: LazyLock<Filled> = LazyLock::new(|| {
 
 #[test]
 fn a_page_is_the_same_however_it_is_found() {
-    let keys = |plan: &Plan| -> Vec<String> {
+    let keys = |plan: &QueryPlan| -> Vec<String> {
         let rows = MANY.store.find(plan).expect("found").rows;
         rows.into_iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect()
     };
@@ -61,16 +61,16 @@ fn a_page_is_the_same_however_it_is_found() {
         "thing late=yes early=yes",
     ] {
         for more in ["", " key>k029990", " key>=k000100 key<k035000"] {
-            let plan = Plan { columns: vec![Column::Key], ..compiled(&MANY.catalogue, &format!("{query}{more}")).plan };
+            let plan = QueryPlan { columns: vec![PlanColumn::Key], ..compiled(&MANY.catalogue, &format!("{query}{more}")).plan };
             // without a page nothing is looked at first
             let all = keys(&plan);
             assert!(all.is_sorted() && !all.is_empty(), "{query}{more}");
             for (offset, limit) in [(0, 1), (0, 50), (900, 100), (1, 1_000), (5_000, 3), (all.len() as u64 - 2, 10), (all.len() as u64, 10), (7, 0)] {
-                let page = keys(&Plan { offset, limit: Some(limit), ..plan.clone() });
+                let page = keys(&QueryPlan { offset, limit: Some(limit), ..plan.clone() });
                 let expected: Vec<&String> = all.iter().skip(offset as usize).take(limit as usize).collect();
                 assert_eq!(page.iter().collect::<Vec<_>>(), expected, "{query}{more} from {offset}, {limit}");
             }
-            let mut any = keys(&Plan { any_order: true, ..plan.clone() });
+            let mut any = keys(&QueryPlan { any_order: true, ..plan.clone() });
             any.sort();
             assert_eq!(any, all, "{query}{more} in any order");
         }

@@ -30,9 +30,9 @@ use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_query::{Comparison, Item, MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, Query, Stage, parse};
+use stook_query::{GrepItem, MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, Query, QueryCondition, Stage, parse};
 use stook_store::Store;
-use stook_store::plan::{Column, Condition, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn};
 use support::{NOW, Record, compiled, definition, filled, main_tenant, try_compile};
 
 const FILES: &str = "
@@ -82,7 +82,7 @@ fn conditions(query: &str) -> Vec<Condition> {
     compiled(&definition(FILES), query).plan.conditions
 }
 
-fn column(query: &str) -> Column {
+fn column(query: &str) -> PlanColumn {
     compiled(&definition(FILES), query).plan.columns[0]
 }
 
@@ -90,9 +90,9 @@ fn text(text: &str) -> Value {
     Value::text(text)
 }
 
-fn range(low: Option<(i64, bool)>, high: Option<(i64, bool)>) -> Test {
+fn range(low: Option<(i64, bool)>, high: Option<(i64, bool)>) -> Comparison {
     let bound = |(value, included)| (Value::Int(value), included);
-    Test::Range { low: low.map(bound), high: high.map(bound) }
+    Comparison::Range { low: low.map(bound), high: high.map(bound) }
 }
 
 /// Microseconds of a moment.
@@ -116,23 +116,23 @@ fn blanks_and_commas_between_conditions_mean_the_same() {
 
 #[test]
 fn the_name_of_a_collection_stands_for_its_key() {
-    let wanted = [Condition { column: Column::Key, test: Test::Equal(text("/a")) }];
+    let wanted = [Condition { column: PlanColumn::Key, test: Comparison::Equal(text("/a")) }];
     for same in ["file=/a", "file key=/a", "file file=/a", "file file.key=/a", "file | grep file=/a", "file | grep key = '/a'"] {
         assert_eq!(conditions(same), wanted, "{same}");
     }
     assert_eq!(conditions("file=/a events=5").len(), 2);
-    assert_eq!(column("file | grep file"), Column::Key);
+    assert_eq!(column("file | grep file"), PlanColumn::Key);
 }
 
 #[test]
 fn a_key_that_is_a_number_is_found_by_its_text_and_ordered_as_a_number() {
-    assert_eq!(conditions("run=+007"), [Condition { column: Column::Key, test: Test::Equal(text("7")) }]);
-    assert_eq!(conditions("run!=7"), [Condition { column: Column::Key, test: Test::NotEqual(text("7")) }]);
-    assert_eq!(conditions("run in [9, 10]"), [Condition { column: Column::Key, test: Test::In(vec![text("9"), text("10")]) }]);
-    assert_eq!(conditions("run between [9, 10]"), [Condition { column: Column::Field(0), test: range(Some((9, true)), Some((10, true))) }]);
+    assert_eq!(conditions("run=+007"), [Condition { column: PlanColumn::Key, test: Comparison::Equal(text("7")) }]);
+    assert_eq!(conditions("run!=7"), [Condition { column: PlanColumn::Key, test: Comparison::NotEqual(text("7")) }]);
+    assert_eq!(conditions("run in [9, 10]"), [Condition { column: PlanColumn::Key, test: Comparison::In(vec![text("9"), text("10")]) }]);
+    assert_eq!(conditions("run between [9, 10]"), [Condition { column: PlanColumn::Field(0), test: range(Some((9, true)), Some((10, true))) }]);
     assert_eq!(conditions("run>9"), conditions("run number>9"));
     let sorted = compiled(&definition(FILES), "run | sort run- | max(run)");
-    assert_eq!((sorted.plan.sort[0].column, sorted.headings[0].ty.clone()), (Column::Field(0), FieldType::Integer));
+    assert_eq!((sorted.plan.sort[0].column, sorted.columns[0].ty.clone()), (PlanColumn::Field(0), FieldType::Integer));
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn values_are_bare_or_in_quotes() {
         (r#""a\"b\\c\d""#, r#"a"b\c\d"#),
         ("\"a|b, [c] (d) = ! < >\"", "a|b, [c] (d) = ! < >"),
     ] {
-        let wanted = [Condition { column: Column::Field(0), test: Test::Equal(text(value)) }];
+        let wanted = [Condition { column: PlanColumn::Field(0), test: Comparison::Equal(text(value)) }];
         assert_eq!(conditions(&format!("file name={written}")), wanted, "{written}");
-        assert_eq!(conditions(&format!("file name in [{written}]"))[0].test, Test::In(vec![text(value)]), "{written}");
+        assert_eq!(conditions(&format!("file name in [{written}]"))[0].test, Comparison::In(vec![text(value)]), "{written}");
     }
 }
 
@@ -162,14 +162,14 @@ fn values_are_bare_or_in_quotes() {
 fn a_star_stands_for_any_text_in_bare_and_double_quoted_values() {
     let pieces = |pieces: &[&str]| pieces.iter().map(|piece| (*piece).to_owned()).collect::<Vec<String>>();
     for (written, test) in [
-        ("=a*", Test::Prefix("a".into())),
-        ("=\"a b*\"", Test::Prefix("a b".into())),
-        ("=*", Test::Wildcard(pieces(&["", ""]))),
-        ("=*a", Test::Wildcard(pieces(&["", "a"]))),
-        ("=a*b**c", Test::Wildcard(pieces(&["a", "b", "", "c"]))),
-        (r#"="a\**""#, Test::Prefix("a*".into())),
-        ("!=a*", Test::NotWildcard(pieces(&["a", ""]))),
-        ("!=*a*", Test::NotWildcard(pieces(&["", "a", ""]))),
+        ("=a*", Comparison::Prefix("a".into())),
+        ("=\"a b*\"", Comparison::Prefix("a b".into())),
+        ("=*", Comparison::Wildcard(pieces(&["", ""]))),
+        ("=*a", Comparison::Wildcard(pieces(&["", "a"]))),
+        ("=a*b**c", Comparison::Wildcard(pieces(&["a", "b", "", "c"]))),
+        (r#"="a\**""#, Comparison::Prefix("a*".into())),
+        ("!=a*", Comparison::NotWildcard(pieces(&["a", ""]))),
+        ("!=*a*", Comparison::NotWildcard(pieces(&["", "a", ""]))),
     ] {
         assert_eq!(conditions(&format!("file dataset{written}"))[0].test, test, "{written}");
     }
@@ -177,7 +177,7 @@ fn a_star_stands_for_any_text_in_bare_and_double_quoted_values() {
 
 #[test]
 fn values_have_the_type_of_their_field() {
-    let equal = |value: Value| Test::Equal(value);
+    let equal = |value: Value| Comparison::Equal(value);
     for (written, test) in [
         ("events=-5", equal(Value::Int(-5))),
         ("events=1e6", equal(Value::Int(1_000_000))),
@@ -188,7 +188,7 @@ fn values_have_the_type_of_their_field() {
         ("size=1.5GiB", equal(Value::Int(1_610_612_736))),
         ("size='10 kB'", equal(Value::Int(10_000))),
         ("valid=yes", equal(Value::Bool(true))),
-        ("valid!=false", Test::NotEqual(Value::Bool(false))),
+        ("valid!=false", Comparison::NotEqual(Value::Bool(false))),
         ("day=1970-01-11", equal(Value::Int(10))),
         ("took=1h30m", equal(Value::Int(5_400_000_000))),
         ("owner=00000000-0000-0000-0000-00000000002a", equal(Value::Uuid(42))),
@@ -196,7 +196,7 @@ fn values_have_the_type_of_their_field() {
         ("runs between [1, 5]", range(Some((1, true)), Some((5, true)))),
         ("site=cern", equal(text("cern"))),
         ("conflict=size", equal(text("size"))),
-        ("status!=lost", Test::NotEqual(text("lost"))),
+        ("status!=lost", Comparison::NotEqual(text("lost"))),
     ] {
         assert_eq!(conditions(&format!("file {written}"))[0].test, test, "{written}");
     }
@@ -218,8 +218,8 @@ fn a_timestamp_written_as_a_date_is_the_whole_day() {
         }
     }
     let noon = moment("2018-01-31T12:00:00Z");
-    assert_eq!(conditions("file created=2018-01-31T12:00:00Z")[0].test, Test::Equal(Value::Int(noon)));
-    assert_eq!(conditions("file created='2018-01-31 12:00:00'")[0].test, Test::Equal(Value::Int(noon)));
+    assert_eq!(conditions("file created=2018-01-31T12:00:00Z")[0].test, Comparison::Equal(Value::Int(noon)));
+    assert_eq!(conditions("file created='2018-01-31 12:00:00'")[0].test, Comparison::Equal(Value::Int(noon)));
     assert_eq!(conditions("file created between [2018-01-31T12:00:00Z, 2018-01-31]")[0].test, range(Some((noon, true)), Some((end, false))));
 }
 
@@ -239,7 +239,7 @@ fn last_counts_back_from_now() {
 
 #[test]
 fn words_that_compare_can_name_fields_and_be_values() {
-    let of = |name: &str| Column::Field(definition(FILES).collections[0].field(name).expect("a field").0);
+    let of = |name: &str| PlanColumn::Field(definition(FILES).collections[0].field(name).expect("a field").0);
     for (written, name) in [
         ("file last=x", "last"),
         ("file last != x", "last"),
@@ -261,7 +261,7 @@ fn the_order_of_stages_of_different_kinds_does_not_matter() {
     let catalogue = definition(FILES);
     let stages = ["grep size, events>5", "sort size-", "unique", "sum(size), count(file.size)"];
     let wanted = compiled(&catalogue, &format!("file | {}", stages.join(" | ")));
-    assert_eq!(wanted.headings.iter().map(|heading| heading.name.as_str()).collect::<Vec<_>>(), ["sum(size)", "count(size)"]);
+    assert_eq!(wanted.columns.iter().map(|heading| heading.name.as_str()).collect::<Vec<_>>(), ["sum(size)", "count(size)"]);
     for order in [[3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1], [0, 3, 1, 2]] {
         let query = format!("file | {}", order.map(|index: usize| stages[index]).join(" | "));
         assert_eq!(compiled(&catalogue, &query), wanted, "{query}");
@@ -276,7 +276,7 @@ fn the_order_of_stages_of_different_kinds_does_not_matter() {
 fn columns_have_the_names_and_types_of_their_fields_without_the_name_of_the_collection() {
     let catalogue = definition(FILES);
     let headings =
-        |query: &str| compiled(&catalogue, query).headings.into_iter().map(|heading| format!("{} {}", heading.name, heading.ty)).collect::<Vec<_>>();
+        |query: &str| compiled(&catalogue, query).columns.into_iter().map(|heading| format!("{} {}", heading.name, heading.ty)).collect::<Vec<_>>();
     assert_eq!(headings("file | grep file.size, file, site, conflict, size"), ["size size", "key text", "site [text]", "conflict [text]"]);
     assert_eq!(headings("run"), ["key text", "number integer", "date timestamp", "dataset text"]);
     let aggregates = "file | count(site), min(runs), max(created), sum(took), avg(events), avg(took), median(energy)";
@@ -1257,18 +1257,18 @@ error: an aggregate of unique rows needs a column they have
 
 #[test]
 fn pairs_of_das_about_conditions_mean_the_same_here() {
-    let of = |column: Column, test: Test| Condition { column, test };
+    let of = |column: PlanColumn, test: Comparison| Condition { column, test };
     let whole = |low: i64, high: i64| range(Some((low, true)), Some((high, true)));
-    assert_eq!(conditions("run between [20853,20859]"), [of(Column::Field(0), whole(20_853, 20_859))]);
-    assert_eq!(conditions("file='two words'"), [of(Column::Key, Test::Equal(text("two words")))]);
-    assert_eq!(conditions("dataset=/a/b/c runs=123 | grep dataset.size")[1].test, Test::Equal(Value::Int(123)));
-    assert_eq!(column("dataset=/a/b/c runs=123 | grep dataset.size"), Column::Field(1));
+    assert_eq!(conditions("run between [20853,20859]"), [of(PlanColumn::Field(0), whole(20_853, 20_859))]);
+    assert_eq!(conditions("file='two words'"), [of(PlanColumn::Key, Comparison::Equal(text("two words")))]);
+    assert_eq!(conditions("dataset=/a/b/c runs=123 | grep dataset.size")[1].test, Comparison::Equal(Value::Int(123)));
+    assert_eq!(column("dataset=/a/b/c runs=123 | grep dataset.size"), PlanColumn::Field(1));
     assert_eq!(conditions("file events>=1 events!=1 events<0"), conditions("file events >= 1 events != 1 events < 0"));
-    let both = [of(Column::Field(3), range(Some((1, false)), None)), of(Column::Field(3), range(None, Some((10, true))))];
+    let both = [of(PlanColumn::Field(3), range(Some((1, false)), None)), of(PlanColumn::Field(3), range(None, Some((10, true))))];
     assert_eq!(conditions("file | grep file.size>1, file.size<=10"), both);
     let with_sum = compiled(&definition(FILES), "file dataset=123 | grep file.size | sum(file.size)");
-    assert_eq!(with_sum.plan.conditions[0].test, Test::Equal(text("123")));
-    assert_eq!((with_sum.headings.len(), with_sum.aggregates.len()), (1, 1));
+    assert_eq!(with_sum.plan.conditions[0].test, Comparison::Equal(text("123")));
+    assert_eq!((with_sum.columns.len(), with_sum.aggregates.len()), (1, 1));
     let hour = 3_600_000_000;
     assert_eq!(conditions("run date last 24h")[0].test, whole(NOW - 24 * hour, NOW));
     assert_eq!(conditions("run date last 60m")[0].test, whole(NOW - hour, NOW));
@@ -1281,7 +1281,7 @@ fn a_day_of_das_is_the_whole_day_here() {
     assert_eq!(conditions("run date between [20101201, 20101202]")[0].test, from(1_291_161_600, 2));
     assert_eq!(conditions("file=abcdeasdf dataset=abcdes created = 20080201")[2].test, from(1_201_824_000, 1));
     assert_eq!(conditions("run date=20120101")[0].test, from(1_325_376_000, 1));
-    assert_eq!(conditions("run date='2012-01-01 00:00:01'")[0].test, Test::Equal(Value::Int(1_325_376_001_000_000)));
+    assert_eq!(conditions("run date='2012-01-01 00:00:01'")[0].test, Comparison::Equal(Value::Int(1_325_376_001_000_000)));
 }
 
 #[test]
@@ -1527,7 +1527,7 @@ fn survives(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
 /// Every place of a query, with what stands there.
 fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
     let mut places = vec![(query.lookup.collection.span.clone(), Some(query.lookup.collection.text.clone()))];
-    let of_comparison = |comparison: &Comparison| {
+    let of_comparison = |comparison: &QueryCondition| {
         let path = (comparison.path.span.clone(), Some(comparison.path.text.clone()));
         let values = comparison.values.iter().map(|value| (value.span.clone(), None));
         [path, (comparison.span.clone(), None)].into_iter().chain(values).collect::<Vec<_>>()
@@ -1538,8 +1538,8 @@ fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
             Stage::Grep(items) => {
                 for item in items {
                     match item {
-                        Item::Column(path) => places.push((path.span.clone(), Some(path.text.clone()))),
-                        Item::Condition(comparison) => places.extend(of_comparison(comparison)),
+                        GrepItem::Column(path) => places.push((path.span.clone(), Some(path.text.clone()))),
+                        GrepItem::Condition(comparison) => places.extend(of_comparison(comparison)),
                     }
                 }
             }
@@ -1627,15 +1627,15 @@ collections:
 fn whether_linked_records_are_there_is_a_condition_a_column_and_an_order() {
     let catalogue = definition(LINKED);
     let found = compiled(&catalogue, "work authors.exists=false | grep authors, authors.exists | sort authors.exists-");
-    let test = Test::Equal(Value::Bool(false));
-    assert_eq!(found.plan.conditions, [Condition { column: Column::Linked(0), test }]);
-    assert_eq!(found.plan.columns[1], Column::Linked(0));
-    assert_eq!((found.plan.sort[0].column, &found.headings[1].ty), (Column::Linked(0), &FieldType::Boolean));
-    assert_eq!(found.headings[1].name, "authors.exists");
+    let test = Comparison::Equal(Value::Bool(false));
+    assert_eq!(found.plan.conditions, [Condition { column: PlanColumn::TargetsExist(0), test }]);
+    assert_eq!(found.plan.columns[1], PlanColumn::TargetsExist(0));
+    assert_eq!((found.plan.sort[0].column, &found.columns[1].ty), (PlanColumn::TargetsExist(0), &FieldType::Boolean));
+    assert_eq!(found.columns[1].name, "authors.exists");
     // any of several
     let found = compiled(&catalogue, "work authors=p1");
-    let column = Column::Field(catalogue.links[0].field);
-    assert_eq!(found.plan.conditions, [Condition { column, test: Test::Equal(Value::text("p1")) }]);
+    let column = PlanColumn::Field(catalogue.links[0].field);
+    assert_eq!(found.plan.conditions, [Condition { column, test: Comparison::Equal(Value::text("p1")) }]);
 }
 
 #[test]

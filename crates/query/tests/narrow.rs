@@ -71,7 +71,7 @@ fn count(query: &str) -> u64 {
 fn what_is_counted_is_what_the_query_finds() {
     for query in ["thing", "thing size=1", "thing  labels=all | sort size- | grep key, note", "thing kind='two words'", "thing code=k0* open=true"] {
         let found = facets(query, &compiled(&THINGS.catalogue, query), &THINGS.catalogue, &THINGS.store).expect("counted");
-        assert!(found.whole && found.counted == count(query), "{query}");
+        assert!(found.is_complete && found.counted == count(query), "{query}");
         assert!(!found.facets.is_empty(), "{query}");
         for facet in &found.facets {
             for (value, records, narrowed) in &facet.values {

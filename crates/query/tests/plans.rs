@@ -296,6 +296,6 @@ fn counting_and_adding_up_find_the_same_records() {
         let counted = LIBRARY.store.aggregate(&asked.plan, &asked.aggregates).unwrap_or_else(|error| panic!("{error} in {query}"));
         assert_eq!(counted, [Value::Int(count), Value::Int(count)], "{query}");
         assert_eq!(LIBRARY.store.count(&asked.plan).expect("a count"), count as u64, "{query}");
-        assert_eq!(asked.headings[0].ty, FieldType::Integer);
+        assert_eq!(asked.columns[0].ty, FieldType::Integer);
     }
 }

@@ -5,12 +5,12 @@ mod support;
 use std::sync::LazyLock;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
-use stook_query::{Compiled, compile, parse};
+use stook_query::{CompiledQuery, compile, parse};
 use support::{NOW, definition, main_tenant};
 
 static DATASETS: LazyLock<Catalogue> = LazyLock::new(|| definition(include_str!("../../../examples/datasets/catalogue.yaml")));
 
-fn asked(query: &str) -> Result<Compiled, String> {
+fn asked(query: &str) -> Result<CompiledQuery, String> {
     let compiled = parse(query).and_then(|mut parsed| {
         parsed.apply_words(&DATASETS)?;
         compile(&parsed, &DATASETS, &main_tenant(), NOW)
@@ -19,7 +19,7 @@ fn asked(query: &str) -> Result<Compiled, String> {
 }
 
 /// The query in fields only.
-fn fields(query: &str) -> Compiled {
+fn fields(query: &str) -> CompiledQuery {
     parse(query).and_then(|parsed| compile(&parsed, &DATASETS, &main_tenant(), NOW)).unwrap_or_else(|problem| panic!("{query}: {}", problem.message))
 }
 

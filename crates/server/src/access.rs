@@ -72,21 +72,21 @@ fn digest(secret: &str) -> [u8; 32] {
 }
 
 /// The tokens of a store, as this process knows them.
-pub struct Tokens {
+pub struct TokenCache {
     known: RwLock<HashMap<[u8; 32], Caller>>,
     /// Whether only this machine can reach the server: then it may be used without a token while there is none.
     loopback: bool,
     /// Whether there has ever been one: taking back the last one opens nothing.
-    begun: AtomicBool,
+    has_had_tokens: AtomicBool,
 }
 
-impl Tokens {
+impl TokenCache {
     /// Reads the tokens of a store.
     ///
     /// # Errors
     /// When the store fails.
     pub fn read(store: &dyn Store, loopback: bool) -> stook_store::Result<Self> {
-        let tokens = Self { known: RwLock::default(), loopback, begun: AtomicBool::new(false) };
+        let tokens = Self { known: RwLock::default(), loopback, has_had_tokens: AtomicBool::new(false) };
         tokens.refresh(store)?;
         Ok(tokens)
     }
@@ -99,8 +99,8 @@ impl Tokens {
         let caller =
             |Token { id, token, .. }: Token| (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role });
         let fresh: HashMap<_, _> = store.tokens()?.into_iter().map(caller).collect();
-        if !self.begun.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
-            self.begun.store(true, Ordering::SeqCst);
+        if !self.has_had_tokens.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
+            self.has_had_tokens.store(true, Ordering::SeqCst);
         }
         if let Ok(mut known) = self.known.write() {
             *known = fresh;
@@ -110,7 +110,7 @@ impl Tokens {
 
     /// Whether a request needs no token.
     pub fn are_open(&self) -> bool {
-        self.loopback && !self.begun.load(Ordering::SeqCst)
+        self.loopback && !self.has_had_tokens.load(Ordering::SeqCst)
     }
 
     /// Who sends a request with these headers.

@@ -5,22 +5,22 @@ use prometheus_client::metrics::counter::Counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use stook_store::wanted::Wanted;
+use stook_store::wanted::CancelToken;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 tokio::task_local! {
     /// The place of the request that a task answers.
-    static PLACE: Place;
+    static PLACE: AdmissionPermit;
 }
 
 /// A place among the requests in work. It is taken as long as anything works for the request, also where its caller has gone.
 #[derive(Clone)]
-pub struct Place {
+pub struct AdmissionPermit {
     _permit: Arc<OwnedSemaphorePermit>,
     given_up: Counter,
 }
 
-impl Place {
+impl AdmissionPermit {
     /// A place that counts whether its work is given up.
     pub fn new(permit: OwnedSemaphorePermit, given_up: Counter) -> Self {
         Self { _permit: Arc::new(permit), given_up }
@@ -38,25 +38,25 @@ impl Place {
 }
 
 /// Work for a request on a thread that may wait. It has the request's place until it has ended.
-pub struct Working {
-    place: Option<Place>,
-    wanted: Wanted,
+pub struct BlockingWork {
+    place: Option<AdmissionPermit>,
+    wanted: CancelToken,
 }
 
 /// Who waits for such work: when this is dropped, its answer is not wanted any more.
-pub struct Waiting(Wanted);
+pub struct WorkWaiter(CancelToken);
 
-impl Drop for Waiting {
+impl Drop for WorkWaiter {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl Working {
+impl BlockingWork {
     /// Work for the request that this task answers, and what stands for who waits for it.
-    pub fn new() -> (Self, Waiting) {
-        let wanted = Wanted::default();
-        (Self { place: Place::now(), wanted: wanted.clone() }, Waiting(wanted))
+    pub fn new() -> (Self, WorkWaiter) {
+        let wanted = CancelToken::default();
+        (Self { place: AdmissionPermit::now(), wanted: wanted.clone() }, WorkWaiter(wanted))
     }
 
     /// Does it. What is asked of the store is given up when nobody waits for the answer any more.
@@ -71,7 +71,7 @@ impl Working {
 
 /// Kinds of requests that do not compete with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum RequestClass {
     /// Somebody waits for the answer.
     Interactive,
     /// Uploads and whole collections.
@@ -82,7 +82,7 @@ pub enum Class {
 
 /// The limits of one class.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ClassLimits {
     /// Most requests in work.
     pub most: usize,
     /// Longest time a request waits for its turn.
@@ -90,15 +90,15 @@ pub struct Limits {
 }
 
 /// The gate of one class. As many requests may wait as may be in work: whoever waits, waits for one of those before it.
-pub struct Gate {
+pub struct AdmissionGate {
     places: Arc<Semaphore>,
-    limits: Limits,
+    limits: ClassLimits,
     waiting: AtomicUsize,
 }
 
-impl Gate {
+impl AdmissionGate {
     /// A gate with these limits.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ClassLimits) -> Self {
         Self { places: Arc::new(Semaphore::new(limits.most.max(1))), limits, waiting: AtomicUsize::new(0) }
     }
 
@@ -121,7 +121,7 @@ impl Gate {
             return Ok(place);
         }
         let full = || Problem::busy("too many requests are in work; try again");
-        let _waits = Waits::new(&self.waiting, self.limits.most).ok_or_else(full)?;
+        let _waits = QueuedRequest::new(&self.waiting, self.limits.most).ok_or_else(full)?;
         match tokio::time::timeout(self.limits.wait, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
             _ => Err(full()),
@@ -130,9 +130,9 @@ impl Gate {
 }
 
 /// One request that waits, also when it goes away while waiting.
-struct Waits<'g>(&'g AtomicUsize);
+struct QueuedRequest<'g>(&'g AtomicUsize);
 
-impl<'g> Waits<'g> {
+impl<'g> QueuedRequest<'g> {
     fn new(waiting: &'g AtomicUsize, most: usize) -> Option<Self> {
         let own = Self(waiting);
         let before = waiting.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl<'g> Waits<'g> {
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

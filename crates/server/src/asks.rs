@@ -1,11 +1,11 @@
 //! Declared routes that ask a query: the answer when it is here, else a ticket to come back with.
 
 use crate::App;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::query::{MOST_ROWS, ROWS, compiled};
 use crate::records::{json_answer, reading};
-use crate::request::Ctx;
-use crate::routes::Params;
+use crate::request::RequestContext;
+use crate::routes::RouteParams;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value as Json, json};
@@ -15,22 +15,22 @@ use std::time::Duration;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::joined;
-use stook_catalogue::record::Said;
-use stook_catalogue::route::{Ask, AskPart};
+use stook_catalogue::record::ContributionContent;
+use stook_catalogue::route::{QueryPart, QueryRoute};
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::over;
-use stook_engine::ask::{Status, When, Wish};
-use stook_query::{Comparison, Compiled, Item, Operator, Stage};
-use stook_store::plan::{Column, Plan};
-use stook_store::{Detail, Tenant};
+use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
+use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, QueryCondition, Stage};
+use stook_store::plan::{PlanColumn, QueryPlan};
+use stook_store::{ReadDetail, Tenant};
 
 /// How long a caller that comes back is kept waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers a query, or gives a ticket.
-pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
+pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'_>) -> HandlerResult {
     let query = given.text(ask.query).to_owned();
     let mut compiled = compiled(&ctx, &query).await?;
     let ticket = blake3::hash(format!("{}\n{query}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
@@ -45,7 +45,7 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
     ctx.reaches_store();
     let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
     let found = reading(move || {
-        let said = app.ask(&compiled, Wish { when: When::Needed, time: Some(time) })?;
+        let said = app.ask(&compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
         }
@@ -58,8 +58,8 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
     })
 }
 
-fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled, said: &[Status]) -> Result<Json, EngineError> {
-    let is_good = |status: &Status| status.state() == "complete";
+fn shown(app: &App, ask: &QueryRoute, tenant: &Tenant, query: &str, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Result<Json, EngineError> {
+    let is_good = |status: &ServiceStatus| status.state() == "complete";
     let (good, rest) = (said.iter().filter(|status| is_good(status)).count(), said.iter().filter(|status| !is_good(status)));
     let reasons: Vec<String> =
         rest.map(|status| format!("{} is {}: {}", status.source, status.state(), status.reason().unwrap_or_default())).collect();
@@ -72,17 +72,17 @@ fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled
     let mut shown = Map::new();
     for (name, part) in &ask.answer {
         let value = match part {
-            AskPart::Rows => Json::Array(rows.clone()),
-            AskPart::Total => json!(total),
-            AskPart::Status => json!(state),
-            AskPart::At => json!(app.store.clock() / 1_000_000),
-            AskPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(Status::took).max().unwrap_or_default().as_secs_f64()),
-            AskPart::Query => json!(query),
-            AskPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
-            AskPart::Cached => json!(said.iter().all(|status| status.cached)),
-            AskPart::Services => said.iter().map(|status| status.source.as_str()).collect(),
-            AskPart::Reason if reasons.is_empty() => continue,
-            AskPart::Reason => json!(reasons.join("; ")),
+            QueryPart::Rows => Json::Array(rows.clone()),
+            QueryPart::Total => json!(total),
+            QueryPart::Status => json!(state),
+            QueryPart::At => json!(app.store.clock() / 1_000_000),
+            QueryPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(ServiceStatus::took).max().unwrap_or_default().as_secs_f64()),
+            QueryPart::Query => json!(query),
+            QueryPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
+            QueryPart::Cached => json!(said.iter().all(|status| status.cached)),
+            QueryPart::Services => said.iter().map(|status| status.source.as_str()).collect(),
+            QueryPart::Reason if reasons.is_empty() => continue,
+            QueryPart::Reason => json!(reasons.join("; ")),
         };
         shown.insert(name.clone(), value);
     }
@@ -90,7 +90,7 @@ fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled
 }
 
 /// What a condition compares with, in the database language of the original.
-fn compared(condition: &Comparison) -> Json {
+fn compared(condition: &QueryCondition) -> Json {
     let values: Vec<Json> = condition
         .values
         .iter()
@@ -101,15 +101,15 @@ fn compared(condition: &Comparison) -> Json {
         .collect();
     let first = values.first().cloned().unwrap_or_default();
     match condition.operator {
-        Operator::Equal => first,
-        Operator::NotEqual => json!({ "$ne": first }),
-        Operator::Less => json!({ "$lt": first }),
-        Operator::AtMost => json!({ "$lte": first }),
-        Operator::Greater => json!({ "$gt": first }),
-        Operator::AtLeast => json!({ "$gte": first }),
-        Operator::In => json!({ "$in": values }),
-        Operator::Between => json!({ "$gte": first, "$lte": values.last() }),
-        Operator::Last => json!({ "$last": first }),
+        ComparisonOperator::Equal => first,
+        ComparisonOperator::NotEqual => json!({ "$ne": first }),
+        ComparisonOperator::Less => json!({ "$lt": first }),
+        ComparisonOperator::AtMost => json!({ "$lte": first }),
+        ComparisonOperator::Greater => json!({ "$gt": first }),
+        ComparisonOperator::AtLeast => json!({ "$gte": first }),
+        ComparisonOperator::In => json!({ "$in": values }),
+        ComparisonOperator::Between => json!({ "$gte": first, "$lte": values.last() }),
+        ComparisonOperator::Last => json!({ "$last": first }),
     }
 }
 
@@ -131,8 +131,8 @@ fn parsed(text: &str, collection: &str) -> Json {
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => grep.extend(items.iter().map(|item| match item {
-                Item::Column(path) => whole(&path.text),
-                Item::Condition(condition) => format!("{}{}", whole(&condition.path.text), &text[condition.path.span.end..condition.span.end]),
+                GrepItem::Column(path) => whole(&path.text),
+                GrepItem::Condition(condition) => format!("{}{}", whole(&condition.path.text), &text[condition.path.span.end..condition.span.end]),
             })),
             Stage::Sort(order) => {
                 let shown = order.iter().map(|(path, descending)| format!("{}{}", whole(&path.text), if *descending { "-" } else { "" }));
@@ -150,7 +150,7 @@ fn parsed(text: &str, collection: &str) -> Json {
     if !grep.is_empty() {
         filters.insert("grep".into(), json!(grep));
     }
-    let also = query.lookup.also.iter().map(|(path, _)| path.text.as_str());
+    let also = query.lookup.extra_names.iter().map(|(path, _)| path.text.as_str());
     let fields: Vec<&str> = std::iter::once(collection).chain(also).collect();
     let mut parts = json!({ "fields": fields, "spec": spec });
     if !filters.is_empty() {
@@ -163,15 +163,15 @@ fn parsed(text: &str, collection: &str) -> Json {
 }
 
 /// Rows of the page, and how many there are.
-fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Status]) -> Result<(Vec<Json>, u64), EngineError> {
+fn rows(app: &App, ask: &QueryRoute, tenant: &Tenant, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Result<(Vec<Json>, u64), EngineError> {
     let collection = &app.catalogue.collections[compiled.plan.collection];
     if !compiled.aggregates.is_empty() {
         let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
-        let row = |((value, heading), aggregate): ((&Value, &stook_query::Heading), &stook_store::plan::Aggregate)| {
+        let row = |((value, heading), aggregate): ((&Value, &stook_query::ResultColumn), &stook_store::plan::Aggregate)| {
             let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
             json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
         };
-        let mut rows: Vec<Json> = values.iter().zip(&compiled.headings).zip(&compiled.aggregates).map(row).collect();
+        let mut rows: Vec<Json> = values.iter().zip(&compiled.columns).zip(&compiled.aggregates).map(row).collect();
         for own in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
             rows[own.aggregate]["result"]["over"] = json!({ "values": own.values, "rows": own.rows });
         }
@@ -181,11 +181,11 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
     if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
         let (found, total) = app.store.find_and_count(&compiled.plan)?;
         // where the key is not among what is asked for, the first of that stands for the row
-        let names = || compiled.headings.iter().map(|heading| heading.name.as_str());
+        let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
         let key = key_of(collection);
         let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
         let rows = found.rows.iter().map(|row| {
-            let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
+            let cells = compiled.columns.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
             let cells = cells.filter(|(_, value)| !value.is_null());
             if ask.by_source {
                 json!({ collection.name.as_str(): [nested(cells)], "das": about(collection, key, &[]) })
@@ -195,18 +195,18 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         });
         return Ok((rows.collect(), total));
     }
-    let (found, total) = app.store.find_and_count(&Plan { columns: vec![Column::Key], ..compiled.plan.clone() })?;
+    let (found, total) = app.store.find_and_count(&QueryPlan { columns: vec![PlanColumn::Key], ..compiled.plan.clone() })?;
     let keys: Vec<Key> = found.rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
     let wanted: Vec<usize> =
-        compiled.plan.columns.iter().filter_map(|column| if let Column::Field(field) = column { Some(*field) } else { None }).collect();
+        compiled.plan.columns.iter().filter_map(|column| if let PlanColumn::Field(field) = column { Some(*field) } else { None }).collect();
     let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
     let mut rows = Vec::with_capacity(keys.len());
-    for record in app.store.read(tenant, compiled.plan.collection, &keys, Detail::Full)?.into_iter().flatten() {
+    for record in app.store.read(tenant, compiled.plan.collection, &keys, ReadDetail::Full)?.into_iter().flatten() {
         let contributions = record.contributions_of(collection)?;
         let (mut said, mut sources) = (Vec::new(), Vec::new());
         let contributions = joined(&app.catalogue, collection, &contributions);
         for own in contributions.iter().filter(|own| own.is_heard()) {
-            let Said::Values(values) = &own.said else { continue };
+            let ContributionContent::Values(values) = &own.said else { continue };
             let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
             let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
             said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));

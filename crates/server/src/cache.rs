@@ -9,15 +9,15 @@
 //! not current is checked by its version before it is read anew. A store without a stand is asked for the version of every
 //! record that is used, and lists are not kept.
 
-use crate::reads::Record;
+use crate::reads::ServedRecord;
 use quick_cache::sync::Cache as Map;
 use quick_cache::{DefaultHashBuilder, Weighter};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::key::Key;
-use stook_store::plan::Column;
-use stook_store::{Changed, Store, Tenant, Version, Watch};
+use stook_store::plan::PlanColumn;
+use stook_store::{ChangedRecord, CommitObserver, Store, Tenant, Version};
 
 /// Slots that remember the last commit of the keys that fall into them.
 const SLOTS: usize = 1 << 16;
@@ -35,76 +35,76 @@ pub struct Place {
 
 /// A list: keys of the records with a value in a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ListPlace {
+pub struct KeyListId {
     /// Whose.
     pub tenant: Tenant,
     /// The collection's index.
     pub collection: usize,
     /// The column.
-    pub column: Column,
+    pub column: PlanColumn,
     /// The value, packed.
     pub value: Vec<u8>,
 }
 
 /// A moment at which something was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Moment {
-    era: u64,
-    stand: i64,
+pub struct ReadPoint {
+    epoch: u64,
+    commit_number: i64,
 }
 
 #[derive(Clone)]
-struct Entry<T> {
-    moment: Moment,
+struct CacheEntry<T> {
+    moment: ReadPoint,
     value: T,
 }
 
 #[derive(Clone)]
-struct Weight;
+struct EntryWeigher;
 
-impl Weighter<Place, Entry<Arc<Record>>> for Weight {
-    fn weight(&self, place: &Place, entry: &Entry<Arc<Record>>) -> u64 {
+impl Weighter<Place, CacheEntry<Arc<ServedRecord>>> for EntryWeigher {
+    fn weight(&self, place: &Place, entry: &CacheEntry<Arc<ServedRecord>>) -> u64 {
         (place.key.as_str().len() + entry.value.size() + 200) as u64
     }
 }
 
-impl Weighter<ListPlace, Entry<Arc<[Key]>>> for Weight {
-    fn weight(&self, place: &ListPlace, entry: &Entry<Arc<[Key]>>) -> u64 {
+impl Weighter<KeyListId, CacheEntry<Arc<[Key]>>> for EntryWeigher {
+    fn weight(&self, place: &KeyListId, entry: &CacheEntry<Arc<[Key]>>) -> u64 {
         (place.value.len() + entry.value.iter().map(|key| key.as_str().len() + 32).sum::<usize>() + 200) as u64
     }
 }
 
 /// Records and lists that were read.
-pub struct Cache {
-    records: Map<Place, Entry<Arc<Record>>, Weight>,
-    lists: Map<ListPlace, Entry<Arc<[Key]>>, Weight>,
-    stands: Arc<Stands>,
-    checks: Mutex<Checks>,
+pub struct RecordCache {
+    records: Map<Place, CacheEntry<Arc<ServedRecord>>, EntryWeigher>,
+    lists: Map<KeyListId, CacheEntry<Arc<[Key]>>, EntryWeigher>,
+    stands: Arc<CommitTracker>,
+    checks: Mutex<CommitChecks>,
     near: bool,
 }
 
 /// Questions for the stand, counted.
 #[derive(Default)]
-struct Checks {
+struct CommitChecks {
     begun: u64,
     /// The last that was answered, and its answer.
     done: u64,
-    moment: Option<Moment>,
+    moment: Option<ReadPoint>,
 }
 
 /// What is known of commits.
-struct Stands {
+struct CommitTracker {
     /// The cache is exact up to this stand.
     applied: AtomicI64,
     /// Grows when another process has written.
     era: AtomicU64,
     /// The stand that this process is making.
-    making: Mutex<i64>,
+    committing: Mutex<i64>,
     slots: Box<[AtomicI64]>,
     hasher: DefaultHashBuilder,
 }
 
-impl Stands {
+impl CommitTracker {
     fn slot(&self, what: impl Hash) -> &AtomicI64 {
         &self.slots[self.hasher.hash_one(what) as usize % SLOTS]
     }
@@ -124,42 +124,42 @@ impl Stands {
     }
 }
 
-impl Watch for Stands {
+impl CommitObserver for CommitTracker {
     fn committing(&self, before: i64, stand: i64) {
-        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         if before > self.applied.load(Ordering::SeqCst) {
             self.begin_era(before);
         }
         *making = stand;
     }
 
-    fn committed(&self, stand: i64, changed: &[Changed]) {
-        for Changed { tenant, collection, key, content } in changed {
+    fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
+        for ChangedRecord { tenant, collection, key, content_changed: content } in changed {
             self.of_record(tenant, *collection, key).fetch_max(stand, Ordering::SeqCst);
             if *content {
                 self.of_lists(tenant, *collection).fetch_max(stand, Ordering::SeqCst);
             }
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         self.applied.fetch_max(stand, Ordering::SeqCst);
     }
 }
 
 /// How a cached record may be used.
-pub enum Known {
+pub enum CachedRecord {
     /// As it is.
-    Exact(Arc<Record>),
+    Exact(Arc<ServedRecord>),
     /// If it still has this version.
-    Version(Version, Arc<Record>),
+    Version(Version, Arc<ServedRecord>),
 }
 
-impl Cache {
+impl RecordCache {
     /// A cache of about `bytes`, which hears of the store's commits.
     pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
-        let stands = Arc::new(Stands {
+        let stands = Arc::new(CommitTracker {
             applied: AtomicI64::new(0),
             era: AtomicU64::new(0),
-            making: Mutex::new(i64::MIN),
+            committing: Mutex::new(i64::MIN),
             slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
             hasher: DefaultHashBuilder::default(),
         });
@@ -169,8 +169,8 @@ impl Cache {
         }
         let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
         Ok(Self {
-            records: Map::with_weighter(items, bytes * 3 / 4, Weight),
-            lists: Map::with_weighter(items, bytes / 4, Weight),
+            records: Map::with_weighter(items, bytes * 3 / 4, EntryWeigher),
+            lists: Map::with_weighter(items, bytes / 4, EntryWeigher),
             stands,
             checks: Mutex::default(),
             near: store.is_near(),
@@ -181,20 +181,20 @@ impl Cache {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<Moment>> {
+    pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
         let Some(stand) = store.stand()? else { return Ok(None) };
         let stands = &self.stands;
         if stand > stands.applied.load(Ordering::SeqCst) {
-            let making = stands.making.lock().unwrap_or_else(PoisonError::into_inner);
+            let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
             if stand == *making {
                 // this process's commit, seen before it was told: what is read now is at least that new, what is cached is not.
-                return Ok(Some(Moment { stand, era: stands.era.load(Ordering::SeqCst) }));
+                return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
             }
             if stand > stands.applied.load(Ordering::SeqCst) {
                 stands.begin_era(stand);
             }
         }
-        Ok(Some(Moment { stand, era: stands.era.load(Ordering::SeqCst) }))
+        Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }))
     }
 
     /// The same for all requests in flight together: one question answers everybody who came before it was asked. Whoever comes lets
@@ -202,7 +202,7 @@ impl Cache {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn shared_now(&self, store: &dyn Store) -> stook_store::Result<Option<Moment>> {
+    pub async fn shared_now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
         let lock = || self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = lock().begun + 1;
         tokio::task::yield_now().await;
@@ -216,46 +216,46 @@ impl Cache {
     }
 
     /// Whether everything that was committed before `now` is known of.
-    fn is_exact(&self, now: Moment) -> bool {
-        now.stand <= self.stands.applied.load(Ordering::SeqCst)
+    fn is_exact(&self, now: ReadPoint) -> bool {
+        now.commit_number <= self.stands.applied.load(Ordering::SeqCst)
     }
 
-    fn is_current(&self, read: Moment, now: Moment, slot: &AtomicI64) -> bool {
-        read.era == now.era && read.stand >= slot.load(Ordering::SeqCst) && self.is_exact(now)
+    fn is_current(&self, read: ReadPoint, now: ReadPoint, slot: &AtomicI64) -> bool {
+        read.epoch == now.epoch && read.commit_number >= slot.load(Ordering::SeqCst) && self.is_exact(now)
     }
 
     /// A record as it is at `now`, or with the version it must still have where there is no such moment.
-    pub fn record(&self, place: &Place, now: Option<Moment>) -> Option<Known> {
+    pub fn record(&self, place: &Place, now: Option<ReadPoint>) -> Option<CachedRecord> {
         let entry = self.records.get(place)?;
         match now {
-            None => Some(Known::Version(entry.value.stored.version, entry.value)),
+            None => Some(CachedRecord::Version(entry.value.stored.version, entry.value)),
             Some(now) => {
                 let slot = self.stands.of_record(&place.tenant, place.collection, &place.key);
                 if self.is_current(entry.moment, now, slot) {
-                    return Some(Known::Exact(entry.value));
+                    return Some(CachedRecord::Exact(entry.value));
                 }
                 // to read it anew costs no more where the store is near
-                (!self.near).then(|| Known::Version(entry.value.stored.version, entry.value))
+                (!self.near).then(|| CachedRecord::Version(entry.value.stored.version, entry.value))
             }
         }
     }
 
     /// Remembers a record read at or after `read`.
-    pub fn put_record(&self, place: Place, read: Option<Moment>, value: Arc<Record>) {
-        self.records.insert(place, Entry { moment: read.unwrap_or_default(), value });
+    pub fn put_record(&self, place: Place, read: Option<ReadPoint>, value: Arc<ServedRecord>) {
+        self.records.insert(place, CacheEntry { moment: read.unwrap_or_default(), value });
     }
 
     /// A list as it is at `now`.
-    pub fn list(&self, place: &ListPlace, now: Option<Moment>) -> Option<Arc<[Key]>> {
+    pub fn list(&self, place: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
         let (now, entry) = (now?, self.lists.get(place)?);
         let slot = self.stands.of_lists(&place.tenant, place.collection);
         self.is_current(entry.moment, now, slot).then_some(entry.value)
     }
 
     /// Remembers a list read at or after `read`.
-    pub fn put_list(&self, place: ListPlace, read: Option<Moment>, value: Arc<[Key]>) {
+    pub fn put_list(&self, place: KeyListId, read: Option<ReadPoint>, value: Arc<[Key]>) {
         if let Some(moment) = read {
-            self.lists.insert(place, Entry { moment, value });
+            self.lists.insert(place, CacheEntry { moment, value });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections: accepting, what a slow or silent peer may do, ending in order.
 
-use crate::pace::{Pace, Paced};
+use crate::pace::{RateCheckedBody, TransferRate};
 use crate::{App, log, router};
 use axum::Router;
 use axum::body::Body;
@@ -71,8 +71,8 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         };
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
-        let stream = TokioIo::new(Patient { stream, pace: Pace::new(app.options.stall) });
-        let patient = PatientService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
+        let stream = TokioIo::new(RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) });
+        let patient = RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
         let connection = graceful.watch(builder.serve_connection(stream, patient));
         let app = app.clone();
         tokio::spawn(async move {
@@ -128,41 +128,41 @@ async fn refuse(mut stream: TcpStream) {
 }
 
 /// Routes that give up a peer that sends its body too slowly.
-struct PatientService {
+struct RateCheckedService {
     routes: TowerToHyperService<Router>,
     stall: Duration,
 }
 
-impl Service<Request<Incoming>> for PatientService {
+impl Service<Request<Incoming>> for RateCheckedService {
     type Response = <TowerToHyperService<Router> as Service<Request<Body>>>::Response;
     type Error = <TowerToHyperService<Router> as Service<Request<Body>>>::Error;
     type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.routes.call(request.map(|body| Paced::body(body, self.stall)))
+        self.routes.call(request.map(|body| RateCheckedBody::body(body, self.stall)))
     }
 }
 
 /// A stream that gives up a peer that takes too slowly what it asked for.
-struct Patient {
+struct RateCheckedStream {
     stream: TcpStream,
-    pace: Pace,
+    pace: TransferRate,
 }
 
-impl Patient {
+impl RateCheckedStream {
     fn watched<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>, bytes: impl FnOnce(&T) -> u64) -> Poll<io::Result<T>> {
         let bytes = |result: &io::Result<T>| result.as_ref().map_or(0, bytes);
         self.pace.watch(context, polled, bytes).map(|watched| watched.and_then(|polled| polled))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for RateCheckedStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for RateCheckedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watched(context, polled, |bytes| *bytes as u64)

@@ -4,7 +4,7 @@ use crate::App;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Tenant};
 
 /// How old a number may be.
@@ -18,11 +18,11 @@ const MOST: usize = 10_000;
 
 /// Numbers of records by tenant and collection, with when they were counted.
 #[derive(Default)]
-pub struct Counts(Mutex<HashMap<(String, usize), (Instant, Numbers)>>);
+pub struct RecordCountCache(Mutex<HashMap<(String, usize), (Instant, RecordCounts)>>);
 
 /// What is counted of a collection.
 #[derive(Debug, Clone, Copy)]
-pub struct Numbers {
+pub struct RecordCounts {
     /// Records.
     pub records: u64,
     /// How many more there were in a second, since they were counted before; nothing where that is long ago.
@@ -31,32 +31,32 @@ pub struct Numbers {
     pub conflicts: Option<u64>,
 }
 
-impl Counts {
+impl RecordCountCache {
     /// Those of all collections of a tenant.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn of(&self, app: &App, tenant: &Tenant) -> Result<Vec<Numbers>> {
+    pub fn of(&self, app: &App, tenant: &Tenant) -> Result<Vec<RecordCounts>> {
         (0..app.catalogue.collections.len()).map(|collection| self.one(app, tenant, collection)).collect()
     }
 
-    fn one(&self, app: &App, tenant: &Tenant, collection: usize) -> Result<Numbers> {
+    fn one(&self, app: &App, tenant: &Tenant, collection: usize) -> Result<RecordCounts> {
         let place = (tenant.as_str().to_owned(), collection);
         let known = self.0.lock().ok().and_then(|known| known.get(&place).copied());
         if let Some((_, number)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(number);
         }
-        let all = Plan::all(tenant.clone(), collection);
+        let all = QueryPlan::all(tenant.clone(), collection);
         let disagree = |_| {
-            let conditions = vec![Condition { column: Column::Conflict, test: Test::Exists(true) }];
-            app.store.find(&Plan { conditions, limit: Some(MOST_CONFLICTS), any_order: true, ..all.clone() })
+            let conditions = vec![Condition { column: PlanColumn::Conflict, test: Comparison::Exists(true) }];
+            app.store.find(&QueryPlan { conditions, limit: Some(MOST_CONFLICTS), any_order: true, ..all.clone() })
         };
         let compares = app.catalogue.collections[collection].compares().then_some(());
         let conflicts = compares.map(disagree).transpose()?.map(|found| found.rows.len() as u64);
         let records = app.store.count(&all)?;
         let before = known.filter(|(at, _)| at.elapsed() < LONG_AGO);
         let rate = before.map(|(at, before)| (records as f64 - before.records as f64) / at.elapsed().as_secs_f64());
-        let number = Numbers { records, rate, conflicts };
+        let number = RecordCounts { records, rate, conflicts };
         if let Ok(mut known) = self.0.lock() {
             if known.len() >= MOST {
                 known.clear();

@@ -1,8 +1,8 @@
 //! Coverage by day and group, and what it counts.
 
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{json_answer, reading};
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::settle::measured;
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 
 const DAY: i64 = 86_400_000_000;
 /// Most rows that are read.
@@ -20,15 +20,15 @@ const MOST_CHILDREN: usize = 10_000;
 
 /// Shares of a day and group.
 #[derive(Default)]
-struct Cell {
+struct CoverageCell {
     rows: u64,
     sum: f64,
-    least: f64,
+    min: f64,
 }
 
 /// `?collection=PARENT.COVERAGE&from=&until=`: how much was there of what was expected, by day and group. The day is that of the first
 /// time that rows have (`with:`).
-pub async fn days(mut ctx: Ctx) -> Answer {
+pub async fn days(mut ctx: RequestContext) -> HandlerResult {
     let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
     let time = |text: Option<String>| match text {
         None => Ok(None),
@@ -42,17 +42,17 @@ pub async fn days(mut ctx: Ctx) -> Answer {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
         return Err(Problem::missing(format!("{named} has no days; {reason}")));
     };
-    let range = Test::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
-    let plan = Plan {
-        conditions: vec![Condition { column: Column::Field(at), test: range }],
-        columns: [at, group, percentage].map(Column::Field).into(),
+    let range = Comparison::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
+    let plan = QueryPlan {
+        conditions: vec![Condition { column: PlanColumn::Field(at), test: range }],
+        columns: [at, group, percentage].map(PlanColumn::Field).into(),
         limit: Some(MOST_ROWS + 1),
-        ..Plan::all(ctx.tenant.clone(), index)
+        ..QueryPlan::all(ctx.tenant.clone(), index)
     };
     ctx.reaches_store();
     let app = ctx.app.clone();
     let (whole, cells) = reading(move || {
-        let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), Cell>::new());
+        let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), CoverageCell>::new());
         app.store.visit(&plan, &mut |row| {
             rows += 1;
             if rows > MOST_ROWS {
@@ -62,7 +62,7 @@ pub async fn days(mut ctx: Ctx) -> Answer {
                 && let Some(share) = share.as_number()
             {
                 let cell = cells.entry((at.div_euclid(DAY), group.as_text().unwrap_or_default().to_owned())).or_default();
-                cell.least = if cell.rows == 0 { share } else { cell.least.min(share) };
+                cell.min = if cell.rows == 0 { share } else { cell.min.min(share) };
                 (cell.rows, cell.sum) = (cell.rows + 1, cell.sum + share);
             }
             Ok(())
@@ -70,9 +70,9 @@ pub async fn days(mut ctx: Ctx) -> Answer {
         Ok::<_, stook_store::StoreError>((rows <= MOST_ROWS, cells))
     })
     .await?;
-    let shown = |((day, group), cell): (&(i64, String), &Cell)| {
+    let shown = |((day, group), cell): (&(i64, String), &CoverageCell)| {
         let day = Value::Int(day * DAY).show(&FieldType::Timestamp);
-        json!({ "day": day[..10], "group": group, "rows": cell.rows, "mean": cell.sum / cell.rows as f64, "least": cell.least })
+        json!({ "day": day[..10], "group": group, "rows": cell.rows, "mean": cell.sum / cell.rows as f64, "least": cell.min })
     };
     let cells: Vec<Json> = cells.iter().map(shown).collect();
     let body = json!({ "time": collection.fields[at].name, "whole": whole, "days": cells });
@@ -80,7 +80,7 @@ pub async fn days(mut ctx: Ctx) -> Answer {
 }
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`: the children that are counted of one parent, by group and start.
-pub async fn children(mut ctx: Ctx) -> Answer {
+pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
     let parent = ctx.params.one("parent")?.ok_or_else(|| Problem::bad("say ?parent=KEY"))?;
     ctx.params.end()?;
@@ -107,7 +107,7 @@ pub async fn children(mut ctx: Ctx) -> Answer {
         }
     }
     let groups: Vec<Json> = groups.into_iter().map(|(group, children)| json!({ "group": group, "children": children })).collect();
-    let child = &ctx.app.catalogue.collections[ctx.app.catalogue.links[link].from].name;
+    let child = &ctx.app.catalogue.collections[ctx.app.catalogue.links[link].child_collection].name;
     let body = json!({ "collection": child, "whole": found.len() <= MOST_CHILDREN, "groups": groups });
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }

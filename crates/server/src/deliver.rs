@@ -1,23 +1,23 @@
 //! Documents that are written at once, and what became of each: for those who have a few and wait for them.
 
-use crate::jobs::Described;
-use crate::problem::{Answer, Problem};
+use crate::jobs::UploadParams;
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer};
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
-use stook_engine::deliver::{self, Delivered};
+use stook_engine::deliver::{self, DeliverResult};
 use stook_store::access::Role;
-use stook_store::journal::{Line, Outcome, Trouble};
+use stook_store::journal::{DocumentOutcome, Issue, Outcome};
 
 /// JSON that is mapped where it arrives: to hand it to a thread that may wait costs as much.
 const LITTLE: usize = 4 << 10;
 
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
-pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
+pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
-    let described = Described::read(&mut ctx)?;
+    let described = UploadParams::read(&mut ctx)?;
     ctx.params.end()?;
     // the guard has read it, and knows how long it may be
     let bytes = axum::body::to_bytes(body, usize::MAX).await.map_err(Problem::unread)?;
@@ -42,14 +42,14 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     Ok(json_answer(StatusCode::OK, shown(&ctx, &delivered).to_string()))
 }
 
-fn in_words(trouble: &Trouble) -> String {
+fn in_words(trouble: &Issue) -> String {
     let key = trouble.key.as_ref().map(|key| format!(", record {key:?}")).unwrap_or_default();
     format!("document {} at byte {}{key}: {}", trouble.record, trouble.offset, trouble.reason)
 }
 
-fn shown(ctx: &Ctx, delivered: &Delivered) -> Json {
+fn shown(ctx: &RequestContext, delivered: &DeliverResult) -> Json {
     let collections = &ctx.app.catalogue.collections;
-    let line = |line: &Line| {
+    let line = |line: &DocumentOutcome| {
         json!({
             "document": line.document,
             "collection": collections.get(line.collection).map(|collection| &collection.name),
@@ -57,7 +57,7 @@ fn shown(ctx: &Ctx, delivered: &Delivered) -> Json {
             "outcome": line.outcome.name(),
         })
     };
-    let trouble = |trouble: &Trouble| json!({ "document": trouble.record, "offset": trouble.offset, "key": trouble.key, "failed": trouble.failed, "reason": trouble.reason });
+    let trouble = |trouble: &Issue| json!({ "document": trouble.record, "offset": trouble.offset, "key": trouble.key, "failed": trouble.failed, "reason": trouble.reason });
     json!({
         "counts": delivered.counts,
         "records": delivered.lines.iter().map(line).collect::<Vec<_>>(),

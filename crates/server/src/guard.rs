@@ -2,12 +2,12 @@
 
 use crate::App;
 use crate::access::Caller;
-use crate::admission::{Class, Place};
-use crate::log::{self, Logged};
-use crate::metrics::{Counted, StageName};
+use crate::admission::{AdmissionPermit, RequestClass};
+use crate::log::{self, RequestLogLevel};
+use crate::metrics::{RequestCounters, RequestStep};
 use crate::problem::Problem;
 use crate::records::blocking;
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
@@ -62,17 +62,17 @@ impl RequestIds {
 }
 
 /// Puts routes of a class behind the guard.
-pub fn guarded(app: &Arc<App>, class: Class, router: Router<Arc<App>>) -> Router<Arc<App>> {
+pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
     router.route_layer(from_fn_with_state((app.clone(), class), guard))
 }
 
 /// What the guard found out about a request.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct GuardedRequest {
     /// Who calls.
     pub caller: Caller,
     /// What it is counted as.
-    pub counted: Arc<Counted>,
+    pub counted: Arc<RequestCounters>,
     /// How much longer than others it may take, in milliseconds.
     pub patience: Arc<AtomicU64>,
 }
@@ -85,10 +85,10 @@ pub async fn numbered(State(app): State<Arc<App>>, request: Request, next: Next)
     response
 }
 
-async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Request, next: Next) -> Response {
+async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = app.requests.id(&request);
-    let _in_flight = InFlight::new(&app);
+    let _in_flight = InFlightGuard::new(&app);
     let caller = app.tokens.caller(request.headers());
     let counted = {
         let tenant = match &caller {
@@ -98,20 +98,20 @@ async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Reque
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
         app.metrics.counted(route, method_name(request.method()), tenant)
     };
-    counted.stage(StageName::Accepted);
-    let logged = (app.options.log == Logged::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
+    counted.stage(RequestStep::Accepted);
+    let logged = (app.options.log == RequestLogLevel::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
     let mut response = match caller {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
             let patience = Arc::new(AtomicU64::new(0));
-            request.extensions_mut().insert(Guarded { caller, counted: counted.clone(), patience: patience.clone() });
+            request.extensions_mut().insert(GuardedRequest { caller, counted: counted.clone(), patience: patience.clone() });
             admitted(&app, class, &counted, &patience, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
     app.metrics.answered(&counted, status.as_u16(), took);
     let trouble = status.is_server_error() || took > Duration::from_secs(1);
-    if app.options.log == Logged::All || (trouble && app.options.log == Logged::Troubles) {
+    if app.options.log == RequestLogLevel::All || (trouble && app.options.log == RequestLogLevel::Problems) {
         let (method, path) = logged.map_or((None, None), |(method, path)| (Some(method.to_string()), Some(path)));
         log::write(
             "request",
@@ -173,11 +173,11 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
     if length > app.options.body {
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {} bytes", app.options.body)));
     }
-    Ok(Request::from_parts(head, Body::new(Holding { body: Body::from(bytes), _place: room })))
+    Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
 }
 
-async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &AtomicU64, request: Request, next: Next) -> Response {
-    let request = if class == Class::Interactive && !request.body().is_end_stream() {
+async fn admitted(app: &Arc<App>, class: RequestClass, counted: &RequestCounters, patience: &AtomicU64, request: Request, next: Next) -> Response {
+    let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
         // most requests have none, and no room for what reads one
         match Box::pin(gathered(app, request)).await {
             Ok(request) => request,
@@ -187,30 +187,30 @@ async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &At
         request
     };
     let place = match app.gate(class).enter().await {
-        Ok(permit) => Place::new(permit, app.metrics.given_up().clone()),
+        Ok(permit) => AdmissionPermit::new(permit, app.metrics.given_up().clone()),
         Err(problem) => return problem.into_response(),
     };
-    counted.stage(StageName::Started);
+    counted.stage(RequestStep::Started);
     match class {
-        Class::Interactive => {
+        RequestClass::Interactive => {
             let given_up = || Problem::busy("the request took too long and was given up; a change may still be done").into_response();
             within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent
-        Class::Bulk | Class::Watch => {
+        RequestClass::Bulk | RequestClass::Watch => {
             let response = place.clone().during(next.run(request)).await;
-            response.map(|body| Body::new(Holding { body, _place: place }))
+            response.map(|body| Body::new(BodyWithPermit { body, _place: place }))
         }
     }
 }
 
 /// A body that keeps something until it is sent.
-struct Holding<T> {
+struct BodyWithPermit<T> {
     body: Body,
     _place: T,
 }
 
-impl<T: Unpin> axum::body::HttpBody for Holding<T> {
+impl<T: Unpin> axum::body::HttpBody for BodyWithPermit<T> {
     type Data = bytes::Bytes;
     type Error = axum::Error;
 
@@ -231,16 +231,16 @@ impl<T: Unpin> axum::body::HttpBody for Holding<T> {
 }
 
 /// Counts a request as long as it has no answer, also one whose peer goes away.
-struct InFlight<'a>(&'a App);
+struct InFlightGuard<'a>(&'a App);
 
-impl<'a> InFlight<'a> {
+impl<'a> InFlightGuard<'a> {
     fn new(app: &'a App) -> Self {
         app.metrics.in_flight().inc();
         Self(app)
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.0.metrics.in_flight().dec();
     }
@@ -310,7 +310,7 @@ pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Prob
         ("bulk_in_work", app.bulk.in_work()),
         ("bulk_waiting", app.bulk.waiting()),
         ("watching", app.watch.in_work()),
-        ("cache_records", app.reads.cache().map_or(0, crate::cache::Cache::records)),
+        ("cache_records", app.reads.cache().map_or(0, crate::cache::RecordCache::records)),
         ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
     ] {
         metrics.set(what, value as u64);
@@ -365,9 +365,9 @@ pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Pro
     Problem::missing(format!("there is nothing at {path}; {hint}"))
 }
 
-impl Ctx {
+impl RequestContext {
     /// The store is about to be asked.
     pub fn reaches_store(&self) {
-        self.counted.stage(StageName::StoreReached);
+        self.counters.stage(RequestStep::StoreReached);
     }
 }

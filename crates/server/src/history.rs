@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::value::show_timestamp;
 use stook_store::access::Role;
 use stook_store::queue::ChunkState;
-use stook_store::vitals::Vitals;
+use stook_store::vitals::StoreStats;
 
 /// From point to point.
 const EVERY: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const STEPS: usize = 64;
 
 /// Sums over everything that was done, since the process began.
 #[derive(Default)]
-pub struct Totals {
+pub struct ProcessTotals {
     /// Requests that failed here: status 500 and above.
     pub failed: AtomicU64,
     /// Documents that imports have dealt with.
@@ -38,20 +38,20 @@ pub struct Totals {
     /// Records that it had not.
     pub misses: AtomicU64,
     /// Questions asked of the store by look-ups.
-    pub asked: AtomicU64,
+    pub store_lookups: AtomicU64,
     /// Requests by how long they took.
-    times: Times,
+    times: LatencyBuckets,
 }
 
-struct Times([AtomicU64; STEPS]);
+struct LatencyBuckets([AtomicU64; STEPS]);
 
-impl Default for Times {
+impl Default for LatencyBuckets {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Totals {
+impl ProcessTotals {
     /// A request was answered.
     pub fn answered(&self, status: u16, took: Duration) {
         let step = (took.as_micros().max(1) as f64).log2() * 2.0;
@@ -61,10 +61,10 @@ impl Totals {
         }
     }
 
-    fn read(&self) -> Sums {
+    fn read(&self) -> TotalsSample {
         let one = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        Sums {
-            counts: [&self.failed, &self.documents, &self.settled, &self.hits, &self.misses, &self.asked].map(one),
+        TotalsSample {
+            counts: [&self.failed, &self.documents, &self.settled, &self.hits, &self.misses, &self.store_lookups].map(one),
             times: std::array::from_fn(|step| one(&self.times.0[step])),
         }
     }
@@ -72,7 +72,7 @@ impl Totals {
 
 /// Totals at a moment.
 #[derive(Clone)]
-struct Sums {
+struct TotalsSample {
     counts: [u64; 6],
     times: [u64; STEPS],
 }
@@ -90,9 +90,9 @@ fn quantile(times: &[u64; STEPS], share: f64) -> Option<f64> {
 
 /// Points of the last hour.
 #[derive(Default)]
-pub struct History(Mutex<VecDeque<Json>>);
+pub struct MetricsHistory(Mutex<VecDeque<Json>>);
 
-impl History {
+impl MetricsHistory {
     fn push(&self, point: Json) {
         if let Ok(mut points) = self.0.lock() {
             if points.len() >= POINTS {
@@ -106,7 +106,7 @@ impl History {
 /// Adds a point every ten seconds.
 pub async fn keep(app: Arc<App>) {
     let (mut before, mut at) = (app.metrics.totals.read(), Instant::now());
-    let mut stored_before = Vitals::default();
+    let mut stored_before = StoreStats::default();
     loop {
         tokio::time::sleep(EVERY).await;
         let own = app.clone();
@@ -139,7 +139,7 @@ pub async fn keep(app: Arc<App>) {
             "asked": rate(asked),
             "commits": rate(stored.commits - stored_before.commits),
             "written": rate(stored.rows - stored_before.rows),
-            "writing": (stored.writing - stored_before.writing).as_secs_f64() / seconds,
+            "writing": (stored.write_time - stored_before.write_time).as_secs_f64() / seconds,
             "connections": stored.connections_in_use,
             "bytes": stored.bytes,
         }));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_bounds_of_what_was_seen() {
-        let totals = Totals::default();
+        let totals = ProcessTotals::default();
         assert_eq!(quantile(&totals.read().times, 0.5), None);
         for millis in [1, 1, 1, 1, 1, 1, 1, 1, 1, 500] {
             totals.answered(200, Duration::from_millis(millis));

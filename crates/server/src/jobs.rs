@@ -1,11 +1,11 @@
 //! Import jobs by HTTP: made of an upload or of a file on the server, watched, cancelled.
 
-use crate::admission::Place;
+use crate::admission::AdmissionPermit;
 use crate::events;
 use crate::openapi::MOST_INTEGER;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer, nothing_else, reading};
-use crate::request::{Ctx, JSON};
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
-use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
+use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
 use stook_engine::queue;
 use stook_engine::settle::snapshot;
 use stook_store::StoreError;
@@ -58,7 +58,7 @@ fn shown(job: &Job, now: i64) -> Json {
 }
 
 /// The job in the path, if it is the tenant's.
-async fn job(ctx: &Ctx) -> Answer<Job> {
+async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
     let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
     let id: JobId = text
@@ -77,7 +77,7 @@ async fn job(ctx: &Ctx) -> Answer<Job> {
 }
 
 /// The tenant's newest jobs.
-pub async fn list(mut ctx: Ctx) -> Answer {
+pub async fn list(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, MOST_JOBS)?.unwrap_or(20) as usize;
     let troubled = ctx.params.flag("troubled")?;
     ctx.params.end()?;
@@ -92,7 +92,7 @@ pub async fn list(mut ctx: Ctx) -> Answer {
 }
 
 /// One job.
-pub async fn one(ctx: Ctx) -> Answer {
+pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let mut shown = shown(&job, ctx.app.store.clock());
@@ -111,7 +111,7 @@ pub async fn one(ctx: Ctx) -> Answer {
 }
 
 /// What became of a job's documents.
-pub async fn journal(mut ctx: Ctx) -> Answer {
+pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
     let after = ctx.params.number("after", 0, MOST_INTEGER as u64)?.unwrap_or(0);
     let errors = ctx.params.flag("errors")?;
@@ -126,7 +126,7 @@ pub async fn journal(mut ctx: Ctx) -> Answer {
 }
 
 /// A document that failed, as it was read.
-pub async fn document(ctx: Ctx) -> Answer {
+pub async fn document(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let nothing = || Problem::missing("there is no such document; those that failed are kept, the first ones of a chunk, up to 64 KiB of each");
@@ -137,7 +137,7 @@ pub async fn document(ctx: Ctx) -> Answer {
 }
 
 /// Puts smaller chunks in the place of a dead or waiting one: `{"documents": N}`.
-pub async fn rechunk(ctx: Ctx, body: Body) -> Answer {
+pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
@@ -158,7 +158,7 @@ pub async fn rechunk(ctx: Ctx, body: Body) -> Answer {
 }
 
 /// Chunks of a job that wait, are worked on or are dead.
-pub async fn chunks(ctx: Ctx) -> Answer {
+pub async fn chunks(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
@@ -168,7 +168,7 @@ pub async fn chunks(ctx: Ctx) -> Answer {
 }
 
 /// Ends a job; what was committed stays.
-pub async fn cancel(ctx: Ctx) -> Answer {
+pub async fn cancel(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -184,7 +184,7 @@ pub async fn cancel(ctx: Ctx) -> Answer {
 }
 
 /// Lets dead chunks wait again.
-pub async fn retry(ctx: Ctx) -> Answer {
+pub async fn retry(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -194,9 +194,9 @@ pub async fn retry(ctx: Ctx) -> Answer {
 }
 
 /// `?profile=&source=&as_of=&name=&retire_all=` with the documents as the body, or `&path=` of a file on the server.
-pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
+pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
-    let described = Described { retires_all: ctx.params.flag("retire_all")?, ..Described::read(&mut ctx)? };
+    let described = UploadParams { retires_all: ctx.params.flag("retire_all")?, ..UploadParams::read(&mut ctx)? };
     let path = named(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
@@ -218,7 +218,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
 }
 
 /// What documents are, as their sender says.
-pub struct Described {
+pub struct UploadParams {
     profile: Option<String>,
     source: Option<String>,
     as_of: Option<i64>,
@@ -227,7 +227,7 @@ pub struct Described {
 }
 
 /// A parameter that is a name.
-fn named(ctx: &mut Ctx, parameter: &'static str) -> Answer<Option<String>> {
+fn named(ctx: &mut RequestContext, parameter: &'static str) -> HandlerResult<Option<String>> {
     let named = ctx.params.one(parameter)?;
     let is_wrong = |named: &String| named.chars().count() > MOST_NAMED || named.chars().any(char::is_control);
     match named.as_ref().is_some_and(is_wrong) {
@@ -236,12 +236,12 @@ fn named(ctx: &mut Ctx, parameter: &'static str) -> Answer<Option<String>> {
     }
 }
 
-impl Described {
+impl UploadParams {
     /// Reads `?profile=&source=&as_of=&name=`.
     ///
     /// # Errors
     /// 400 when one of them cannot be read.
-    pub fn read(ctx: &mut Ctx) -> Answer<Self> {
+    pub fn read(ctx: &mut RequestContext) -> HandlerResult<Self> {
         let as_of = match ctx.params.one("as_of")? {
             None => None,
             Some(text) => {
@@ -258,9 +258,9 @@ impl Described {
     }
 
     /// The same as bytes that come in, `size` of them if that is known.
-    pub fn upload(self, ctx: &Ctx, size: Option<u64>) -> Upload {
+    pub fn upload(self, ctx: &RequestContext, size: Option<u64>) -> UploadRequest {
         let name = format!("{UPLOADED}{}", self.name());
-        Upload {
+        UploadRequest {
             name,
             size,
             profile: self.profile,
@@ -272,13 +272,13 @@ impl Described {
     }
 
     /// The same as a file.
-    fn request(self, ctx: &Ctx, file: PathBuf) -> Request {
+    fn request(self, ctx: &RequestContext, file: PathBuf) -> ImportRequest {
         let (files, tenant) = (vec![file], ctx.tenant.clone());
-        Request { files, profile: self.profile, source: self.source, tenant, as_of: self.as_of, part: None, retires_all: self.retires_all }
+        ImportRequest { files, profile: self.profile, source: self.source, tenant, as_of: self.as_of, part: None, retires_all: self.retires_all }
     }
 }
 
-async fn of_file(ctx: &Ctx, request: Request) -> Answer<Job> {
+async fn of_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<Job> {
     let app = ctx.app.clone();
     ctx.reaches_store();
     blocking(move || {
@@ -297,12 +297,12 @@ pub const MOST_NAMED: usize = 255;
 /// Most jobs that are listed, or looked at.
 pub const MOST_JOBS: u64 = 1_000;
 /// Documents of a dry run.
-const TRIED: Wanted = Wanted { documents: 1_000, troubles: 100 };
+const TRIED: DryRunLimits = DryRunLimits { documents: 1_000, troubles: 100 };
 /// Bytes that are taken for it.
 const MOST_TRIED: u64 = 64 << 20;
 
 /// What an import would make of its first documents; nothing is changed.
-async fn tried(ctx: &Ctx, body: Body, described: Described, path: Option<String>) -> Answer {
+async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: Option<String>) -> HandlerResult {
     let failed = |error: std::io::Error| Problem::busy(format!("there is no room for it: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let file = match path {
@@ -334,14 +334,14 @@ async fn tried(ctx: &Ctx, body: Body, described: Described, path: Option<String>
 }
 
 /// A file of the server that the caller names.
-fn own_file(ctx: &Ctx, path: &str) -> Answer<PathBuf> {
+fn own_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
     let root = ctx.app.options.files.as_ref();
     let none = || Problem::new(StatusCode::FORBIDDEN, "the server takes no files of its own; it was started without --files DIR");
     inside(root.ok_or_else(none)?, path)
 }
 
 /// A file below the folder that is allowed, links followed.
-fn inside(root: &Path, path: &str) -> Answer<PathBuf> {
+fn inside(root: &Path, path: &str) -> HandlerResult<PathBuf> {
     let nothing = || Problem::missing(format!("there is no file {path:?} in the server's folder"));
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !plain {
@@ -352,7 +352,7 @@ fn inside(root: &Path, path: &str) -> Answer<PathBuf> {
     if file.starts_with(&root) && file.is_file() { Ok(file) } else { Err(nothing()) }
 }
 
-async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
+async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> HandlerResult<Job> {
     let limit = ctx.app.options.upload;
     let too_long = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("an upload has at most {limit} bytes"));
     if upload.size.is_some_and(|size| size > limit) {
@@ -361,10 +361,10 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
     let app = ctx.app.clone();
     ctx.reaches_store();
-    let place = Place::now();
+    let place = AdmissionPermit::now();
     let cutting = tokio::task::spawn_blocking(move || {
         let _place = place;
-        let bytes = Box::new(Receiving { receiver, chunk: Bytes::new(), ended: false });
+        let bytes = Box::new(UploadReader { receiver, chunk: Bytes::new(), ended: false });
         import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
     });
     let mut stream = body.into_data_stream();
@@ -403,13 +403,13 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
 }
 
 /// Reads what comes in by another thread. An empty chunk is the end; without it the upload was cut off.
-struct Receiving {
+struct UploadReader {
     receiver: tokio::sync::mpsc::Receiver<std::io::Result<Bytes>>,
     chunk: Bytes,
     ended: bool,
 }
 
-impl Read for Receiving {
+impl Read for UploadReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.chunk.is_empty() {
             if self.ended {
@@ -430,7 +430,7 @@ impl Read for Receiving {
 }
 
 /// A job as server-sent events.
-pub async fn events(ctx: Ctx) -> Answer {
+pub async fn events(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let id = job(&ctx).await?.id;
     let app = ctx.app.clone();
@@ -447,9 +447,9 @@ pub async fn events(ctx: Ctx) -> Answer {
 
 /// Import workers of a server: they serve the queue until `stop` says otherwise. Where they fail they begin again after a pause, until then
 /// the server is not ready.
-pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: &AtomicBool) -> stook_engine::Result<()> {
+pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::WorkerOptions, stop: &AtomicBool) -> stook_engine::Result<()> {
     let tell = |event| {
-        if let stook_engine::work::Event::Stage(stage) = &event {
+        if let stook_engine::work::WorkerEvent::TaskDone(stage) = &event {
             app.metrics.worked(stage);
         }
         crate::log::worked(&event);

@@ -38,26 +38,26 @@ mod tenants;
 mod tokens;
 mod transitions;
 
-use access::Tokens;
-use admission::{Class, Gate, Limits};
+use access::TokenCache;
+use admission::{AdmissionGate, ClassLimits, RequestClass};
 use axum::Router;
 use axum::body::Body;
 use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use metrics::Metrics;
-use reads::Reads;
-use request::Ctx;
+use reads::LookupService;
+use request::RequestContext;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
-use stook_engine::ask::{Asker, Status, Wish};
-use stook_engine::pick::Picks;
-use stook_engine::settle::Rules;
-use stook_query::Compiled;
+use stook_engine::ask::{FetchOptions, Fetcher, ServiceStatus};
+use stook_engine::pick::PickGroups;
+use stook_engine::settle::SettleRules;
+use stook_query::CompiledQuery;
 use stook_store::Store;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
@@ -65,17 +65,17 @@ use tower_http::compression::CompressionLayer;
 pub use connection::{serve, serve_routes};
 pub use guard::guarded;
 pub use jobs::work;
-pub use log::{Logged, worked};
+pub use log::{RequestLogLevel, worked};
 
 /// How the API is served.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// Limits of requests that somebody waits for.
-    pub interactive: Limits,
+    pub interactive: ClassLimits,
     /// Limits of uploads and exports.
-    pub bulk: Limits,
+    pub bulk: ClassLimits,
     /// Limits of those who watch jobs.
-    pub watch: Limits,
+    pub watch: ClassLimits,
     /// Longest time a request may take.
     pub request_time: Duration,
     /// Longest time without progress of a peer that sends or receives.
@@ -93,17 +93,17 @@ pub struct Options {
     /// The folder of runs of the lab that are shown.
     pub runs: Option<PathBuf>,
     /// What is logged of requests.
-    pub log: Logged,
+    pub log: RequestLogLevel,
     /// Whether only this machine can reach the server.
     pub loopback: bool,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            interactive: Limits { most: 128, wait: Duration::from_millis(100) },
-            bulk: Limits { most: 8, wait: Duration::from_millis(100) },
-            watch: Limits { most: 64, wait: Duration::ZERO },
+            interactive: ClassLimits { most: 128, wait: Duration::from_millis(100) },
+            bulk: ClassLimits { most: 8, wait: Duration::from_millis(100) },
+            watch: ClassLimits { most: 64, wait: Duration::ZERO },
             request_time: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             body: 1 << 20,
@@ -112,7 +112,7 @@ impl Default for Options {
             cache: 256 << 20,
             files: None,
             runs: None,
-            log: Logged::Troubles,
+            log: RequestLogLevel::Problems,
             loopback: true,
         }
     }
@@ -121,25 +121,25 @@ impl Default for Options {
 /// Everything that requests share.
 pub struct App {
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) rules: Arc<SettleRules>,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) reads: Reads,
-    pub(crate) asker: Arc<Asker>,
-    pub(crate) vocabularies: suggest::Vocabularies,
-    pub(crate) counts: counts::Counts,
-    pub(crate) unanswered: query::Unanswered,
-    pub(crate) history: history::History,
-    pub(crate) picks: Picks,
+    pub(crate) reads: LookupService,
+    pub(crate) asker: Arc<Fetcher>,
+    pub(crate) vocabularies: suggest::VocabularyCache,
+    pub(crate) counts: counts::RecordCountCache,
+    pub(crate) unanswered: query::PendingQueries,
+    pub(crate) history: history::MetricsHistory,
+    pub(crate) picks: PickGroups,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenCache,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) interactive: Gate,
-    pub(crate) bulk: Gate,
-    pub(crate) watch: Gate,
+    pub(crate) interactive: AdmissionGate,
+    pub(crate) bulk: AdmissionGate,
+    pub(crate) watch: AdmissionGate,
     /// Bytes of bodies that are read before their requests have a place.
     pub(crate) gathered: Arc<Semaphore>,
-    pub(crate) options: Options,
+    pub(crate) options: ServerOptions,
     pub(crate) openapi: bytes::Bytes,
     /// Threads that do whole look-ups: more would only take the processor from each other.
     pub(crate) lookers: Arc<Semaphore>,
@@ -155,24 +155,24 @@ impl App {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, options: Options) -> stook_store::Result<Arc<Self>> {
+    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, options: ServerOptions) -> stook_store::Result<Arc<Self>> {
         let metrics = Arc::new(Metrics::default());
-        let reads = Reads::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
-        let tokens = Tokens::read(&*store, options.loopback)?;
+        let reads = LookupService::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
+        let tokens = TokenCache::read(&*store, options.loopback)?;
         let openapi = openapi::document(&catalogue, None).to_string().into();
         Ok(Arc::new(Self {
-            asker: Asker::new(&catalogue),
-            vocabularies: suggest::Vocabularies::default(),
-            counts: counts::Counts::default(),
-            unanswered: query::Unanswered::default(),
-            history: history::History::default(),
-            picks: Picks::default(),
+            asker: Fetcher::new(&catalogue),
+            vocabularies: suggest::VocabularyCache::default(),
+            counts: counts::RecordCountCache::default(),
+            unanswered: query::PendingQueries::default(),
+            history: history::MetricsHistory::default(),
+            picks: PickGroups::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
-            interactive: Gate::new(options.interactive),
-            bulk: Gate::new(options.bulk),
-            watch: Gate::new(options.watch),
+            interactive: AdmissionGate::new(options.interactive),
+            bulk: AdmissionGate::new(options.bulk),
+            watch: AdmissionGate::new(options.watch),
             gathered: Arc::new(Semaphore::new(guard::MOST_GATHERED)),
-            rules: Arc::new(Rules::new(&catalogue)),
+            rules: Arc::new(SettleRules::new(&catalogue)),
             catalogue,
             store,
             reads,
@@ -188,21 +188,21 @@ impl App {
     }
 
     /// Asks services for what a query needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
-    pub(crate) fn ask(&self, query: &Compiled, wish: Wish) -> stook_engine::Result<Vec<Status>> {
+    pub(crate) fn ask(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
         let place = self.waiting.try_acquire().ok();
         let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
-        self.asker.ask(&self.store, &query.plan, &query.aggregates, Wish { time, ..wish })
+        self.asker.ask(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..wish })
     }
 
     pub(crate) fn evaluator(&self) -> Evaluator {
         Evaluator::new(self.catalogue.tables.clone())
     }
 
-    pub(crate) fn gate(&self, class: Class) -> &Gate {
+    pub(crate) fn gate(&self, class: RequestClass) -> &AdmissionGate {
         match class {
-            Class::Interactive => &self.interactive,
-            Class::Bulk => &self.bulk,
-            Class::Watch => &self.watch,
+            RequestClass::Interactive => &self.interactive,
+            RequestClass::Bulk => &self.bulk,
+            RequestClass::Watch => &self.watch,
         }
     }
 }
@@ -241,7 +241,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export", rows);
     for (index, collection) in app.catalogue.collections.iter().enumerate() {
         v1 = v1.merge(of_collection(index, collection));
-        let export = move |ctx: Ctx| query::export(ctx.about(index));
+        let export = move |ctx: RequestContext| query::export(ctx.about(index));
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(query::events));
@@ -255,9 +255,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics/summary", get(summary::get))
         .route_layer(numbered.clone());
     let api = Router::new()
-        .merge(guarded(app, Class::Interactive, v1))
-        .merge(guarded(app, Class::Bulk, bulk))
-        .merge(guarded(app, Class::Watch, events))
+        .merge(guarded(app, RequestClass::Interactive, v1))
+        .merge(guarded(app, RequestClass::Bulk, bulk))
+        .merge(guarded(app, RequestClass::Watch, events))
         .merge(open)
         .method_not_allowed_fallback(guard::wrong_method.layer(numbered.clone()))
         .fallback(guard::nothing_there.layer(numbered))
@@ -270,33 +270,35 @@ pub fn router(app: &Arc<App>) -> Router {
 fn of_collection(index: usize, collection: &Collection) -> Router<Arc<App>> {
     let all = format!("/v1/{{tenant}}/{}", collection.name);
     let one = format!("{all}/{{key}}");
-    let item = get(move |ctx: Ctx| records::get(ctx.about(index)))
-        .put(move |ctx: Ctx, body: Body| records::put(ctx.about(index), body))
-        .patch(move |ctx: Ctx, body: Body| records::patch(ctx.about(index), body))
-        .delete(move |ctx: Ctx| records::delete(ctx.about(index)));
-    let some = get(move |ctx: Ctx| records::by_key(ctx.about(index))).post(move |ctx: Ctx, body: Body| records::create(ctx.about(index), body));
+    let item = get(move |ctx: RequestContext| records::get(ctx.about(index)))
+        .put(move |ctx: RequestContext, body: Body| records::put(ctx.about(index), body))
+        .patch(move |ctx: RequestContext, body: Body| records::patch(ctx.about(index), body))
+        .delete(move |ctx: RequestContext| records::delete(ctx.about(index)));
+    let some = get(move |ctx: RequestContext| records::by_key(ctx.about(index)))
+        .post(move |ctx: RequestContext, body: Body| records::create(ctx.about(index), body));
     let mut router = Router::new()
         .route(&all, some)
         .route(&one, item)
-        .route(&format!("{one}/explain"), get(move |ctx: Ctx| records::explain(ctx.about(index))))
-        .route(&format!("{one}/document"), get(move |ctx: Ctx| records::document(ctx.about(index))))
-        .route(&format!("{one}/log"), get(move |ctx: Ctx| records::log(ctx.about(index))));
+        .route(&format!("{one}/explain"), get(move |ctx: RequestContext| records::explain(ctx.about(index))))
+        .route(&format!("{one}/document"), get(move |ctx: RequestContext| records::document(ctx.about(index))))
+        .route(&format!("{one}/log"), get(move |ctx: RequestContext| records::log(ctx.about(index))));
     if collection.tags.is_some() {
         let tags = format!("/v1/{{tenant}}/tags/{}", collection.name);
         let tag = format!("{tags}/{{tag}}");
-        let all = get(move |ctx: Ctx| tags::list(ctx.about(index))).post(move |ctx: Ctx, body: Body| tags::create(ctx.about(index), body));
-        let one = get(move |ctx: Ctx| tags::one(ctx.about(index)))
-            .patch(move |ctx: Ctx, body: Body| tags::set(ctx.about(index), body))
-            .delete(move |ctx: Ctx| tags::remove(ctx.about(index)));
+        let all = get(move |ctx: RequestContext| tags::list(ctx.about(index)))
+            .post(move |ctx: RequestContext, body: Body| tags::create(ctx.about(index), body));
+        let one = get(move |ctx: RequestContext| tags::one(ctx.about(index)))
+            .patch(move |ctx: RequestContext, body: Body| tags::set(ctx.about(index), body))
+            .delete(move |ctx: RequestContext| tags::remove(ctx.about(index)));
         router = router
             .route(&tags, all)
             .route(&tag, one)
-            .route(&format!("{tag}/rebuild"), post(move |ctx: Ctx| tags::rebuild(ctx.about(index))))
-            .route(&format!("{tag}/records"), post(move |ctx: Ctx, body: Body| tags::assign(ctx.about(index), body)));
+            .route(&format!("{tag}/rebuild"), post(move |ctx: RequestContext| tags::rebuild(ctx.about(index))))
+            .route(&format!("{tag}/records"), post(move |ctx: RequestContext, body: Body| tags::assign(ctx.about(index), body)));
     }
     for transition in &collection.transitions {
         let name = transition.name.clone();
-        let run = move |ctx: Ctx, body: Body| transitions::run(ctx.about(index), name.clone(), body);
+        let run = move |ctx: RequestContext, body: Body| transitions::run(ctx.about(index), name.clone(), body);
         router = router.route(&format!("{one}/{}", transition.name), post(run));
     }
     router

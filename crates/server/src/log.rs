@@ -2,25 +2,25 @@
 
 use serde_json::{Map, Value as Json};
 use std::io::Write;
-use stook_engine::work::Event;
+use stook_engine::work::WorkerEvent;
 use stook_store::journal::Outcome;
 
 /// What is logged of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Logged {
+pub enum RequestLogLevel {
     /// Nothing.
-    Nothing,
+    None,
     /// Those that failed on this side, or took longer than a second.
-    Troubles,
+    Problems,
     /// All.
     All,
 }
 
 /// Writes what workers tell of: a line for each chunk and pass that ended, each job, and trouble.
-pub fn worked(event: &Event) {
+pub fn worked(event: &WorkerEvent) {
     match event {
-        Event::Committed(_) => {}
-        Event::Stage(stage) => {
+        WorkerEvent::Committed(_) => {}
+        WorkerEvent::TaskDone(stage) => {
             let count = |outcome| (stage.job.is_some()).then(|| stage.counts.of(outcome)).into();
             write(
                 "stage",
@@ -31,16 +31,16 @@ pub fn worked(event: &Event) {
                     ("created", count(Outcome::Created)),
                     ("updated", count(Outcome::Updated)),
                     ("unchanged", count(Outcome::Unchanged)),
-                    ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
+                    ("answered", (stage.job.is_none()).then_some(stage.marks_cleared).into()),
                     ("rows", stage.rows.into()),
-                    ("failing", (stage.failures.times > 0).then_some(stage.failures.times).into()),
+                    ("failing", (stage.failures.count > 0).then_some(stage.failures.count).into()),
                     ("fails", if stage.failures.first.is_empty() { Json::Null } else { stage.failures.first.clone().into() }),
                     ("damaged", if stage.damaged.is_empty() { Json::Null } else { stage.damaged.clone().into() }),
                     ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),
                 ],
             );
         }
-        Event::Ended(job) => write(
+        WorkerEvent::Ended(job) => write(
             "job",
             [
                 ("id", job.id.into()),
@@ -49,7 +49,7 @@ pub fn worked(event: &Event) {
                 ("reason", job.reason.as_deref().into()),
             ],
         ),
-        Event::Trouble(error) => write("work", [("error", error.to_string().into())]),
+        WorkerEvent::StoreUnavailable(error) => write("work", [("error", error.to_string().into())]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is counted, in the text format of Prometheus.
 
-use crate::history::Totals;
+use crate::history::ProcessTotals;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -13,27 +13,27 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use stook_store::vitals::Vitals;
+use stook_store::vitals::StoreStats;
 
 /// Where a request is told apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Where {
+struct RouteLabels {
     route: Arc<str>,
     method: &'static str,
     tenant: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Stage {
+struct RequestStepLabels {
     route: Arc<str>,
     tenant: Arc<str>,
-    stage: StageName,
+    stage: RequestStep,
 }
 
 /// How far a request has come. What is lost between two of them is lost there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum StageName {
+pub enum RequestStep {
     Accepted,
     Started,
     StoreReached,
@@ -41,39 +41,39 @@ pub enum StageName {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Status {
+struct StatusLabels {
     route: Arc<str>,
     tenant: Arc<str>,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Worked {
+struct TaskLabels {
     stage: &'static str,
     tenant: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcomes {
+struct TaskOutcomeLabels {
     stage: &'static str,
     tenant: Arc<str>,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct What {
+struct GaugeLabels {
     what: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CacheUse {
+struct CacheLabels {
     kind: &'static str,
     result: &'static str,
 }
 
 /// What the cache is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cached {
+pub enum CachedKind {
     /// Records by key.
     Record,
     /// Keys by value.
@@ -83,24 +83,24 @@ pub enum Cached {
 /// All counters.
 pub struct Metrics {
     registry: Registry,
-    stages: Family<Stage, Counter>,
-    answers: Family<Status, Counter>,
-    duration: Family<Where, Histogram, fn() -> Histogram>,
+    stages: Family<RequestStepLabels, Counter>,
+    answers: Family<StatusLabels, Counter>,
+    duration: Family<RouteLabels, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
     given_up: Counter,
     connections: Gauge,
-    gauges: Family<What, Gauge>,
-    asked: Family<What, Counter>,
+    gauges: Family<GaugeLabels, Gauge>,
+    asked: Family<GaugeLabels, Counter>,
     /// Hits and misses of records, and of lists.
     cached: [[Counter; 2]; 2],
     commits: Counter,
     written: Counter,
     writing: Counter<f64, AtomicU64>,
     /// Sums over all labels, for the last hour.
-    pub totals: Totals,
-    work: Family<Worked, Histogram, fn() -> Histogram>,
-    outcomes: Family<Outcomes, Counter>,
-    known: RwLock<HashMap<u64, (Labels, Arc<Counted>)>>,
+    pub totals: ProcessTotals,
+    work: Family<TaskLabels, Histogram, fn() -> Histogram>,
+    outcomes: Family<TaskOutcomeLabels, Counter>,
+    known: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
     hasher: RandomState,
 }
 
@@ -114,9 +114,9 @@ impl Default for Metrics {
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
         let given_up = Counter::default();
         registry.register("given_up", "Requests whose work was given up because their caller had gone", given_up.clone());
-        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheUse, Counter>::default());
-        let duration = Family::<Where, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
-        let work = Family::<Worked, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheLabels, Counter>::default());
+        let duration = Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let work = Family::<TaskLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let outcomes = Family::default();
         registry.register_with_unit("stage_duration", "Chunks and passes, from their beginning to their commit", Unit::Seconds, work.clone());
         registry.register("stage_outcomes", "What chunks made of documents, and rows that passes wrote", outcomes.clone());
@@ -142,11 +142,11 @@ impl Default for Metrics {
             connections,
             gauges,
             asked,
-            cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheUse { kind, result }))),
+            cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheLabels { kind, result }))),
             commits,
             written,
             writing,
-            totals: Totals::default(),
+            totals: ProcessTotals::default(),
             work,
             outcomes,
             known: RwLock::default(),
@@ -156,7 +156,7 @@ impl Default for Metrics {
 }
 
 /// Counters of one route, method and tenant, found once for a request.
-pub struct Counted {
+pub struct RequestCounters {
     /// The tenant, when that is known.
     pub tenant: Arc<str>,
     route: Arc<str>,
@@ -167,11 +167,11 @@ pub struct Counted {
 }
 
 /// Route, method, tenant.
-type Labels = (Box<str>, &'static str, Box<str>);
+type CounterKey = (Box<str>, &'static str, Box<str>);
 
-impl Counted {
+impl RequestCounters {
     /// The request has come so far.
-    pub fn stage(&self, stage: StageName) {
+    pub fn stage(&self, stage: RequestStep) {
         self.stages[stage as usize].inc();
     }
 
@@ -183,23 +183,24 @@ impl Counted {
 
 impl Metrics {
     /// The counters of a request.
-    pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<Counted> {
+    pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
         let hash = self.hasher.hash_one((route, method, tenant));
-        let fits = |labels: &Labels| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
-        let find =
-            |known: &HashMap<u64, (Labels, Arc<Counted>)>| known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone());
+        let fits = |labels: &CounterKey| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
+        let find = |known: &HashMap<u64, (CounterKey, Arc<RequestCounters>)>| {
+            known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone())
+        };
         if let Some(known) = self.known.read().ok().and_then(|known| find(&known)) {
             return known;
         }
         let (own_route, own_tenant): (Arc<str>, Arc<str>) = (route.into(), tenant.into());
         let stage = |stage| {
-            let place = Stage { route: own_route.clone(), tenant: own_tenant.clone(), stage };
+            let place = RequestStepLabels { route: own_route.clone(), tenant: own_tenant.clone(), stage };
             self.stages.get_or_create(&place).clone()
         };
-        let stages = [StageName::Accepted, StageName::Started, StageName::StoreReached, StageName::Completed].map(stage);
-        let place = Where { route: own_route.clone(), method, tenant: own_tenant.clone() };
+        let stages = [RequestStep::Accepted, RequestStep::Started, RequestStep::StoreReached, RequestStep::Completed].map(stage);
+        let place = RouteLabels { route: own_route.clone(), method, tenant: own_tenant.clone() };
         let duration = self.duration.get_or_create(&place).clone();
-        let counted = Arc::new(Counted { tenant: own_tenant, route: own_route, stages, duration, answers: RwLock::default() });
+        let counted = Arc::new(RequestCounters { tenant: own_tenant, route: own_route, stages, duration, answers: RwLock::default() });
         if let Ok(mut known) = self.known.write() {
             known.insert(hash, ((route.into(), method, tenant.into()), counted.clone()));
         }
@@ -207,15 +208,15 @@ impl Metrics {
     }
 
     /// A request was answered.
-    pub fn answered(&self, request: &Counted, status: u16, took: Duration) {
-        request.stage(StageName::Completed);
+    pub fn answered(&self, request: &RequestCounters, status: u16, took: Duration) {
+        request.stage(RequestStep::Completed);
         self.totals.answered(status, took);
         request.duration.observe(took.as_secs_f64());
         let known = |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
         if request.answers.read().is_ok_and(|answers| known(&answers)) {
             return;
         }
-        let place = Status { route: request.route.clone(), tenant: request.tenant.clone(), status };
+        let place = StatusLabels { route: request.route.clone(), tenant: request.tenant.clone(), status };
         let counter = self.answers.get_or_create(&place).clone();
         counter.inc();
         if let Ok(mut answers) = request.answers.write() {
@@ -240,12 +241,12 @@ impl Metrics {
 
     /// The store was asked by a look-up.
     pub fn asked(&self, what: &'static str) {
-        self.totals.asked.fetch_add(1, Ordering::Relaxed);
-        self.asked.get_or_create(&What { what }).inc();
+        self.totals.store_lookups.fetch_add(1, Ordering::Relaxed);
+        self.asked.get_or_create(&GaugeLabels { what }).inc();
     }
 
     /// The cache had some of what was looked up.
-    pub fn cached(&self, kind: Cached, hits: usize, misses: usize) {
+    pub fn cached(&self, kind: CachedKind, hits: usize, misses: usize) {
         let [of_hits, of_misses] = &self.cached[kind as usize];
         for (count, total, counter) in [(hits, &self.totals.hits, of_hits), (misses, &self.totals.misses, of_misses)] {
             if count > 0 {
@@ -256,12 +257,12 @@ impl Metrics {
     }
 
     /// A chunk was committed, or a pass has settled something.
-    pub fn worked(&self, stage: &stook_engine::work::Stage) {
+    pub fn worked(&self, stage: &stook_engine::work::TaskReport) {
         let tenant: Arc<str> = stage.tenant.as_str().into();
-        self.work.get_or_create(&Worked { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
+        self.work.get_or_create(&TaskLabels { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
         let count = |outcome: &'static str, times: u64| {
             if times > 0 {
-                self.outcomes.get_or_create(&Outcomes { stage: stage.name, tenant: tenant.clone(), outcome }).inc_by(times);
+                self.outcomes.get_or_create(&TaskOutcomeLabels { stage: stage.name, tenant: tenant.clone(), outcome }).inc_by(times);
             }
         };
         self.totals.documents.fetch_add(stage.counts.documents.max(0) as u64, Ordering::Relaxed);
@@ -272,20 +273,20 @@ impl Metrics {
             self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
             count("settled", stage.rows);
             count("damaged", stage.damaged.len() as u64);
-            count("failing", stage.failures.times);
+            count("failing", stage.failures.count);
         }
     }
 
     /// How a thing stands when the metrics are read.
     pub fn set(&self, what: &'static str, value: u64) {
-        self.gauges.get_or_create(&What { what }).set(value as i64);
+        self.gauges.get_or_create(&GaugeLabels { what }).set(value as i64);
     }
 
     /// How the store does.
-    pub fn store(&self, vitals: &Vitals) {
+    pub fn store(&self, vitals: &StoreStats) {
         self.commits.inner().store(vitals.commits, Ordering::Relaxed);
         self.written.inner().store(vitals.rows, Ordering::Relaxed);
-        self.writing.inner().store(vitals.writing.as_secs_f64().to_bits(), Ordering::Relaxed);
+        self.writing.inner().store(vitals.write_time.as_secs_f64().to_bits(), Ordering::Relaxed);
         self.set("store_waiting", vitals.waiting);
         self.set("store_connections", vitals.connections);
         self.set("store_connections_in_use", vitals.connections_in_use);

@@ -15,9 +15,9 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
-use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRule};
+use stook_catalogue::definition::{Catalogue, Collection, Field, KeyDefinition, TransitionArgument};
 use stook_catalogue::key::MAX_KEY_BYTES;
-use stook_catalogue::route::{Action, AskPart, Find, Leaf, Look, Param, ParamPlace, Part, Route};
+use stook_catalogue::route::{Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, Route, RouteAction};
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::ask::WHEN;
 use stook_query::MOST_TEXT;
@@ -115,9 +115,9 @@ fn shown_schema(ty: &FieldType) -> Json {
 
 fn is_of_key(collection: &Collection, field: &Field) -> bool {
     match &collection.key {
-        KeyRule::Field(index) => collection.fields[*index].name == field.name,
-        KeyRule::Template(template) => template.names().any(|name| name == field.name),
-        KeyRule::Expression(expression) => expression.variables().contains(&field.name),
+        KeyDefinition::Field(index) => collection.fields[*index].name == field.name,
+        KeyDefinition::Template(template) => template.names().any(|name| name == field.name),
+        KeyDefinition::Expression(expression) => expression.variables().contains(&field.name),
     }
 }
 
@@ -133,27 +133,27 @@ enum EditKind {
 fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
     let patch = edit == EditKind::Patch;
     let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
-    let needed = |field: &Field| field.required || (is_of_key(collection, field) && !matches!(collection.key, KeyRule::Expression(_)));
+    let needed = |field: &Field| field.required || (is_of_key(collection, field) && !matches!(collection.key, KeyDefinition::Expression(_)));
     let one = |field: &Field| {
         let mut own = limited(&field.ty, &field.one_of, None, None);
         if needed(field) && field.ty == FieldType::Text {
             own["minLength"] = 1.into();
         }
-        if matches!(collection.key, KeyRule::Field(_)) && is_of_key(collection, field) && field.ty == FieldType::Text {
+        if matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field) && field.ty == FieldType::Text {
             own["maxLength"] = MAX_KEY_BYTES.into();
         }
         let own = if patch || !needed(field) { nullable(own) } else { own };
         (field.name.clone(), own)
     };
     // the path says a key that is a field
-    let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyRule::Field(_)) && is_of_key(collection, field);
+    let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field);
     let required: Vec<&str> = contributed().filter(|field| !patch && needed(field) && !said(field)).map(|field| field.name.as_str()).collect();
     let members: Map<String, Json> = contributed().map(one).collect();
     json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
 }
 
-fn arguments_schema(args: &[Argument]) -> Json {
-    let one = |argument: &Argument| {
+fn arguments_schema(args: &[TransitionArgument]) -> Json {
+    let one = |argument: &TransitionArgument| {
         let own = limited(&argument.ty, &argument.one_of, argument.min, argument.max);
         let own = if argument.required && argument.default.is_none() { own } else { nullable(own) };
         (argument.name.clone(), own)
@@ -789,7 +789,7 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
 }
 
 fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
-    let asks = if let Action::Ask(ask) = &route.action { Some(ask.query) } else { None };
+    let asks = if let RouteAction::Query(ask) = &route.action { Some(ask.query) } else { None };
     let id = format!("{}route_{}", if asks.is_some() { "ask_" } else { "" }, index + 1);
     let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
     let (mut members, mut needed) = (Map::new(), Vec::new());
@@ -797,9 +797,9 @@ fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
         let required = param.required.is_some() && param.default.is_none();
         let own = if asks == Some(place) { query_text() } else { param_schema(param) };
         match param.place {
-            ParamPlace::Path => operation = operation.parameter(&param.name, "path", true, own, ""),
-            ParamPlace::Query => operation = operation.parameter(&param.name, "query", required, own, ""),
-            ParamPlace::Body => {
+            ParamLocation::Path => operation = operation.parameter(&param.name, "path", true, own, ""),
+            ParamLocation::Query => operation = operation.parameter(&param.name, "query", required, own, ""),
+            ParamLocation::Body => {
                 members.insert(param.name.clone(), if required { own } else { nullable(own) });
                 if required {
                     needed.push(param.name.as_str());
@@ -823,29 +823,29 @@ fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
     operation = said(operation, 400, "A parameter is wrong.");
     operation = said(operation, 404, route.missing.as_deref().unwrap_or("There is no such record."));
     operation = match &route.action {
-        Action::Find(find) => {
+        RouteAction::Lookup(find) => {
             let answer = find_schema(catalogue, find);
-            refusals(&find.look).into_iter().fold(operation.json(200, "What was found.", answer), |operation, (status, sentence)| {
+            refusals(&find.lookup).into_iter().fold(operation.json(200, "What was found.", answer), |operation, (status, sentence)| {
                 if operation.0["responses"].get(status.to_string()).is_some() { operation } else { said(operation, status, &sentence) }
             })
         }
-        Action::Ask(ask) => {
-            let schema = |part: AskPart| match part {
-                AskPart::Rows => json!({ "type": "array", "items": { "type": "object" } }),
-                AskPart::Total | AskPart::At => json!({ "type": "integer" }),
-                AskPart::Seconds => json!({ "type": "number" }),
-                AskPart::Parsed => json!({ "type": "object" }),
-                AskPart::Cached => json!({ "type": "boolean" }),
-                AskPart::Services => json!({ "type": "array", "items": { "type": "string" } }),
-                AskPart::Status => json!({ "enum": ["ok", "partial", "fail"] }),
-                AskPart::Query | AskPart::Reason => json!({ "type": "string" }),
+        RouteAction::Query(ask) => {
+            let schema = |part: QueryPart| match part {
+                QueryPart::Rows => json!({ "type": "array", "items": { "type": "object" } }),
+                QueryPart::Total | QueryPart::At => json!({ "type": "integer" }),
+                QueryPart::Seconds => json!({ "type": "number" }),
+                QueryPart::Parsed => json!({ "type": "object" }),
+                QueryPart::Cached => json!({ "type": "boolean" }),
+                QueryPart::Services => json!({ "type": "array", "items": { "type": "string" } }),
+                QueryPart::Status => json!({ "enum": ["ok", "partial", "fail"] }),
+                QueryPart::Query | QueryPart::Reason => json!({ "type": "string" }),
             };
             let members: Map<String, Json> = ask.answer.iter().map(|(name, part)| (name.clone(), schema(*part))).collect();
-            let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| *part != AskPart::Reason).map(|(name, _)| name).collect();
+            let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| *part != QueryPart::Reason).map(|(name, _)| name).collect();
             let answer = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
             operation.json(200, "The answer.", answer).answer(200, "A ticket: services are still asked.", "text/plain", json!({ "type": "string" }))
         }
-        Action::Change { collection, transition, .. } => {
+        RouteAction::Transition { collection, transition, .. } => {
             operation = operation.call_once().json(200, "What was done.", done_schema());
             operation = said(said(operation, 409, "It was refused."), 422, "The key of the call was used for another request.");
             let refuse = &catalogue.collections[*collection].transitions[*transition].refuse;
@@ -864,7 +864,7 @@ fn param_schema(param: &Param) -> Json {
         own["maxItems"] = MOST_REPEATED.into();
         own["minItems"] = 1.into();
     }
-    if param.place == ParamPlace::Path && param.ty == FieldType::Text {
+    if param.place == ParamLocation::Path && param.ty == FieldType::Text {
         own["minLength"] = 1.into();
         own["maxLength"] = MAX_KEY_BYTES.into();
     }
@@ -874,10 +874,10 @@ fn param_schema(param: &Param) -> Json {
     own
 }
 
-fn refusals(look: &Look) -> Vec<(u16, String)> {
-    let of_include = |(_, include): &(String, Look)| {
+fn refusals(look: &Lookup) -> Vec<(u16, String)> {
+    let of_include = |(_, include): &(String, Lookup)| {
         let own = match &include.required {
-            stook_catalogue::route::Required::Refuse(status, sentence) => vec![(*status, sentence.clone())],
+            stook_catalogue::route::IncludeRequirement::Refuse(status, sentence) => vec![(*status, sentence.clone())],
             _ => Vec::new(),
         };
         own.into_iter().chain(refusals(include)).collect::<Vec<_>>()
@@ -885,27 +885,28 @@ fn refusals(look: &Look) -> Vec<(u16, String)> {
     look.includes.iter().flat_map(of_include).collect()
 }
 
-fn find_schema(catalogue: &Catalogue, find: &Find) -> Json {
-    let rows = look_schema(catalogue, &find.look);
+fn find_schema(catalogue: &Catalogue, find: &LookupRoute) -> Json {
+    let rows = look_schema(catalogue, &find.lookup);
     if find.answer.is_empty() {
         return rows;
     }
-    let member =
-        |(name, part): &(String, Part)| (name.clone(), if *part == Part::Rows { rows.clone() } else { json!({ "type": "integer", "minimum": 0 }) });
+    let member = |(name, part): &(String, LookupPart)| {
+        (name.clone(), if *part == LookupPart::Rows { rows.clone() } else { json!({ "type": "integer", "minimum": 0 }) })
+    };
     let members: Map<String, Json> = find.answer.iter().map(member).collect();
     let names: Vec<&String> = find.answer.iter().map(|(name, _)| name).collect();
     json!({ "type": "object", "properties": members, "required": names, "additionalProperties": false })
 }
 
-fn look_schema(catalogue: &Catalogue, look: &Look) -> Json {
+fn look_schema(catalogue: &Catalogue, look: &Lookup) -> Json {
     let collection = &catalogue.collections[look.collection];
-    let one = if look.shown.is_empty() {
+    let one = if look.projection.is_empty() {
         json!({ "type": "object" })
     } else {
-        let member = |(name, leaf): &(String, Leaf)| {
+        let member = |(name, leaf): &(String, Projection)| {
             let ty = match leaf {
-                Leaf::Text(_) => Some(json!({ "type": "string" })),
-                Leaf::Path(path) if path.len() == 1 => {
+                Projection::Text(_) => Some(json!({ "type": "string" })),
+                Projection::Path(path) if path.len() == 1 => {
                     let field = collection.field(&path[0]).map(|(_, field)| shown_schema(field.golden_type()));
                     field.or_else(|| collection.state(&path[0]).map(|(_, state)| shown_schema(&state.ty)))
                 }
@@ -913,11 +914,11 @@ fn look_schema(catalogue: &Catalogue, look: &Look) -> Json {
             };
             (name.clone(), ty.map_or(json!({}), nullable))
         };
-        let members: Map<String, Json> = look.shown.iter().map(member).collect();
-        let names: Vec<&String> = look.shown.iter().map(|(name, _)| name).collect();
+        let members: Map<String, Json> = look.projection.iter().map(member).collect();
+        let names: Vec<&String> = look.projection.iter().map(|(name, _)| name).collect();
         json!({ "type": "object", "properties": members, "required": names, "additionalProperties": false })
     };
-    if look.one { one } else { json!({ "type": "array", "items": one }) }
+    if look.single { one } else { json!({ "type": "array", "items": one }) }
 }
 
 /// The document. Who sends a token is shown the token's tenant.

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 const RATE: u64 = 8 << 10;
 
 /// How long a peer was waited for, and what it has moved.
-pub struct Pace {
+pub struct TransferRate {
     stall: Duration,
     waited: Duration,
     moved: u64,
@@ -23,7 +23,7 @@ pub struct Pace {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Pace {
+impl TransferRate {
     /// For a peer that may stand still so long.
     pub fn new(stall: Duration) -> Self {
         Self { stall, waited: Duration::ZERO, moved: 0, since: None, timer: None }
@@ -50,23 +50,23 @@ impl Pace {
 }
 
 /// The body of a request, sent at a pace.
-pub struct Paced {
+pub struct RateCheckedBody {
     body: Body,
-    pace: Pace,
+    pace: TransferRate,
 }
 
-impl Paced {
+impl RateCheckedBody {
     /// A body whose peer may stand still so long; none where there is none.
     pub fn body<B>(body: B, stall: Duration) -> Body
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        if body.is_end_stream() { Body::empty() } else { Body::new(Self { body: Body::new(body), pace: Pace::new(stall) }) }
+        if body.is_end_stream() { Body::empty() } else { Body::new(Self { body: Body::new(body), pace: TransferRate::new(stall) }) }
     }
 }
 
-impl HttpBody for Paced {
+impl HttpBody for RateCheckedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -97,7 +97,7 @@ mod tests {
         let stall = Duration::from_millis(100);
         // how long a peer is borne that moves so many bytes every few milliseconds
         let borne = async |bytes: u64, every: u64| {
-            let (mut pace, began) = (Pace::new(stall), Instant::now());
+            let (mut pace, began) = (TransferRate::new(stall), Instant::now());
             loop {
                 let mut wait = std::pin::pin!(tokio::time::sleep(Duration::from_millis(every)));
                 let moved = std::future::poll_fn(|context| {

@@ -19,17 +19,17 @@ pub struct Problem {
     /// Everything that is wrong, where there is more than one thing.
     pub errors: Vec<String>,
     /// More members, and headers.
-    pub(crate) more: Vec<(String, Json)>,
+    pub(crate) members: Vec<(String, Json)>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Results of handlers.
-pub type Answer<T = Response> = Result<T, Problem>;
+pub type HandlerResult<T = Response> = Result<T, Problem>;
 
 impl Problem {
     /// A problem of this status.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), errors: Vec::new(), more: Vec::new(), headers: Vec::new() }
+        Self { status, detail: detail.into(), errors: Vec::new(), members: Vec::new(), headers: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -71,7 +71,7 @@ impl Problem {
         let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("no reason is known"));
         problem.errors = json["errors"].as_array().into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
         let known = ["type", "title", "status", "detail", "errors"];
-        problem.more = json
+        problem.members = json
             .as_object()
             .into_iter()
             .flatten()
@@ -89,7 +89,7 @@ impl Problem {
             if !self.errors.is_empty() {
                 members.insert("errors".into(), json!(self.errors));
             }
-            members.extend(self.more.iter().cloned());
+            members.extend(self.members.iter().cloned());
         }
         body
     }
@@ -102,7 +102,7 @@ impl Problem {
 
     /// With a member.
     pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
-        self.more.push((name.to_owned(), value.into()));
+        self.members.push((name.to_owned(), value.into()));
         self
     }
 

@@ -1,11 +1,11 @@
 //! Queries and exports.
 
 use crate::App;
-use crate::admission::Working;
+use crate::admission::BlockingWork;
 use crate::events;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{json_answer, nothing_else, reading};
-use crate::request::{Ctx, JSON};
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,9 +21,9 @@ use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
-use stook_engine::ask::{Status, When, Wish};
-use stook_engine::export::{self, Format};
-use stook_query::{Compiled, Completion, Everywhere, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
+use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
+use stook_engine::export::{self, ExportFormat};
+use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, ResultColumn, complete, everywhere, facets, may_be_everywhere, resolve};
 use stook_store::{StoreError, Tenant};
 
 /// Most rows of a page.
@@ -44,7 +44,7 @@ const LONGEST: usize = 16_384;
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Form {
+enum RowFormat {
     #[default]
     Json,
     Csv,
@@ -53,50 +53,50 @@ enum Form {
 
 /// Queries whose services had not answered yet, by tenant and number, for who comes back.
 #[derive(Default)]
-pub struct Unanswered(Mutex<HashMap<(Tenant, String), Page>>);
+pub struct PendingQueries(Mutex<HashMap<(Tenant, String), QueryRequest>>);
 
 /// Most of them before all are forgotten.
 const MOST_UNANSWERED: usize = 1_000;
 
-impl Unanswered {
+impl PendingQueries {
     /// Keeps a query whose services are asked already; returns where its answer will be.
-    fn keep(&self, tenant: Tenant, page: Page) -> String {
+    fn keep(&self, tenant: Tenant, page: QueryRequest) -> String {
         let id = page.id();
         let place = format!("/v1/{tenant}/query/asked/{id}");
         if let Ok(mut all) = self.0.lock() {
             if all.len() >= MOST_UNANSWERED {
                 all.clear();
             }
-            let wish = Wish { when: When::Needed, ..page.wish };
-            all.insert((tenant, id), Page { wish, ..page });
+            let wish = FetchOptions { when: FetchPolicy::Needed, ..page.wish };
+            all.insert((tenant, id), QueryRequest { wish, ..page });
         }
         place
     }
 
-    fn find(&self, tenant: &Tenant, id: &str) -> Option<Page> {
+    fn find(&self, tenant: &Tenant, id: &str) -> Option<QueryRequest> {
         self.0.lock().ok()?.get(&(tenant.clone(), id.to_owned())).cloned()
     }
 }
 
 /// A page of a query.
 #[derive(Debug, Clone, Default)]
-struct Page {
+struct QueryRequest {
     query: String,
     idx: u64,
     limit: u64,
     after: Option<String>,
     total: bool,
     explain: bool,
-    form: Form,
+    form: RowFormat,
     /// Aggregates also of what each source says.
     by_source: bool,
-    wish: Wish,
+    wish: FetchOptions,
 }
 
-impl Page {
+impl QueryRequest {
     /// What tells it from others, however it wants to be answered.
     fn id(&self) -> String {
-        let own = Self { wish: Wish::default(), ..self.clone() };
+        let own = Self { wish: FetchOptions::default(), ..self.clone() };
         blake3::hash(format!("{own:?}").as_bytes()).to_hex()[..32].to_owned()
     }
 }
@@ -105,7 +105,7 @@ impl Page {
 ///
 /// # Errors
 /// 400 with the place of the mistake.
-pub async fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
+pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
     if text.len() > LONGEST {
         return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
     }
@@ -136,7 +136,7 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
 ///
 /// # Errors
 /// 400 with the place of the mistake.
-async fn everywhere_of(ctx: &Ctx, text: &str) -> Answer<Option<Everywhere>> {
+async fn everywhere_of(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
     if text.len() > LONGEST || !may_be_everywhere(text) {
         return Ok(None);
     }
@@ -146,7 +146,7 @@ async fn everywhere_of(ctx: &Ctx, text: &str) -> Answer<Option<Everywhere>> {
 }
 
 /// The records of several collections, where the query is of all of them. Services are not asked.
-async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
+async fn of_all(ctx: &RequestContext, page: &QueryRequest) -> HandlerResult<Option<Response>> {
     let Some(all) = everywhere_of(ctx, &page.query).await? else { return Ok(None) };
     if page.explain || page.by_source || page.after.is_some() {
         return Err(Problem::bad("records of several collections have no explain, by_source or after"));
@@ -155,7 +155,7 @@ async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
     let app = ctx.app.clone();
     let (idx, limit, total) = (page.idx, page.limit, page.total);
     let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
-    let headings = Everywhere::headings();
+    let headings = AllCollectionsQuery::headings();
     if let Some(lines) = as_lines(page.form, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));
     }
@@ -167,26 +167,26 @@ async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
 }
 
 /// A row as an object.
-fn shown(headings: &[Heading], row: &[Value]) -> Map<String, Json> {
+fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
     headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty))).collect()
 }
 
 /// Rows as text with its media type, where that is wanted.
-fn as_lines(form: Form, headings: &[Heading], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
+fn as_lines(form: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
     let (media, text) = match form {
-        Form::Json => return None,
-        Form::Csv => (CSV, csv(headings, rows)),
-        Form::Ndjson => (NDJSON, rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
+        RowFormat::Json => return None,
+        RowFormat::Csv => (CSV, csv(headings, rows)),
+        RowFormat::Ndjson => (NDJSON, rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
     };
     Some(([(header::CONTENT_TYPE, media)], text))
 }
 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
-pub async fn get(mut ctx: Ctx) -> Answer {
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let Some(query) = ctx.params.one("q")? else {
         return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*"));
     };
-    let page = Page {
+    let page = QueryRequest {
         query,
         idx: ctx.params.number("idx", 0, MOST_OFFSET)?.unwrap_or(0),
         limit: ctx.params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
@@ -195,12 +195,12 @@ pub async fn get(mut ctx: Ctx) -> Answer {
         explain: ctx.params.flag("explain")?,
         by_source: ctx.params.flag("by_source")?,
         form: match ctx.params.one("format")?.as_deref() {
-            None | Some("json") => Form::Json,
-            Some("csv") => Form::Csv,
-            Some("ndjson") => Form::Ndjson,
+            None | Some("json") => RowFormat::Json,
+            Some("csv") => RowFormat::Csv,
+            Some("ndjson") => RowFormat::Ndjson,
             Some(_) => return Err(Problem::bad("format is json, csv or ndjson")),
         },
-        wish: Wish {
+        wish: FetchOptions {
             when: when_of(ctx.params.one("ask")?.as_deref()).ok_or_else(|| Problem::bad(ASK))?,
             time: Some(Duration::from_secs(ctx.params.number("wait", 0, MOST_WAIT)?.unwrap_or(WAIT))),
         },
@@ -210,7 +210,7 @@ pub async fn get(mut ctx: Ctx) -> Answer {
 }
 
 /// The same as a JSON object, for long queries.
-pub async fn post(ctx: Ctx, body: Body) -> Answer {
+pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let wrong = |name: &str, what: &str| Problem::wrong(vec![format!("{name}: {what}")]);
@@ -239,16 +239,16 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
     };
     let (total, explain, by_source) = (flag("total")?, flag("explain")?, flag("by_source")?);
     let when = match sent.remove("ask") {
-        None => Some(When::default()),
+        None => Some(FetchPolicy::default()),
         Some(Json::String(when)) => when_of(Some(&when)),
         Some(_) => None,
     };
-    let wish = Wish { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
+    let wish = FetchOptions { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
     nothing_else(&sent)?;
-    ask(ctx, Page { query, idx, limit, after, total, explain, form: Form::Json, by_source, wish }).await
+    ask(ctx, QueryRequest { query, idx, limit, after, total, explain, form: RowFormat::Json, by_source, wish }).await
 }
 
-async fn ask(ctx: Ctx, page: Page) -> Answer {
+async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
     if let Some(answer) = of_all(&ctx, &page).await? {
         return Ok(answer);
     }
@@ -262,7 +262,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     let asks = !page.explain && ctx.app.asker.concerns(compiled.plan.collection);
     if let Some(wait) = page.wish.time.filter(|_| asks) {
         // who waits for services on purpose is not cut off meanwhile
-        ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
+        ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     reading(move || {
@@ -279,7 +279,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
 }
 
 /// The answer to a query whose services had not answered: it waits for them again.
-pub async fn again(mut ctx: Ctx) -> Answer {
+pub async fn again(mut ctx: RequestContext) -> HandlerResult {
     let wait = ctx.params.number("wait", 0, MOST_WAIT)?;
     ctx.params.end()?;
     let id = ctx.segment("id").to_owned();
@@ -292,7 +292,7 @@ pub async fn again(mut ctx: Ctx) -> Answer {
 }
 
 /// `?q=QUERY`: values of fields among what it finds, with the queries that ask for those alone. Services are not asked.
-pub async fn narrow(mut ctx: Ctx) -> Answer {
+pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
     ctx.params.end()?;
     let compiled = compiled(&ctx, &text).await?;
@@ -303,7 +303,7 @@ pub async fn narrow(mut ctx: Ctx) -> Answer {
 }
 
 /// `?q=QUERY`: how services answer it, as server-sent events; they are asked if that is needed.
-pub async fn events(mut ctx: Ctx) -> Answer {
+pub async fn events(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
     ctx.params.end()?;
     let query = Arc::new(compiled(&ctx, &text).await?);
@@ -312,10 +312,11 @@ pub async fn events(mut ctx: Ctx) -> Answer {
     let look = move || {
         let (app, query) = (app.clone(), query.clone());
         async move {
-            let wish = Wish { when: When::Needed, time: Some(Duration::ZERO) };
+            let wish = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
             let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
             // how long one is asked changes with the time, which is no news
-            let shown = |status: &Status| if is_running(status) { Status { reason: None, ..status.clone() } } else { status.clone() }.to_json();
+            let shown =
+                |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
             let all: Vec<Json> = said.iter().map(shown).collect();
             Some((json!({ "services": all }).to_string(), !said.iter().any(is_running)))
         }
@@ -323,12 +324,12 @@ pub async fn events(mut ctx: Ctx) -> Answer {
     Ok(events::watch(ctx.app, look))
 }
 
-fn is_running(status: &Status) -> bool {
+fn is_running(status: &ServiceStatus) -> bool {
     status.state() == "running"
 }
 
 /// `?q=TEXT`: words that a text may go on with.
-pub async fn go_on(mut ctx: Ctx) -> Answer {
+pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=TEXT")) };
     ctx.params.end()?;
     if text.chars().count() > MOST_TYPED || text.contains('\0') {
@@ -342,13 +343,13 @@ pub async fn go_on(mut ctx: Ctx) -> Answer {
 }
 
 /// The word of `ask`.
-fn when_of(text: Option<&str>) -> Option<When> {
-    text.map_or(Some(When::default()), When::named)
+fn when_of(text: Option<&str>) -> Option<FetchPolicy> {
+    text.map_or(Some(FetchPolicy::default()), FetchPolicy::named)
 }
 
 /// Goes on behind a key, which costs the same wherever it is.
-fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
-    use stook_store::plan::{Column, Condition, Test};
+fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResult<()> {
+    use stook_store::plan::{Comparison, Condition, PlanColumn};
     let plan = &mut compiled.plan;
     if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
         return Err(Problem::bad("after is for records in the order of their keys: without sort, unique, each, aggregates and idx"));
@@ -356,18 +357,18 @@ fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
     if after.contains('\0') {
         return Err(Problem::bad("after is a key"));
     }
-    plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low: Some((Value::text(after), false)), high: None } });
+    plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: Some((Value::text(after), false)), high: None } });
     Ok(())
 }
 
 /// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
-fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_engine::Result<Response> {
+fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option<&[ServiceStatus]>) -> stook_engine::Result<Response> {
     let store = &*app.store;
     let is_running = said.is_some_and(|said| said.iter().any(is_running));
     let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
     let with_services = |mut body: Json| {
         if let Some(said) = said {
-            body["services"] = said.iter().map(Status::to_json).collect();
+            body["services"] = said.iter().map(ServiceStatus::to_json).collect();
         }
         if is_running {
             body["id"] = page.id().into();
@@ -377,8 +378,8 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     if page.explain {
         return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
     }
-    let names: Vec<&str> = compiled.headings.iter().map(|heading| heading.name.as_str()).collect();
-    let shown = |row: &[Value]| shown(&compiled.headings, row);
+    let names: Vec<&str> = compiled.columns.iter().map(|heading| heading.name.as_str()).collect();
+    let shown = |row: &[Value]| shown(&compiled.columns, row);
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
@@ -397,11 +398,11 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         return Ok(with_services(body));
     }
     // rows and their number are of one moment
-    let (rows, total) = match page.total && page.form == Form::Json {
+    let (rows, total) = match page.total && page.form == RowFormat::Json {
         true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
         false => (store.find(&compiled.plan)?.rows, None),
     };
-    if let Some(lines) = as_lines(page.form, &compiled.headings, &rows) {
+    if let Some(lines) = as_lines(page.form, &compiled.columns, &rows) {
         let mut response = (code, lines).into_response();
         let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
         if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
@@ -417,7 +418,7 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     Ok(with_services(body))
 }
 
-fn csv(headings: &[Heading], rows: &[Vec<Value>]) -> String {
+fn csv(headings: &[ResultColumn], rows: &[Vec<Value>]) -> String {
     let head = csv_line(headings.iter().map(|heading| heading.name.clone()));
     rows.iter().fold(head, |text, row| text + &csv_line(row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty))))
 }
@@ -431,27 +432,27 @@ fn csv_line(cells: impl Iterator<Item = String>) -> String {
 }
 
 /// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
-pub async fn export_rows(mut ctx: Ctx) -> Answer {
+pub async fn export_rows(mut ctx: RequestContext) -> HandlerResult {
     let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
     let form = match ctx.params.one("format")?.as_deref() {
-        None | Some("ndjson") => Form::Ndjson,
-        Some("csv") => Form::Csv,
+        None | Some("ndjson") => RowFormat::Ndjson,
+        Some("csv") => RowFormat::Csv,
         Some(_) => return Err(Problem::bad("format is ndjson or csv")),
     };
     ctx.params.end()?;
     let all = everywhere_of(&ctx, &query).await?;
     let one = if all.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
-    let headings = one.as_ref().map_or_else(|| Everywhere::headings().to_vec(), |compiled| compiled.headings.clone());
+    let headings = one.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
     ctx.reaches_store();
     let app = ctx.app.clone();
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
         let failed = |error: std::io::Error| StoreError::Other(error.to_string());
-        if form == Form::Csv {
+        if form == RowFormat::Csv {
             out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
         }
         let mut line = |row: Vec<Value>| {
             let line = match form {
-                Form::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
+                RowFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
                 _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
             };
             out.write_all(line.as_bytes()).map_err(failed)
@@ -466,7 +467,7 @@ pub async fn export_rows(mut ctx: Ctx) -> Answer {
         }
         Ok(())
     };
-    Ok(streamed(if form == Form::Csv { CSV } else { NDJSON }, write))
+    Ok(streamed(if form == RowFormat::Csv { CSV } else { NDJSON }, write))
 }
 
 /// Media types of rows.
@@ -476,10 +477,10 @@ const NDJSON: &str = "application/x-ndjson";
 /// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.
 fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
-    let (working, waiting) = Working::new();
+    let (working, waiting) = BlockingWork::new();
     tokio::task::spawn_blocking(move || {
         let written = working.run(|| {
-            let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
+            let mut out = std::io::BufWriter::with_capacity(64 << 10, BodyWriter(sender.clone()));
             write(&mut out).map_err(|error| error.to_string())?;
             out.flush().map_err(|error| error.to_string())
         });
@@ -497,18 +498,18 @@ fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<()
 }
 
 /// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
-pub async fn export(mut ctx: Ctx) -> Answer {
+pub async fn export(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.one("format")?.as_deref() {
-        None | Some("ndjson") => (Format::Ndjson, NDJSON),
-        Some("csv") => (Format::Csv, CSV),
-        Some("marc") => (Format::Marc, "application/marc"),
-        Some("marcxml") => (Format::MarcXml, "application/marcxml+xml"),
+        None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
+        Some("csv") => (ExportFormat::Csv, CSV),
+        Some("marc") => (ExportFormat::Marc, "application/marc"),
+        Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
         Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
     };
     ctx.params.end()?;
     let kept = ctx.definition(collection).keep_raw;
-    if matches!(format, Format::Marc | Format::MarcXml) && !kept {
+    if matches!(format, ExportFormat::Marc | ExportFormat::MarcXml) && !kept {
         return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.reaches_store();
@@ -520,9 +521,9 @@ pub async fn export(mut ctx: Ctx) -> Answer {
 }
 
 /// Writes what a peer is sent. One that is slow makes the writer wait.
-struct Sending(tokio::sync::mpsc::Sender<Result<Bytes, std::io::Error>>);
+struct BodyWriter(tokio::sync::mpsc::Sender<Result<Bytes, std::io::Error>>);
 
-impl Write for Sending {
+impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
         sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())

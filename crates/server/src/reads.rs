@@ -1,8 +1,8 @@
 //! Look-ups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
 //! is asked of the store together, by a few threads, so that many requests cost few statements.
 
-use crate::cache::{Cache, Known, ListPlace, Moment, Place};
-use crate::metrics::{Cached, Metrics};
+use crate::cache::{CachedRecord, KeyListId, Place, ReadPoint, RecordCache};
+use crate::metrics::{CachedKind, Metrics};
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -14,13 +14,13 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Detail, Result, Store, StoreError, StoredRecord, Tenant};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::{ReadDetail, Result, Store, StoreError, StoredRecord, Tenant};
 use tokio::sync::oneshot;
 
 /// A record as readers see it.
 #[derive(Debug)]
-pub struct Record {
+pub struct ServedRecord {
     /// Version, golden values, state; without what is in `texts`.
     pub stored: StoredRecord,
     /// Values of type json by field, as text: parsed they would take three times the memory.
@@ -31,7 +31,7 @@ pub struct Record {
     json: OnceLock<Bytes>,
 }
 
-impl Record {
+impl ServedRecord {
     fn new(mut stored: StoredRecord, collection: &Collection) -> Self {
         let mut texts = Vec::new();
         for (index, value) in stored.golden.iter_mut().enumerate() {
@@ -87,34 +87,34 @@ fn size(value: &Value) -> usize {
 }
 
 /// What a request sees: everything committed before. Nothing without a cache; nothing inside where the store has no stand.
-type Now = Option<Option<Moment>>;
+type VisibleFrom = Option<Option<ReadPoint>>;
 
 /// Records of one collection that somebody asks for.
-struct Ask {
+struct RecordsRequest {
     tenant: Tenant,
     collection: usize,
     keys: Vec<Key>,
-    now: Now,
-    answer: oneshot::Sender<Result<Vec<Option<Arc<Record>>>>>,
+    now: VisibleFrom,
+    answer: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
 }
 
 /// Lists of keys that somebody asks for: of records that have one of these values in a column.
-struct AskLists {
+struct KeyListsRequest {
     tenant: Tenant,
     collection: usize,
-    column: Column,
+    column: PlanColumn,
     values: Vec<Value>,
-    answer: oneshot::Sender<Result<Lists>>,
+    answer: oneshot::Sender<Result<KeyLists>>,
 }
 
 /// What waits for a thread, taken together.
-struct Line<T> {
+struct BatchQueue<T> {
     waiting: Mutex<Vec<T>>,
     arrived: Condvar,
     closed: AtomicBool,
 }
 
-impl<T> Line<T> {
+impl<T> BatchQueue<T> {
     fn new() -> Self {
         Self { waiting: Mutex::default(), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
@@ -185,32 +185,41 @@ const TOGETHER: usize = 2_000;
 const LISTS_TOGETHER: usize = 200;
 
 /// Look-ups through the cache.
-pub struct Reads {
-    inner: Arc<Inner>,
+pub struct LookupService {
+    inner: Arc<LookupState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Inner {
+struct LookupState {
     catalogue: Arc<Catalogue>,
     store: Arc<dyn Store>,
-    cache: Option<Cache>,
+    cache: Option<RecordCache>,
     metrics: Arc<Metrics>,
-    asks: Line<Ask>,
-    lists: Line<AskLists>,
+    asks: BatchQueue<RecordsRequest>,
+    lists: BatchQueue<KeyListsRequest>,
     /// Requests that begin, where the stand is not at hand.
-    beginners: Line<oneshot::Sender<Result<Option<Moment>>>>,
+    read_point_requests: BatchQueue<oneshot::Sender<Result<Option<ReadPoint>>>>,
     near: bool,
 }
 
-impl Reads {
+impl LookupService {
     /// Look-ups with a cache of about `cache` bytes, or none.
     ///
     /// # Errors
     /// When the store fails.
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
-        let cache = if cache > 0 { Some(Cache::new(&*store, cache)?) } else { None };
+        let cache = if cache > 0 { Some(RecordCache::new(&*store, cache)?) } else { None };
         let near = store.is_near();
-        let inner = Arc::new(Inner { catalogue, store, cache, metrics, asks: Line::new(), lists: Line::new(), beginners: Line::new(), near });
+        let inner = Arc::new(LookupState {
+            catalogue,
+            store,
+            cache,
+            metrics,
+            asks: BatchQueue::new(),
+            lists: BatchQueue::new(),
+            read_point_requests: BatchQueue::new(),
+            near,
+        });
         let mut threads = Vec::new();
         for thread in 0..THREADS + 2 {
             let own = inner.clone();
@@ -226,7 +235,7 @@ impl Reads {
     }
 
     /// The cache, if there is one.
-    pub fn cache(&self) -> Option<&Cache> {
+    pub fn cache(&self) -> Option<&RecordCache> {
         self.inner.cache.as_ref()
     }
 
@@ -234,25 +243,25 @@ impl Reads {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn begin(&self, tenant: &Tenant, way: Way) -> Result<Looking<'_>> {
+    pub async fn begin(&self, tenant: &Tenant, way: MissPolicy) -> Result<RequestLookups<'_>> {
         let now = match &self.inner.cache {
             None => None,
             Some(cache) if self.inner.near => Some(cache.shared_now(&*self.inner.store).await?),
             Some(_) => {
                 let (answer, told) = oneshot::channel();
-                self.inner.beginners.join(answer);
+                self.inner.read_point_requests.join(answer);
                 Some(told.await.unwrap_or_else(|_| Err(ending()))?)
             }
         };
-        Ok(Looking { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
     }
 
     /// The same on a thread that may wait: every look-up is done when it is asked for.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn begin_directly(&self, tenant: &Tenant) -> Result<Looking<'_>> {
-        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: Way::Directly, missed: AtomicBool::new(false) })
+    pub fn begin_directly(&self, tenant: &Tenant) -> Result<RequestLookups<'_>> {
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: MissPolicy::Inline, missed: AtomicBool::new(false) })
     }
 
     /// Whether a question to the store costs less than to hand it to another thread: of a request with several look-ups the cache
@@ -264,27 +273,27 @@ impl Reads {
 
 /// How what the cache does not have is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum MissPolicy {
     /// Together with what other requests ask for, by other threads.
-    Together,
+    Batched,
     /// Not at all: the look-up fails, and [`Looking::has_missed`] says so.
     CacheOnly,
     /// By this thread, which may wait.
-    Directly,
+    Inline,
 }
 
 /// Look-ups of one request.
-pub struct Looking<'r> {
-    reads: &'r Reads,
+pub struct RequestLookups<'r> {
+    reads: &'r LookupService,
     tenant: Tenant,
-    now: Now,
-    way: Way,
+    now: VisibleFrom,
+    way: MissPolicy,
     missed: AtomicBool,
 }
 
-impl Looking<'_> {
+impl RequestLookups<'_> {
     /// How what the cache does not have is looked up.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> MissPolicy {
         self.way
     }
 
@@ -306,21 +315,21 @@ impl Looking<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn records(&self, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<Record>>>> {
+    pub async fn records(&self, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<ServedRecord>>>> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
             return Ok(found);
         }
         match self.way {
-            Way::CacheOnly => return self.miss(),
-            Way::Directly => {
+            MissPolicy::CacheOnly => return self.miss(),
+            MissPolicy::Inline => {
                 let found = inner.read(tenant, collection, keys, self.now)?;
                 return Ok(keys.iter().map(|key| found.get(key).cloned()).collect());
             }
-            Way::Together => {}
+            MissPolicy::Batched => {}
         }
         let (answer, received) = oneshot::channel();
-        inner.asks.join(Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, answer });
+        inner.asks.join(RecordsRequest { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, answer });
         received.await.unwrap_or_else(|_| Err(ending()))
     }
 
@@ -328,7 +337,7 @@ impl Looking<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn record(&self, collection: usize, key: Key) -> Result<Option<Arc<Record>>> {
+    pub async fn record(&self, collection: usize, key: Key) -> Result<Option<Arc<ServedRecord>>> {
         Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
     }
 
@@ -337,25 +346,25 @@ impl Looking<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn keys(&self, collection: usize, column: Column, values: &[Value]) -> Result<Lists> {
+    pub async fn keys(&self, collection: usize, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
-        let places: Vec<ListPlace> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
-        let cached = |place: &ListPlace| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
-        if let Some(lists) = places.iter().map(cached).collect::<Lists>() {
-            inner.metrics.cached(Cached::List, lists.len(), 0);
+        let places: Vec<KeyListId> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
+        let cached = |place: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
+        if let Some(lists) = places.iter().map(cached).collect::<KeyLists>() {
+            inner.metrics.cached(CachedKind::List, lists.len(), 0);
             return Ok(Some(lists));
         }
         // lists of different moments could both be without a record that has gone from one to the other: all are read together
         let found = match self.way {
-            Way::CacheOnly => return self.miss(),
-            Way::Directly => inner.find_keys(tenant, collection, column, values)?,
-            Way::Together => {
+            MissPolicy::CacheOnly => return self.miss(),
+            MissPolicy::Inline => inner.find_keys(tenant, collection, column, values)?,
+            MissPolicy::Batched => {
                 let (answer, received) = oneshot::channel();
-                inner.lists.join(AskLists { tenant: tenant.clone(), collection, column, values: values.to_vec(), answer });
+                inner.lists.join(KeyListsRequest { tenant: tenant.clone(), collection, column, values: values.to_vec(), answer });
                 received.await.unwrap_or_else(|_| Err(ending()))?
             }
         };
-        inner.metrics.cached(Cached::List, 0, places.len());
+        inner.metrics.cached(CachedKind::List, 0, places.len());
         if let (Some(cache), Some(lists)) = (&inner.cache, &found) {
             for (place, list) in places.into_iter().zip(lists).filter(|(_, list)| list.len() <= MOST_KEPT) {
                 cache.put_list(place, self.now.flatten(), list.clone());
@@ -365,11 +374,11 @@ impl Looking<'_> {
     }
 }
 
-impl Drop for Reads {
+impl Drop for LookupService {
     fn drop(&mut self) {
         self.inner.asks.close();
         self.inner.lists.close();
-        self.inner.beginners.close();
+        self.inner.read_point_requests.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -380,15 +389,15 @@ fn ending() -> StoreError {
     StoreError::Other("the server is ending".into())
 }
 
-fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value) -> ListPlace {
-    ListPlace { tenant: tenant.clone(), collection, column, value: packed(value) }
+fn list_place(tenant: &Tenant, collection: usize, column: PlanColumn, value: &Value) -> KeyListId {
+    KeyListId { tenant: tenant.clone(), collection, column, value: packed(value) }
 }
 
 /// Keys of records with a value in common.
-type Listed = Arc<[Key]>;
+type KeyList = Arc<[Key]>;
 
 /// Lists of several values, all of them whole; nothing where they have too many records to be looked up. There is no list that was cut.
-type Lists = Option<Vec<Listed>>;
+type KeyLists = Option<Vec<KeyList>>;
 
 /// Most records that one look-up by values finds.
 pub const MOST_FOUND: usize = 50_000;
@@ -396,30 +405,30 @@ pub const MOST_FOUND: usize = 50_000;
 /// Most keys of a list that the cache keeps.
 const MOST_KEPT: usize = 10_000;
 
-impl Inner {
+impl LookupState {
     /// The moment of a read that begins now: none without a cache, none inside where every use is checked.
-    fn now(&self) -> Result<Now> {
+    fn now(&self) -> Result<VisibleFrom> {
         self.cache.as_ref().map(|cache| cache.now(&*self.store)).transpose()
     }
 
     /// All of these, if the cache has them as they are now.
-    fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Option<Moment>) -> Option<Vec<Option<Arc<Record>>>> {
+    fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Option<ReadPoint>) -> Option<Vec<Option<Arc<ServedRecord>>>> {
         let (cache, now) = (self.cache.as_ref()?, now?);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
             let place = Place { tenant: tenant.clone(), collection, key: key.clone() };
             match cache.record(&place, Some(now)) {
-                Some(Known::Exact(record)) => found.push(Some(record)),
+                Some(CachedRecord::Exact(record)) => found.push(Some(record)),
                 _ => return None,
             }
         }
-        self.metrics.cached(Cached::Record, keys.len(), 0);
+        self.metrics.cached(CachedKind::Record, keys.len(), 0);
         Some(found)
     }
 
     /// Tells requests that begin which moment it is; one question is for all that came before it.
     fn tell_moments(&self) {
-        while let Some(beginners) = self.beginners.take(|waiting| waiting.len()) {
+        while let Some(beginners) = self.read_point_requests.take(|waiting| waiting.len()) {
             let mut moment = self.now();
             for beginner in beginners {
                 let own = match &moment {
@@ -433,7 +442,7 @@ impl Inner {
 
     fn serve_lists(&self) {
         while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
-            let mut groups: HashMap<(Tenant, usize, Column), Vec<AskLists>> = HashMap::new();
+            let mut groups: HashMap<(Tenant, usize, PlanColumn), Vec<KeyListsRequest>> = HashMap::new();
             // whoever has gone is not asked for
             for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
@@ -454,7 +463,7 @@ impl Inner {
                     self.answer_one_by_one(&tenant, (collection, column), asks);
                     continue;
                 }
-                let own = |lists: &Lists, ask: &AskLists| -> Lists {
+                let own = |lists: &KeyLists, ask: &KeyListsRequest| -> KeyLists {
                     let lists = lists.as_ref()?;
                     Some(ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect())
                 };
@@ -464,8 +473,8 @@ impl Inner {
     }
 
     /// Answers those who asked together each for itself; who asks for the same is answered the same.
-    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (usize, Column), asks: Vec<AskLists>) {
-        let mut known: HashMap<Vec<Vec<u8>>, Lists> = HashMap::new();
+    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (usize, PlanColumn), asks: Vec<KeyListsRequest>) {
+        let mut known: HashMap<Vec<Vec<u8>>, KeyLists> = HashMap::new();
         for ask in asks {
             let place: Vec<Vec<u8>> = ask.values.iter().map(packed).collect();
             let found = match known.get(&place) {
@@ -481,7 +490,7 @@ impl Inner {
 
     fn serve(&self) {
         while let Some(asks) = self.asks.take(|asks| together(asks, TOGETHER, |ask| ask.keys.len())) {
-            let mut groups: HashMap<(Tenant, usize), Vec<Ask>> = HashMap::new();
+            let mut groups: HashMap<(Tenant, usize), Vec<RecordsRequest>> = HashMap::new();
             for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
             }
@@ -501,24 +510,25 @@ impl Inner {
                     }
                     continue;
                 }
-                let own = |found: &HashMap<Key, Arc<Record>>, ask: &Ask| ask.keys.iter().map(|key| found.get(key).cloned()).collect();
+                let own =
+                    |found: &HashMap<Key, Arc<ServedRecord>>, ask: &RecordsRequest| ask.keys.iter().map(|key| found.get(key).cloned()).collect();
                 answer(asks, found, own, |ask| ask.answer);
             }
         }
     }
 
     /// Living records among `keys`.
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Now) -> Result<HashMap<Key, Arc<Record>>> {
-        let mut found: HashMap<Key, Arc<Record>> = HashMap::with_capacity(keys.len());
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: VisibleFrom) -> Result<HashMap<Key, Arc<ServedRecord>>> {
+        let mut found: HashMap<Key, Arc<ServedRecord>> = HashMap::with_capacity(keys.len());
         let mut missing: Vec<Key> = Vec::new();
-        let mut unchecked: Vec<(Key, Arc<Record>)> = Vec::new();
+        let mut unchecked: Vec<(Key, Arc<ServedRecord>)> = Vec::new();
         for key in keys {
             let place = || Place { tenant: tenant.clone(), collection, key: key.clone() };
             match self.cache.as_ref().zip(now).and_then(|(cache, now)| cache.record(&place(), now)) {
-                Some(Known::Exact(record)) => {
+                Some(CachedRecord::Exact(record)) => {
                     found.insert(key.clone(), record);
                 }
-                Some(Known::Version(_, record)) => unchecked.push((key.clone(), record)),
+                Some(CachedRecord::Version(_, record)) => unchecked.push((key.clone(), record)),
                 None => missing.push(key.clone()),
             }
         }
@@ -537,12 +547,12 @@ impl Inner {
                 }
             }
         }
-        self.metrics.cached(Cached::Record, found.len(), missing.len());
+        self.metrics.cached(CachedKind::Record, found.len(), missing.len());
         if !missing.is_empty() {
             self.metrics.asked("read");
-            for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, Detail::Values)?) {
+            for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, ReadDetail::Values)?) {
                 let Some(stored) = stored.filter(|stored| stored.alive) else { continue };
-                let record = Arc::new(Record::new(stored, &self.catalogue.collections[collection]));
+                let record = Arc::new(ServedRecord::new(stored, &self.catalogue.collections[collection]));
                 if let (Some(cache), Some(now)) = (&self.cache, now) {
                     cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
                 }
@@ -553,11 +563,11 @@ impl Inner {
     }
 
     /// The lists of some values, by one question: they are of one moment.
-    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<Lists> {
-        let test = if let [only] = values { Test::Equal(only.clone()) } else { Test::In(values.to_vec()) };
-        let mut plan = Plan::all(tenant.clone(), collection);
+    fn find_keys(&self, tenant: &Tenant, collection: usize, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
+        let test = if let [only] = values { Comparison::Equal(only.clone()) } else { Comparison::In(values.to_vec()) };
+        let mut plan = QueryPlan::all(tenant.clone(), collection);
         plan.conditions.push(Condition { column, test });
-        plan.columns = vec![Column::Key, column];
+        plan.columns = vec![PlanColumn::Key, column];
         plan.limit = Some(MOST_FOUND as u64 + 1);
         self.metrics.asked("find");
         let rows = self.store.find(&plan)?.rows;
@@ -567,7 +577,7 @@ impl Inner {
         let mut lists: Vec<Vec<Key>> = vec![Vec::new(); values.len()];
         // folded columns find what is equal but for case
         let fold = |value: &Value| match (value, column) {
-            (Value::Text(text), Column::Field(index)) if self.catalogue.collections[collection].fields[index].fold => {
+            (Value::Text(text), PlanColumn::Field(index)) if self.catalogue.collections[collection].fields[index].fold => {
                 Value::text(stook_catalogue::fold::fold(text))
             }
             (value, _) => value.clone(),

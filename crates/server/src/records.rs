@@ -1,32 +1,34 @@
 //! Records: one, many, why they are so, edits.
 
 use crate::App;
-use crate::admission::{Place, Working};
+use crate::admission::{AdmissionPermit, BlockingWork};
 use crate::openapi::MOST_INTEGER;
-use crate::problem::{Answer, Problem};
-use crate::reads::Record;
-use crate::reads::Way;
-use crate::request::{Ctx, JSON};
+use crate::problem::{HandlerResult, Problem};
+use crate::reads::MissPolicy;
+use crate::reads::ServedRecord;
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use stook_catalogue::definition::{Argument, Catalogue, Collection, KeyRule, Transition};
+use stook_catalogue::definition::{Catalogue, Collection, KeyDefinition, Transition, TransitionArgument};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
-use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
+use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::record as engine_record;
-use stook_engine::transition::{Arguments, Ask, refused_now};
+use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_store::access::Role;
-use stook_store::{Detail, StoreError, Version};
+use stook_store::{ReadDetail, StoreError, Version};
 
 /// Most keys of one look-up.
 pub const MOST_KEYS: usize = 1_000;
 
 /// Runs what asks the store and may wait, to its end. It has the request's place until then.
-pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Answer<T> {
-    let place = Place::now();
+pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> HandlerResult<T> {
+    let place = AdmissionPermit::now();
     let work = move || {
         let _place = place;
         work()
@@ -38,8 +40,8 @@ pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(work
 }
 
 /// The same for what only reads: it is given up when nobody waits for the answer any more.
-pub async fn reading<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Answer<T> {
-    let (working, _waiting) = Working::new();
+pub async fn reading<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> HandlerResult<T> {
+    let (working, _waiting) = BlockingWork::new();
     blocking(move || working.run(work)).await
 }
 
@@ -53,20 +55,20 @@ pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
 
 /// The entity tag of a version: its revision, and where values are settled behind it, how often that was.
 pub fn etag(version: Version, collection: &Collection) -> HeaderValue {
-    let tag = match version.touch {
+    let tag = match version.minor {
         touch @ 1.. if collection.settles() => format!("\"{}-{touch}\"", version.revision),
         _ => format!("\"{}\"", version.revision),
     };
     HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"0\""))
 }
 
-/// Revisions in `If-Match` or `If-None-Match`, whatever was settled behind them; an empty list for `*`.
-fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
+/// Revisions in `If-LookupCondition` or `If-None-LookupCondition`, whatever was settled behind them; an empty list for `*`.
+fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<i64>>> {
     Ok(tags(ctx, name)?.map(|tags| tags.into_iter().map(|version| version.revision).collect()))
 }
 
-/// Versions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no tag of ours matches nothing.
-fn tags(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<Version>>> {
+/// Versions in `If-LookupCondition` or `If-None-LookupCondition`; an empty list for `*`. What is no tag of ours matches nothing.
+fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<Version>>> {
     let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.trim() == "*" {
         return Ok(Some(Vec::new()));
@@ -86,7 +88,7 @@ fn tags(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<Version>>> {
     Ok(Some(all))
 }
 
-fn not_there(ctx: &Ctx, key: &Key) -> Problem {
+fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
     Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
 }
 
@@ -94,7 +96,11 @@ fn not_there(ctx: &Ctx, key: &Key) -> Problem {
 fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
     let name = |index: usize| catalogue.collections[index].name.as_str();
     let fields = &catalogue.collections[collection].fields;
-    let own = catalogue.links.iter().filter(|link| link.from == collection).map(|link| (fields[link.field].name.clone(), name(link.to).into()));
+    let own = catalogue
+        .links
+        .iter()
+        .filter(|link| link.child_collection == collection)
+        .map(|link| (fields[link.field].name.clone(), name(link.target_collection).into()));
     let coverage = catalogue.collections[collection].rows_of.map(|coverage| catalogue.coverages[coverage].parent);
     // a coverage's row has its parent's key in a field of its name
     let parent = coverage.map(|parent| (name(parent).to_owned(), Json::from(name(parent))));
@@ -103,7 +109,7 @@ fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
 
 /// What a transition is told.
 fn arguments(transition: &Transition) -> Json {
-    let shown = |argument: &Argument| {
+    let shown = |argument: &TransitionArgument| {
         let choices: Vec<Json> = argument.one_of.iter().map(|value| value.to_json(&argument.ty)).collect();
         (argument.name.clone(), json!({ "type": argument.ty.to_string(), "required": argument.required, "one_of": choices }))
     };
@@ -111,7 +117,7 @@ fn arguments(transition: &Transition) -> Json {
 }
 
 /// What the catalogue has; with `?counts=true` how much of it.
-pub async fn overview(mut ctx: Ctx) -> Answer {
+pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
     let counts = ctx.params.flag("counts")?;
     ctx.params.end()?;
     let mut collections: Vec<Json> = ctx
@@ -183,14 +189,14 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
 }
 
 /// One record by the key in the path.
-pub async fn get(mut ctx: Ctx) -> Answer {
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
     one(ctx, collection, key).await
 }
 
 /// One record by `?key=`.
-pub async fn by_key(mut ctx: Ctx) -> Answer {
+pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let Some(text) = ctx.params.one("key")? else {
         let name = ctx.name();
@@ -200,7 +206,7 @@ pub async fn by_key(mut ctx: Ctx) -> Answer {
     one(ctx, collection, key).await
 }
 
-async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
+async fn one(mut ctx: RequestContext, collection: usize, key: Key) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let known = tags(&ctx, header::IF_NONE_MATCH)?;
@@ -216,11 +222,12 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
         let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
         (version, etag(version, ctx.definition(collection)), body)
     } else {
-        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.record(collection, key.clone()).await?;
+        let found: Option<std::sync::Arc<ServedRecord>> =
+            ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
         (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
-    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.touch == version.touch);
+    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.minor == version.minor);
     let mut response = match known.is_some_and(|known| known.is_empty() || known.iter().any(is_known)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
@@ -230,7 +237,7 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
 }
 
 /// Many records by key: `{"collection": C, "keys": [...]}`.
-pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
+pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let collection = match sent.remove("collection") {
@@ -248,9 +255,9 @@ pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
     let keys: Vec<Key> = keys
         .iter()
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
-        .collect::<Answer<_>>()?;
+        .collect::<HandlerResult<_>>()?;
     ctx.reaches_store();
-    let found = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.records(collection, &keys).await?;
+    let found = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
     for (place, record) in found.iter().enumerate() {
         if place > 0 {
@@ -267,7 +274,7 @@ pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
 
 /// # Errors
 /// 422 when members are left that nobody asked for.
-pub fn nothing_else(sent: &Map<String, Json>) -> Answer<()> {
+pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
     match sent.keys().next() {
         None => Ok(()),
         Some(name) => Err(Problem::wrong(vec![format!("there is no member {name:?} here")])),
@@ -276,12 +283,12 @@ pub fn nothing_else(sent: &Map<String, Json>) -> Answer<()> {
 
 /// Reads a record with its contributions and shows something of it.
 async fn whole(
-    ctx: &Ctx,
+    ctx: &RequestContext,
     collection: usize,
     key: &Key,
     deleted: bool,
-    show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
-) -> Answer {
+    show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
+) -> HandlerResult {
     ctx.reaches_store();
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
@@ -293,16 +300,24 @@ async fn whole(
 }
 
 /// Where a record's values come from.
-pub async fn explain(mut ctx: Ctx) -> Answer {
+pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let tenant = ctx.tenant.clone();
     let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role.name());
-    let show = move |app: &App, found: engine_record::WholeRecord<'_>| {
+    let show = move |app: &App, found: engine_record::ExplainedRecord<'_>| {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
         if !found.collection.transitions.is_empty() && found.stored.alive {
-            let ask = Ask { tenant: tenant.clone(), collection, transition: 0, args: Arguments::default(), caller, role, call: None };
+            let ask = TransitionRequest {
+                tenant: tenant.clone(),
+                collection,
+                transition: 0,
+                args: TransitionArguments::default(),
+                caller,
+                role,
+                call: None,
+            };
             let refused = refused_now(&ask, found.collection, &app.evaluator(), &found.stored, app.store.clock());
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
         }
@@ -315,11 +330,11 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
 }
 
 /// The newest document a record keeps, or that of a `?contributor=`, as it was delivered.
-pub async fn document(mut ctx: Ctx) -> Answer {
+pub async fn document(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let contributor = ctx.params.one("contributor")?;
     ctx.params.end()?;
-    let show = move |_: &App, found: engine_record::WholeRecord<'_>| {
+    let show = move |_: &App, found: engine_record::ExplainedRecord<'_>| {
         Ok(match found.document(contributor.as_deref()) {
             Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
             None => StatusCode::NO_CONTENT.into_response(),
@@ -329,7 +344,7 @@ pub async fn document(mut ctx: Ctx) -> Answer {
 }
 
 /// What transitions did to a record, newest first.
-pub async fn log(mut ctx: Ctx) -> Answer {
+pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
     let deleted = ctx.params.flag("deleted")?;
@@ -338,7 +353,7 @@ pub async fn log(mut ctx: Ctx) -> Answer {
     ctx.reaches_store();
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
-        let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), Detail::Head)?.pop().flatten();
+        let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), ReadDetail::Head)?.pop().flatten();
         let known = found.is_some_and(|record| record.alive || deleted);
         if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
     };
@@ -359,33 +374,39 @@ pub async fn log(mut ctx: Ctx) -> Answer {
 pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
 /// A new record.
-pub async fn create(ctx: Ctx, body: Body) -> Answer {
+pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
-    change(ctx, collection, None, Some((body, JSON)), Action::Create).await
+    change(ctx, collection, None, Some((body, JSON)), EditAction::Create).await
 }
 
 /// What `api` says of a record, whole.
-pub async fn put(mut ctx: Ctx, body: Body) -> Answer {
+pub async fn put(mut ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
-    change(ctx, collection, Some(key), Some((body, JSON)), Action::Put).await
+    change(ctx, collection, Some(key), Some((body, JSON)), EditAction::Put).await
 }
 
 /// What `api` says of a record, changed.
-pub async fn patch(mut ctx: Ctx, body: Body) -> Answer {
+pub async fn patch(mut ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
-    change(ctx, collection, Some(key), Some((body, PATCH)), Action::Patch).await
+    change(ctx, collection, Some(key), Some((body, PATCH)), EditAction::Patch).await
 }
 
 /// `api` says that a record is gone.
-pub async fn delete(mut ctx: Ctx) -> Answer {
+pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
-    change(ctx, collection, Some(key), None, |_| Action::Delete).await
+    change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
 }
 
-async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<(Body, &[&str])>, action: impl FnOnce(Fields) -> Action) -> Answer {
+async fn change(
+    mut ctx: RequestContext,
+    collection: usize,
+    key: Option<Key>,
+    body: Option<(Body, &[&str])>,
+    action: impl FnOnce(EditFields) -> EditAction,
+) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     let fields = match body {
         Some((body, media)) => {
@@ -395,21 +416,21 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
             if let Some(name) = clear.iter().find(|name| values.contains_key(*name)) {
                 return Err(Problem::bad(format!("`{name}` is given a value and cleared in one request")));
             }
-            Fields { values, clear }
+            EditFields { values, clear }
         }
         None => {
             ctx.params.end()?;
-            Fields::default()
+            EditFields::default()
         }
     };
-    let conditions = Conditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
+    let conditions = Preconditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
     ctx.reaches_store();
     let app = ctx.app.clone();
     let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
     Ok(match edited {
-        Edited::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
-        Edited::Done { created, record, overruled, failures, .. } => {
+        EditResult::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
+        EditResult::Done { created, record, overruled, failures, .. } => {
             let definition = ctx.definition(collection);
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             let mut answer = engine_record::to_json(definition, &record);
@@ -431,18 +452,19 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
             }
             response
         }
-        Edited::Wrong(reasons) => return Err(Problem::wrong(reasons)),
-        Edited::Unfit(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
-        Edited::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
-        Edited::Exists(key) => {
-            let said = if matches!(ctx.definition(collection).key, KeyRule::Field(_)) { "with this key" } else { "whose key these fields form" };
+        EditResult::Invalid(reasons) => return Err(Problem::wrong(reasons)),
+        EditResult::KeyMismatch(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
+        EditResult::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
+        EditResult::Exists(key) => {
+            let said =
+                if matches!(ctx.definition(collection).key, KeyDefinition::Field(_)) { "with this key" } else { "whose key these fields form" };
             let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.name(), key.as_str());
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
-        Edited::Changed => {
+        EditResult::PreconditionFailed => {
             return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record is not the one the request is about; read it again"));
         }
-        Edited::Taken { field, holder } => {
+        EditResult::UniqueConflict { field, holder } => {
             let detail = format!("{field}: the record {holder:?} has this value, and it is unique");
             return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field).with("holder", holder));
         }

@@ -2,9 +2,9 @@
 
 use crate::App;
 use crate::access::Caller;
-use crate::guard::Guarded;
-use crate::metrics::Counted;
-use crate::problem::{Answer, Problem};
+use crate::guard::GuardedRequest;
+use crate::metrics::RequestCounters;
+use crate::problem::{HandlerResult, Problem};
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
@@ -19,7 +19,7 @@ use stook_catalogue::key::Key;
 use stook_store::Tenant;
 
 /// A request, its body aside.
-pub struct Ctx {
+pub struct RequestContext {
     /// What requests share.
     pub app: Arc<App>,
     /// Who calls.
@@ -29,34 +29,44 @@ pub struct Ctx {
     /// Values in the path by name.
     path: RawPathParams,
     /// Parameters behind the question mark.
-    pub params: Params,
+    pub params: QueryParams,
     /// Headers.
     pub headers: HeaderMap,
     /// What it is counted as.
-    pub counted: Arc<Counted>,
+    pub counters: Arc<RequestCounters>,
     /// How much longer than others it may take, in milliseconds.
-    pub patience: Arc<AtomicU64>,
+    pub extra_time: Arc<AtomicU64>,
     /// The index of the collection it is about, where the route is one of a collection.
-    about: usize,
+    collection: usize,
 }
 
-impl FromRequestParts<Arc<App>> for Ctx {
+impl FromRequestParts<Arc<App>> for RequestContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad("the path is not UTF-8"))?;
         let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
-        let Guarded { caller, counted, patience } = parts.extensions.remove::<Guarded>().ok_or_else(not_guarded)?;
+        let GuardedRequest { caller, counted, patience } = parts.extensions.remove::<GuardedRequest>().ok_or_else(not_guarded)?;
         let tenant = match path.iter().find(|(name, _)| *name == "tenant") {
             Some((_, named)) => caller.tenant(named)?,
             None => caller.own_tenant(),
         };
-        let params = Params::parse(parts.uri.query().unwrap_or_default())?;
-        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted, patience, about: 0 })
+        let params = QueryParams::parse(parts.uri.query().unwrap_or_default())?;
+        Ok(Self {
+            app: app.clone(),
+            caller,
+            tenant,
+            path,
+            params,
+            headers: std::mem::take(&mut parts.headers),
+            counters: counted,
+            extra_time: patience,
+            collection: 0,
+        })
     }
 }
 
-impl Ctx {
+impl RequestContext {
     /// A value in the path.
     pub fn segment(&self, name: &str) -> &str {
         self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
@@ -64,17 +74,17 @@ impl Ctx {
 
     /// The same request, about a collection.
     pub fn about(self, collection: usize) -> Self {
-        Self { about: collection, ..self }
+        Self { collection, ..self }
     }
 
     /// The collection it is about.
     pub fn collection(&self) -> usize {
-        self.about
+        self.collection
     }
 
     /// The collection's name.
     pub fn name(&self) -> &str {
-        &self.definition(self.about).name
+        &self.definition(self.collection).name
     }
 
     /// The definition of a collection.
@@ -86,7 +96,7 @@ impl Ctx {
     ///
     /// # Errors
     /// 400 when it cannot be one.
-    pub fn key(&mut self) -> Answer<Key> {
+    pub fn key(&mut self) -> HandlerResult<Key> {
         let named = if self.segment("key") == "-" { self.params.one("key")? } else { None };
         let text = named.unwrap_or_else(|| self.segment("key").to_owned());
         Key::new(text).map_err(|error| Problem::bad(error.to_string()))
@@ -96,7 +106,7 @@ impl Ctx {
     ///
     /// # Errors
     /// 400 when it is not text.
-    pub fn header(&self, name: HeaderName) -> Answer<Option<&str>> {
+    pub fn header(&self, name: HeaderName) -> HandlerResult<Option<&str>> {
         let text = self.headers.get(&name).map(|value| value.to_str()).transpose();
         text.map_err(|_| Problem::bad(format!("the header {name} is not text")))
     }
@@ -105,7 +115,7 @@ impl Ctx {
     ///
     /// # Errors
     /// 400, 413 or 415.
-    pub async fn json(&self, body: Body, media: &[&str]) -> Answer<Json> {
+    pub async fn json(&self, body: Body, media: &[&str]) -> HandlerResult<Json> {
         let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
         let sent = sent.split(';').next().unwrap_or_default().trim();
         if !media.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
@@ -116,7 +126,7 @@ impl Ctx {
     }
 
     /// The whole body, which the guard has read.
-    async fn bytes(&self, body: Body) -> Answer<Bytes> {
+    async fn bytes(&self, body: Body) -> HandlerResult<Bytes> {
         to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
     }
 
@@ -124,7 +134,7 @@ impl Ctx {
     ///
     /// # Errors
     /// 400, 413, 415 or 422.
-    pub async fn object(&self, body: Body, media: &[&str]) -> Answer<Map<String, Json>> {
+    pub async fn object(&self, body: Body, media: &[&str]) -> HandlerResult<Map<String, Json>> {
         match self.json(body, media).await? {
             Json::Object(members) => Ok(members),
             other => {
@@ -140,17 +150,17 @@ pub const JSON: &[&str] = &["application/json"];
 
 /// Parameters behind the question mark. Every one must be asked for by the handler before [`Params::end`].
 #[derive(Debug, Default)]
-pub struct Params {
-    left: Vec<(String, String)>,
-    asked: Vec<&'static str>,
+pub struct QueryParams {
+    unused: Vec<(String, String)>,
+    known: Vec<&'static str>,
 }
 
-impl Params {
+impl QueryParams {
     /// Reads `a=b&c=d`.
     ///
     /// # Errors
     /// 400 when it is not UTF-8 or holds what no text of a record can.
-    pub fn parse(query: &str) -> Answer<Self> {
+    pub fn parse(query: &str) -> HandlerResult<Self> {
         let strict = |part: &str| {
             let spaced = part.replace('+', " ");
             let decoded = percent_decoded(&spaced).and_then(|bytes| String::from_utf8(bytes).ok());
@@ -161,38 +171,38 @@ impl Params {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             left.push((strict(name)?, strict(value)?));
         }
-        Ok(Self { left, asked: Vec::new() })
+        Ok(Self { unused: left, known: Vec::new() })
     }
 
     /// All values of a parameter, in their order.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
-        self.asked.push(name);
+        self.known.push(name);
         self.all_named(name)
     }
 
     /// The same for names that are not known beforehand.
     pub fn all_named(&mut self, name: &str) -> Vec<String> {
-        let (own, others) = std::mem::take(&mut self.left).into_iter().partition(|(known, _)| known == name);
-        self.left = others;
+        let (own, others) = std::mem::take(&mut self.unused).into_iter().partition(|(known, _)| known == name);
+        self.unused = others;
         let own: Vec<(String, String)> = own;
         own.into_iter().map(|(_, value)| value).collect()
     }
 
     /// All that was sent, in its order.
     pub fn into_pairs(self) -> Vec<(String, String)> {
-        self.left
+        self.unused
     }
 
     /// The first value of a parameter, whether it is asked for or not.
     pub fn first(&self, name: &str) -> Option<&str> {
-        self.left.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.unused.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// A parameter that may stand once.
     ///
     /// # Errors
     /// 400 when it stands more than once.
-    pub fn one(&mut self, name: &'static str) -> Answer<Option<String>> {
+    pub fn one(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
         let mut all = self.all(name);
         if all.len() > 1 {
             return Err(Problem::bad(format!("the parameter {name} stands {} times", all.len())));
@@ -204,7 +214,7 @@ impl Params {
     ///
     /// # Errors
     /// 400 when it is none.
-    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> Answer<Option<u64>> {
+    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> HandlerResult<Option<u64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|number| digits && (least..=most).contains(number));
@@ -215,7 +225,7 @@ impl Params {
     ///
     /// # Errors
     /// 400 when it is neither.
-    pub fn flag(&mut self, name: &'static str) -> Answer<bool> {
+    pub fn flag(&mut self, name: &'static str) -> HandlerResult<bool> {
         match self.one(name)?.as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
@@ -227,12 +237,12 @@ impl Params {
     ///
     /// # Errors
     /// 400 that names what is not known.
-    pub fn end(&self) -> Answer<()> {
-        let Some((name, _)) = self.left.first() else { return Ok(()) };
-        let hint = match did_you_mean(name, self.asked.iter().copied()) {
+    pub fn end(&self) -> HandlerResult<()> {
+        let Some((name, _)) = self.unused.first() else { return Ok(()) };
+        let hint = match did_you_mean(name, self.known.iter().copied()) {
             Some(meant) => format!("; did you mean {meant}?"),
-            None if self.asked.is_empty() => "; there are none here".into(),
-            None => format!("; there are {}", self.asked.join(", ")),
+            None if self.known.is_empty() => "; there are none here".into(),
+            None => format!("; there are {}", self.known.join(", ")),
         };
         Err(Problem::bad(format!("there is no parameter {name:?} here{hint}")))
     }
@@ -261,12 +271,12 @@ mod tests {
 
     #[test]
     fn parameters_repeat_and_are_all_used() {
-        let mut params = Params::parse("id=a%2Fb&id=c+d&limit=7&x").expect("parameters");
+        let mut params = QueryParams::parse("id=a%2Fb&id=c+d&limit=7&x").expect("parameters");
         assert_eq!(params.all("id"), ["a/b", "c d"]);
         assert_eq!(params.number("limit", 1, 10).expect("a number"), Some(7));
         assert!(params.end().is_err_and(|problem| problem.detail.contains("\"x\"")));
         for bad in ["a=%ff", "a=%0", "%zz", "a=%00"] {
-            assert!(Params::parse(bad).is_err(), "{bad}");
+            assert!(QueryParams::parse(bad).is_err(), "{bad}");
         }
     }
 
@@ -274,13 +284,13 @@ mod tests {
         #[test]
         fn any_text_survives_encoding(text in "[^\u{0}]*") {
             let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
-            let mut params = Params::parse(&format!("a={encoded}")).expect("parameters");
+            let mut params = QueryParams::parse(&format!("a={encoded}")).expect("parameters");
             prop_assert_eq!(params.all("a"), vec![text]);
         }
 
         #[test]
         fn nothing_panics(query in "[ -~]*") {
-            let _ = Params::parse(&query).map(|mut params| (params.number("a", 0, 9).is_ok(), params.end().is_ok()));
+            let _ = QueryParams::parse(&query).map(|mut params| (params.number("a", 0, 9).is_ok(), params.end().is_ok()));
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use crate::App;
 use crate::asks;
-use crate::problem::{Answer, Problem};
-use crate::reads::{Looking, MOST_FOUND, Record, Way, packed};
+use crate::problem::{HandlerResult, Problem};
+use crate::reads::{MOST_FOUND, MissPolicy, RequestLookups, ServedRecord, packed};
 use crate::records::{blocking, json_answer, reading};
-use crate::request::{Ctx, JSON};
-use crate::shown::Shown;
+use crate::request::{JSON, RequestContext};
+use crate::shown::JsonFragment;
 use crate::transitions;
 use axum::Router;
 use axum::body::Body;
@@ -26,16 +26,19 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::{Failures, from_cel, json_to_cel, to_cel};
+use stook_catalogue::expr::{ExpressionFailures, from_cel, json_to_cel, to_cel};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
-use stook_catalogue::route::{Action, Column, Find, Given, How, Leaf, Look, Match, Method, Param, ParamPlace, Part, Required, Route};
+use stook_catalogue::route::{
+    IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, MatchKind, Method, OperandSource, Param, ParamLocation, Projection,
+    RecordColumn, Route, RouteAction,
+};
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
 use stook_store::Store;
 use stook_store::access::Role;
-use stook_store::plan::{Column as PlanColumn, Condition, Plan, Sort, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 
 /// How often a parameter may be repeated: so that it fits into a request's head.
 pub const MOST_REPEATED: usize = 500;
@@ -57,13 +60,15 @@ pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
             Method::Patch => MethodFilter::PATCH,
             Method::Delete => MethodFilter::DELETE,
         };
-        router = router
-            .route(&route.path, on(filter, move |State(app): State<Arc<App>>, ctx: Result<Ctx, Problem>, body: Body| serve(app, ctx, body, index)));
+        router = router.route(
+            &route.path,
+            on(filter, move |State(app): State<Arc<App>>, ctx: Result<RequestContext, Problem>, body: Body| serve(app, ctx, body, index)),
+        );
     }
     router
 }
 
-async fn serve(app: Arc<App>, ctx: Result<Ctx, Problem>, body: Body, index: usize) -> Response {
+async fn serve(app: Arc<App>, ctx: Result<RequestContext, Problem>, body: Body, index: usize) -> Response {
     let answered = match ctx {
         Ok(ctx) => run(ctx, body, index).await,
         Err(problem) => Err(problem),
@@ -88,27 +93,27 @@ fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
     declared
 }
 
-async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
+async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult {
     let app = ctx.app.clone();
     let route = &app.catalogue.routes[index];
     let values = parameters(&mut ctx, &route.params, body).await?;
-    let given = Params { all: &route.params, values };
+    let given = RouteParams { all: &route.params, values };
     match &route.action {
-        Action::Find(find) => {
+        RouteAction::Lookup(find) => {
             ctx.reaches_store();
             let found = look_up(ctx, find, given, index).await?;
             let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
-            let Looked { text, failures } = found.ok_or_else(missing)?;
+            let RouteResponse { text, failures } = found.ok_or_else(missing)?;
             let mut answer = json_answer(StatusCode::OK, text);
             let first = failures.first.iter().take(MOST_WARNINGS).map(|failure| failure.escape_default().to_string());
-            let more = (failures.more || failures.first.len() > MOST_WARNINGS).then(|| "more expressions fail".to_owned());
+            let more = (failures.truncated || failures.first.len() > MOST_WARNINGS).then(|| "more expressions fail".to_owned());
             for warning in first.chain(more).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
                 answer.headers_mut().append(WARNING, warning);
             }
             Ok(answer)
         }
-        Action::Change { .. } => change(ctx, route, &given).await,
-        Action::Ask(ask) => asks::answer(ctx, ask, &given).await,
+        RouteAction::Transition { .. } => change(ctx, route, &given).await,
+        RouteAction::Query(ask) => asks::answer(ctx, ask, &given).await,
     }
 }
 
@@ -120,20 +125,21 @@ fn restless() -> Problem {
 }
 
 /// What a look-up answers.
-struct Looked {
+struct RouteResponse {
     /// As JSON.
     text: String,
     /// What is null because its expression has failed.
-    failures: Failures,
+    failures: ExpressionFailures,
 }
 
 /// Does a route's look-ups where that costs least.
-async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Looked>> {
-    let looked = |desk: &Desk<'_>, found: Option<Shown<'_>>| found.map(|shown| Looked { text: shown.text(), failures: desk.failures() });
+async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
+    let looked =
+        |desk: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| found.map(|shown| RouteResponse { text: shown.text(), failures: desk.failures() });
     if !ctx.app.reads.are_near() {
         for _ in 0..ATTEMPTS {
-            let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
-            let desk = Desk::new(&ctx, &given, looking);
+            let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?;
+            let desk = RouteRequest::new(&ctx, &given, looking);
             let found = answer(&desk, find).await.map(|found| looked(&desk, found));
             if !desk.has_moved() {
                 return found;
@@ -142,8 +148,8 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
         return Err(restless());
     }
     let cached = {
-        let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
-        let desk = Desk::new(&ctx, &given, looking);
+        let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::CacheOnly).await?;
+        let desk = RouteRequest::new(&ctx, &given, looking);
         let found = answer(&desk, find).await.map(|found| looked(&desk, found));
         (!desk.looking.has_missed() && !desk.has_moved()).then_some(found)
     };
@@ -156,11 +162,11 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
         let _place = place;
         let app = ctx.app.clone();
         let route = &app.catalogue.routes[index];
-        let Action::Find(find) = &route.action else { return Ok(None) };
-        let given = Params { all: &route.params, values };
+        let RouteAction::Lookup(find) = &route.action else { return Ok(None) };
+        let given = RouteParams { all: &route.params, values };
         for _ in 0..ATTEMPTS {
             let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
-            let desk = Desk::new(&ctx, &given, looking);
+            let desk = RouteRequest::new(&ctx, &given, looking);
             // every look-up of this way is done when it is asked for
             let ended = answer(&desk, find).now_or_never();
             if !desk.has_moved() {
@@ -172,9 +178,9 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
     .await
 }
 
-async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
+async fn change(ctx: RequestContext, route: &Route, given: &RouteParams<'_>) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
-    let Action::Change { collection, transition, key, args } = &route.action else {
+    let RouteAction::Transition { collection, transition, key, args } = &route.action else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route changes nothing"));
     };
     let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
@@ -196,12 +202,12 @@ async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
 }
 
 /// Parameters as they were sent.
-pub(crate) struct Params<'p> {
+pub(crate) struct RouteParams<'p> {
     all: &'p [Param],
     values: Vec<Option<Value>>,
 }
 
-impl Params<'_> {
+impl RouteParams<'_> {
     pub(crate) fn text(&self, index: usize) -> &str {
         self.values[index].as_ref().and_then(Value::as_text).unwrap_or_default()
     }
@@ -217,14 +223,14 @@ impl Params<'_> {
     }
 }
 
-async fn parameters(ctx: &mut Ctx, params: &[Param], body: Body) -> Answer<Vec<Option<Value>>> {
-    let has_body = params.iter().any(|param| param.place == ParamPlace::Body);
+async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) -> HandlerResult<Vec<Option<Value>>> {
+    let has_body = params.iter().any(|param| param.place == ParamLocation::Body);
     let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
     for param in params {
         texts.push(match param.place {
-            ParamPlace::Path => vec![ctx.segment(&param.name).to_owned()],
-            ParamPlace::Query => ctx.params.all_named(&param.name),
-            ParamPlace::Body => Vec::new(),
+            ParamLocation::Path => vec![ctx.segment(&param.name).to_owned()],
+            ParamLocation::Query => ctx.params.all_named(&param.name),
+            ParamLocation::Body => Vec::new(),
         });
     }
     ctx.params.end()?;
@@ -233,7 +239,7 @@ async fn parameters(ctx: &mut Ctx, params: &[Param], body: Body) -> Answer<Vec<O
     let mut values = Vec::with_capacity(params.len());
     for (param, texts) in params.iter().zip(texts) {
         let value = match param.place {
-            ParamPlace::Body => match sent.remove(&param.name) {
+            ParamLocation::Body => match sent.remove(&param.name) {
                 None | Some(Json::Null) => Ok(None),
                 Some(json) => transition::strict_from_json(&json, &param.ty).map(Some),
             },
@@ -303,20 +309,20 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
 }
 
 /// The answer of a look-up; nothing where its one record is missing.
-async fn answer<'l>(desk: &Desk<'_>, find: &'l Find) -> Answer<Option<Shown<'l>>> {
-    let given = desk.given;
-    let look = &find.look;
-    let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
+async fn answer<'l>(desk: &RouteRequest<'_>, find: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
+    let given = desk.params;
+    let look = &find.lookup;
+    let most = find.page.and_then(|page| page.max_rows).map(|most| given.number(most));
     let (records, counted) = match desk.first(find).await? {
-        First::Records(records) => (records, None),
-        First::Page(records, total) => (records, Some(total)),
-        First::Number(total) => return Ok(Some(composed(find, Shown::Array([].into()), total))),
+        FirstLookup::Records(records) => (records, None),
+        FirstLookup::Page(records, total) => (records, Some(total)),
+        FirstLookup::TooMany(total) => return Ok(Some(composed(find, JsonFragment::Array([].into()), total))),
     };
     let mut rows = desk.finish(look, vec![records]).await?.pop().unwrap_or_default();
     if let Some(total) = counted {
-        return Ok(Some(composed(find, Shown::Array(rows.into()), total)));
+        return Ok(Some(composed(find, JsonFragment::Array(rows.into()), total)));
     }
-    if look.one {
+    if look.single {
         return Ok(rows.pop().map(|row| composed(find, row, 1)));
     }
     if find.distinct {
@@ -333,31 +339,31 @@ async fn answer<'l>(desk: &Desk<'_>, find: &'l Find) -> Answer<Option<Shown<'l>>
         let until = from.saturating_add(size as usize).min(rows.len());
         rows = rows.drain(from..until).collect();
     }
-    Ok(Some(composed(find, Shown::Array(rows.into()), total)))
+    Ok(Some(composed(find, JsonFragment::Array(rows.into()), total)))
 }
 
-fn composed<'l>(find: &'l Find, rows: Shown<'l>, total: u64) -> Shown<'l> {
+fn composed<'l>(find: &'l LookupRoute, rows: JsonFragment<'l>, total: u64) -> JsonFragment<'l> {
     if find.answer.is_empty() {
         return rows;
     }
-    let member = |(name, part): &'l (String, Part)| {
+    let member = |(name, part): &'l (String, LookupPart)| {
         let value = match part {
-            Part::Rows => rows.clone(),
-            Part::Total => Shown::Json(total.into()),
+            LookupPart::Rows => rows.clone(),
+            LookupPart::Total => JsonFragment::Json(total.into()),
         };
         (name.as_str(), value)
     };
-    Shown::Object(find.answer.iter().map(member).collect())
+    JsonFragment::Object(find.answer.iter().map(member).collect())
 }
 
 /// What the first look-up finds.
-enum First {
+enum FirstLookup {
     /// All records.
-    Records(Vec<Arc<Record>>),
+    Records(Vec<Arc<ServedRecord>>),
     /// Those of the page that is asked for, and how many there are.
-    Page(Vec<Arc<Record>>, u64),
+    Page(Vec<Arc<ServedRecord>>, u64),
     /// So many that none are answered.
-    Number(u64),
+    TooMany(u64),
 }
 
 /// More records than one answer is made of.
@@ -366,89 +372,90 @@ fn too_many(what: &str) -> Problem {
 }
 
 /// One request's look-ups.
-struct Desk<'d> {
-    ctx: &'d Ctx,
-    given: &'d Params<'d>,
-    looking: Looking<'d>,
+struct RouteRequest<'d> {
+    ctx: &'d RequestContext,
+    params: &'d RouteParams<'d>,
+    looking: RequestLookups<'d>,
     shown_params: OnceLock<Json>,
     /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
     /// which was not told.
-    moved: AtomicBool,
+    changed_meanwhile: AtomicBool,
     /// What has failed of the route's expressions.
-    failed: Mutex<Failures>,
+    failed: Mutex<ExpressionFailures>,
 }
 
-type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
+type LookupFuture<'f, T> = Pin<Box<dyn Future<Output = HandlerResult<T>> + Send + 'f>>;
 
-impl<'d> Desk<'d> {
-    fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>) -> Self {
-        Self { ctx, given, looking, shown_params: OnceLock::new(), moved: AtomicBool::new(false), failed: Mutex::default() }
+impl<'d> RouteRequest<'d> {
+    fn new(ctx: &'d RequestContext, given: &'d RouteParams<'d>, looking: RequestLookups<'d>) -> Self {
+        Self { ctx, params: given, looking, shown_params: OnceLock::new(), changed_meanwhile: AtomicBool::new(false), failed: Mutex::default() }
     }
 
-    fn failures(&self) -> Failures {
+    fn failures(&self) -> ExpressionFailures {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn has_moved(&self) -> bool {
-        self.moved.load(Ordering::Relaxed)
+        self.changed_meanwhile.load(Ordering::Relaxed)
     }
 
     fn params(&self) -> &Json {
-        self.shown_params.get_or_init(|| self.given.to_json())
+        self.shown_params.get_or_init(|| self.params.to_json())
     }
 }
 
-impl Desk<'_> {
-    fn collection(&self, look: &Look) -> &Collection {
+impl RouteRequest<'_> {
+    fn collection(&self, look: &Lookup) -> &Collection {
         self.ctx.definition(look.collection)
     }
 
     /// The records of the route's own look-up, before includes.
-    async fn first(&self, find: &Find) -> Answer<First> {
-        let look = &find.look;
-        if let Some(first) = look.conditions.first().filter(|first| first.how == How::Equal && indexed(self.collection(look), first.column))
+    async fn first(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
+        let look = &find.lookup;
+        if let Some(first) =
+            look.conditions.first().filter(|first| first.comparison == MatchKind::Equal && indexed(self.collection(look), first.column))
             && let Some(values) = self.values(first, None)
         {
             let Some(mut groups) = self.by_values(look, first.column, vec![values]).await? else { return self.of_many(find).await };
             let records = groups.pop().unwrap_or_default();
-            return Ok(First::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
+            return Ok(FirstLookup::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
         }
-        let plan = Plan { limit: Some(MOST_FOUND as u64 + 1), ..self.plan(look) };
+        let plan = QueryPlan { limit: Some(MOST_FOUND as u64 + 1), ..self.plan(look) };
         let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
         if rows.len() > MOST_FOUND {
             return self.of_many(find).await;
         }
-        Ok(First::Records(self.found(look, &rows).await?))
+        Ok(FirstLookup::Records(self.found(look, &rows).await?))
     }
 
     /// The page that is asked for of more records than are looked at, as the store cuts it, or their number.
-    async fn of_many(&self, find: &Find) -> Answer<First> {
-        let look = &find.look;
-        let most = find.page.and_then(|page| page.most).map(|most| self.given.number(most));
+    async fn of_many(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
+        let look = &find.lookup;
+        let most = find.page.and_then(|page| page.max_rows).map(|most| self.params.number(most));
         let mut plan = self.plan(look);
         match self.sorted(find) {
-            Some(sort) if look.one => {
-                plan = Plan { sort, limit: Some(1), ..plan };
+            Some(sort) if look.single => {
+                plan = QueryPlan { sort, limit: Some(1), ..plan };
                 let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
-                Ok(First::Records(self.found(look, &rows).await?))
+                Ok(FirstLookup::Records(self.found(look, &rows).await?))
             }
             Some(sort) if let Some(page) = find.page => {
-                let (number, size) = (self.given.number(page.number).max(1), self.given.number(page.size));
+                let (number, size) = (self.params.number(page.number).max(1), self.params.number(page.size));
                 if size > MOST_FOUND as u64 {
                     return Err(too_many("a page of this size has"));
                 }
-                plan = Plan { sort, offset: (number - 1).saturating_mul(size), limit: Some(size), ..plan };
+                plan = QueryPlan { sort, offset: (number - 1).saturating_mul(size), limit: Some(size), ..plan };
                 let (rows, total) = self.asked(move |store| store.find_and_count(&plan)).await?;
                 match most.is_some_and(|most| total > most) {
-                    true => Ok(First::Number(total)),
-                    false => Ok(First::Page(self.found(look, &rows.rows).await?, total)),
+                    true => Ok(FirstLookup::TooMany(total)),
+                    false => Ok(FirstLookup::Page(self.found(look, &rows.rows).await?, total)),
                 }
             }
             _ => {
                 // how many rows they would make is not known, but that they are too many to be answered
                 let total = if most.is_some() { self.asked(move |store| store.count(&plan)).await? } else { 0 };
                 match most.is_some_and(|most| total > most) {
-                    true => Ok(First::Number(total)),
+                    true => Ok(FirstLookup::TooMany(total)),
                     false => Err(too_many("the request finds")),
                 }
             }
@@ -456,61 +463,62 @@ impl Desk<'_> {
     }
 
     /// What satisfies a look-up's conditions: keys, in their order.
-    fn plan(&self, look: &Look) -> Plan {
+    fn plan(&self, look: &Lookup) -> QueryPlan {
         let conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
-        Plan { conditions, ..Plan::all(self.ctx.tenant.clone(), look.collection) }
+        QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), look.collection) }
     }
 
     /// The order of a route's rows as a store's, where that can cut its page: each record is one row, and both mean the same order.
-    fn sorted(&self, find: &Find) -> Option<Vec<Sort>> {
-        let look = &find.look;
+    fn sorted(&self, find: &LookupRoute) -> Option<Vec<SortKey>> {
+        let look = &find.lookup;
         let collection = self.collection(look);
-        if find.distinct || look.includes.iter().any(|(_, include)| include.required != Required::No) {
+        if find.distinct || look.includes.iter().any(|(_, include)| include.required != IncludeRequirement::Optional) {
             return None;
         }
-        let is_plain = |column: Column| match column {
-            Column::Key => true,
-            Column::Field(index) => {
+        let is_plain = |column: RecordColumn| match column {
+            RecordColumn::Key => true,
+            RecordColumn::Field(index) => {
                 let field = &collection.fields[index];
                 !field.fold && !field.is_member() && has_order(field.golden_type())
             }
-            Column::State(index) => has_order(&collection.states[index].ty),
+            RecordColumn::State(index) => has_order(&collection.states[index].ty),
         };
-        let sort =
-            |(column, descending): &(Column, bool)| is_plain(*column).then_some(Sort { column: plan_column(*column), descending: *descending });
+        let sort = |(column, descending): &(RecordColumn, bool)| {
+            is_plain(*column).then_some(SortKey { column: plan_column(*column), descending: *descending })
+        };
         look.sort.iter().map(sort).collect()
     }
 
     /// Asks the store, in the way of this request.
-    async fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> Answer<T> {
+    async fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
         let app = self.ctx.app.clone();
         let ask = move || {
             app.metrics.asked("find");
             ask(&*app.store)
         };
         match self.looking.way() {
-            Way::CacheOnly => Ok(self.looking.miss()?),
-            Way::Directly => Ok(ask()?),
-            Way::Together => reading(ask).await,
+            MissPolicy::CacheOnly => Ok(self.looking.miss()?),
+            MissPolicy::Inline => Ok(ask()?),
+            MissPolicy::Batched => reading(ask).await,
         }
     }
 
     /// The records whose keys were found. What was changed since then may not satisfy the conditions any more.
-    async fn found(&self, look: &Look, rows: &[Vec<Value>]) -> Answer<Vec<Arc<Record>>> {
+    async fn found(&self, look: &Lookup, rows: &[Vec<Value>]) -> HandlerResult<Vec<Arc<ServedRecord>>> {
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
         let records = self.looking.records(look.collection, &keys).await?;
         Ok(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect())
     }
 
     /// Values that a condition compares with; nothing when it is none.
-    fn values<'v>(&'v self, condition: &Match, parent: Option<(&'v Collection, &'v Record)>) -> Option<Cow<'v, [Value]>> {
-        let (value, ty) = match (condition.with, parent) {
-            (Given::Param(index), _) => (Cow::Borrowed(self.given.values[index].as_ref()?), &self.given.all[index].ty),
-            (Given::Parent(column), Some((collection, record))) => value_of(collection, record, column),
-            (Given::Parent(_), None) => return None,
+    fn values<'v>(&'v self, condition: &LookupCondition, parent: Option<(&'v Collection, &'v ServedRecord)>) -> Option<Cow<'v, [Value]>> {
+        let (value, ty) = match (condition.operand, parent) {
+            (OperandSource::Param(index), _) => (Cow::Borrowed(self.params.values[index].as_ref()?), &self.params.all[index].ty),
+            (OperandSource::Parent(column), Some((collection, record))) => value_of(collection, record, column),
+            (OperandSource::Parent(_), None) => return None,
         };
         // keys are texts
-        if condition.column == Column::Key && ty.element() != &FieldType::Text {
+        if condition.column == RecordColumn::Key && ty.element() != &FieldType::Text {
             return Some(value.elements().iter().map(|value| Value::text(value.show(ty.element()))).collect());
         }
         Some(match value {
@@ -519,33 +527,33 @@ impl Desk<'_> {
         })
     }
 
-    fn test(&self, condition: &Match) -> Option<Condition> {
+    fn test(&self, condition: &LookupCondition) -> Option<Condition> {
         let mut values = self.values(condition, None)?.into_owned();
         let text = |value: Option<&Value>| value.and_then(Value::as_text).unwrap_or_default().to_owned();
-        let test = match condition.how {
-            How::Equal if values.len() == 1 => Test::Equal(values.pop().unwrap_or_default()),
-            How::Equal => Test::In(values),
-            How::Prefix => Test::Prefix(text(values.first())),
-            How::Contains => Test::Wildcard(vec![String::new(), text(values.first()), String::new()]),
+        let test = match condition.comparison {
+            MatchKind::Equal if values.len() == 1 => Comparison::Equal(values.pop().unwrap_or_default()),
+            MatchKind::Equal => Comparison::In(values),
+            MatchKind::Prefix => Comparison::Prefix(text(values.first())),
+            MatchKind::Contains => Comparison::Wildcard(vec![String::new(), text(values.first()), String::new()]),
         };
         Some(Condition { column: plan_column(condition.column), test })
     }
 
-    fn is_equal(&self, look: &Look, column: Column, own: &Value, wanted: &Value) -> bool {
+    fn is_equal(&self, look: &Lookup, column: RecordColumn, own: &Value, wanted: &Value) -> bool {
         if folds(self.collection(look), column) { form(own) == form(wanted) } else { own == wanted }
     }
 
     /// Whether a record satisfies all conditions.
-    fn holds(&self, look: &Look, record: &Record, parent: Option<(&Collection, &Record)>) -> bool {
+    fn holds(&self, look: &Lookup, record: &ServedRecord, parent: Option<(&Collection, &ServedRecord)>) -> bool {
         let collection = self.collection(look);
         look.conditions.iter().all(|condition| {
             let Some(wanted) = self.values(condition, parent) else { return true };
             let (own, _) = value_of(collection, record, condition.column);
             let folds = folds(collection, condition.column);
-            let fits = |own: &Value, wanted: &Value| match condition.how {
-                How::Equal => own == wanted,
-                How::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
-                How::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
+            let fits = |own: &Value, wanted: &Value| match condition.comparison {
+                MatchKind::Equal => own == wanted,
+                MatchKind::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
+                MatchKind::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
             };
             let fits = |own: &Value, wanted: &Value| if folds { fits(&form(own), &form(wanted)) } else { fits(own, wanted) };
             own.elements().iter().any(|own| wanted.iter().any(|wanted| fits(own, wanted)))
@@ -553,14 +561,19 @@ impl Desk<'_> {
     }
 
     /// Records by the values of a column, for several groups of values at once, each once in a group; nothing where they are too many.
-    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Cow<'_, [Value]>>) -> Answer<Option<Vec<Vec<Arc<Record>>>>> {
+    async fn by_values(
+        &self,
+        look: &Lookup,
+        column: RecordColumn,
+        groups: Vec<Cow<'_, [Value]>>,
+    ) -> HandlerResult<Option<Vec<Vec<Arc<ServedRecord>>>>> {
         let key_of = |value: &Value| value.as_text().and_then(|text| Key::new(text).ok());
         // most often one record is looked for, or what belongs to one
         if let [values] = groups.as_slice()
             && let [value] = &**values
         {
             let keys: Arc<[Key]> = match column {
-                Column::Key => key_of(value).into_iter().collect(),
+                RecordColumn::Key => key_of(value).into_iter().collect(),
                 _ => {
                     let Some(mut lists) = self.looking.keys(look.collection, plan_column(column), values).await? else { return Ok(None) };
                     lists.pop().unwrap_or_default()
@@ -587,7 +600,7 @@ impl Desk<'_> {
             })
             .collect();
         let lists: Vec<Arc<[Key]>> = match column {
-            Column::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
+            RecordColumn::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
             _ => {
                 let Some(lists) = self.looking.keys(look.collection, plan_column(column), &distinct).await? else { return Ok(None) };
@@ -603,17 +616,17 @@ impl Desk<'_> {
             });
         }
         let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
-        let has = |record: &Record, value: &Value| {
+        let has = |record: &ServedRecord, value: &Value| {
             let own = value_of(self.collection(look), record, column).0;
             own.elements().iter().any(|own| self.is_equal(look, column, own, value))
         };
         let is_behind =
             |(list, value): (&Arc<[Key]>, &Value)| list.iter().filter_map(|key| records[at[key]].as_ref()).any(|record| !has(record, value));
-        if groups.len() > 1 && column != Column::Key && lists.iter().zip(&distinct).any(is_behind) {
-            self.moved.store(true, Ordering::Relaxed);
+        if groups.len() > 1 && column != RecordColumn::Key && lists.iter().zip(&distinct).any(is_behind) {
+            self.changed_meanwhile.store(true, Ordering::Relaxed);
         }
         // a record that has several of the values, or is found by several spellings of one, is one record
-        let of_lists = |own: &Vec<usize>| -> Vec<Arc<Record>> {
+        let of_lists = |own: &Vec<usize>| -> Vec<Arc<ServedRecord>> {
             let mut seen = std::collections::HashSet::new();
             let all = own.iter().flat_map(|list| lists[*list].iter()).map(|key| at[key]);
             all.filter(|place| own.len() == 1 || seen.insert(*place)).filter_map(|place| records[place].clone()).collect()
@@ -622,9 +635,14 @@ impl Desk<'_> {
     }
 
     /// What an include finds for each parent.
-    fn include<'f, 'l: 'f>(&'f self, look: &'l Look, parent: &'f Collection, parents: &'f [Arc<Record>]) -> Found<'f, Vec<Shown<'l>>> {
+    fn include<'f, 'l: 'f>(
+        &'f self,
+        look: &'l Lookup,
+        parent: &'f Collection,
+        parents: &'f [Arc<ServedRecord>],
+    ) -> LookupFuture<'f, Vec<JsonFragment<'l>>> {
         Box::pin(async move {
-            let Some(first) = look.conditions.first() else { return Ok(vec![Shown::NULL; parents.len()]) };
+            let Some(first) = look.conditions.first() else { return Ok(vec![JsonFragment::NULL; parents.len()]) };
             let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
             let found = self.by_values(look, first.column, values).await?;
             let mut groups = found.ok_or_else(|| too_many(&format!("what is included of `{}` is", self.collection(look).name)))?;
@@ -632,27 +650,29 @@ impl Desk<'_> {
                 records.retain(|record| self.holds(look, record, Some((parent, own))));
             }
             let rows = self.finish(look, groups).await?;
-            let shown = |mut rows: Vec<Shown<'l>>| if look.one { rows.pop().unwrap_or(Shown::NULL) } else { Shown::Array(rows.into()) };
+            let shown = |mut rows: Vec<JsonFragment<'l>>| {
+                if look.single { rows.pop().unwrap_or(JsonFragment::NULL) } else { JsonFragment::Array(rows.into()) }
+            };
             Ok(rows.into_iter().map(shown).collect())
         })
     }
 
     /// Includes, order and projection of groups of records: the rows of each group, one at most where one is looked for.
-    fn finish<'f, 'l: 'f>(&'f self, look: &'l Look, groups: Vec<Vec<Arc<Record>>>) -> Found<'f, Vec<Vec<Shown<'l>>>> {
+    fn finish<'f, 'l: 'f>(&'f self, look: &'l Lookup, groups: Vec<Vec<Arc<ServedRecord>>>) -> LookupFuture<'f, Vec<Vec<JsonFragment<'l>>>> {
         Box::pin(async move {
             let collection = self.collection(look);
             let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-            let all: Vec<Arc<Record>> = groups.into_iter().flatten().collect();
+            let all: Vec<Arc<ServedRecord>> = groups.into_iter().flatten().collect();
             let mut kept = vec![true; all.len()];
-            let mut included: Vec<Vec<Shown<'l>>> = Vec::with_capacity(look.includes.len());
+            let mut included: Vec<Vec<JsonFragment<'l>>> = Vec::with_capacity(look.includes.len());
             for (_, include) in &look.includes {
                 let found = self.include(include, collection, &all).await?;
                 for (kept, found) in kept.iter_mut().zip(&found) {
                     match &include.required {
-                        Required::No => {}
+                        IncludeRequirement::Optional => {}
                         _ if !found.is_nothing() => {}
-                        Required::Yes => *kept = false,
-                        Required::Refuse(status, sentence) => {
+                        IncludeRequirement::DropRecord => *kept = false,
+                        IncludeRequirement::Refuse(status, sentence) => {
                             return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
                         }
                     }
@@ -667,14 +687,14 @@ impl Desk<'_> {
                 if !look.sort.is_empty() {
                     rows.sort_by(|a, b| self.order(look, &all[*a], &all[*b]));
                 }
-                rows.truncate(if look.one { 1 } else { rows.len() });
+                rows.truncate(if look.single { 1 } else { rows.len() });
                 answers.push(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect());
             }
             Ok(answers)
         })
     }
 
-    fn order(&self, look: &Look, a: &Record, b: &Record) -> std::cmp::Ordering {
+    fn order(&self, look: &Lookup, a: &ServedRecord, b: &ServedRecord) -> std::cmp::Ordering {
         let collection = self.collection(look);
         for (column, descending) in &look.sort {
             let order = value_of(collection, a, *column).0.compare(&value_of(collection, b, *column).0);
@@ -686,28 +706,28 @@ impl Desk<'_> {
         a.stored.key.cmp(&b.stored.key)
     }
 
-    fn show<'l>(&self, look: &'l Look, record: &Record, included: &[Vec<Shown<'l>>], row: usize) -> Shown<'l> {
+    fn show<'l>(&self, look: &'l Lookup, record: &ServedRecord, included: &[Vec<JsonFragment<'l>>], row: usize) -> JsonFragment<'l> {
         let collection = self.collection(look);
         let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
-        if look.shown.is_empty() {
+        if look.projection.is_empty() {
             let mut whole = record.to_json(collection);
             if let Json::Object(members) = &mut whole {
                 members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
             }
-            return Shown::Json(whole);
+            return JsonFragment::Json(whole);
         }
-        let named = |name: &str| -> Shown<'l> {
+        let named = |name: &str| -> JsonFragment<'l> {
             match include(name) {
                 Some(found) => found.clone(),
-                None if name == "params" => Shown::Json(self.params().clone()),
-                None => column_named(collection, name).map_or(Shown::NULL, |column| shown(collection, record, column)),
+                None if name == "params" => JsonFragment::Json(self.params().clone()),
+                None => column_named(collection, name).map_or(JsonFragment::NULL, |column| shown(collection, record, column)),
             }
         };
         let evaluator = self.ctx.app.evaluator();
-        let leaf = |name: &str, leaf: &Leaf| match leaf {
-            Leaf::Text(text) => Shown::Json(text.as_str().into()),
-            Leaf::Path(path) => path.split_first().map_or(Shown::NULL, |(first, rest)| named(first).inside(rest)),
-            Leaf::Expression(expression) => {
+        let leaf = |name: &str, leaf: &Projection| match leaf {
+            Projection::Text(text) => JsonFragment::Json(text.as_str().into()),
+            Projection::Path(path) => path.split_first().map_or(JsonFragment::NULL, |(first, rest)| named(first).inside(rest)),
+            Projection::Expression(expression) => {
                 let variable = |name: &str| match include(name) {
                     Some(found) => json_to_cel(&found.json()),
                     None if name == "params" => json_to_cel(self.params()),
@@ -722,10 +742,10 @@ impl Desk<'_> {
                     evaluator.note(&format!("`{name}`"), expression, &error);
                     Value::Null
                 });
-                Shown::Json(value.to_json(&FieldType::Json))
+                JsonFragment::Json(value.to_json(&FieldType::Json))
             }
         };
-        let shown = Shown::Object(look.shown.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
+        let shown = JsonFragment::Object(look.projection.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
         let failures = evaluator.failures();
         if !failures.is_empty() {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).add(&collection.name, record.stored.key.as_str(), failures);
@@ -738,49 +758,49 @@ fn cel_null() -> stook_catalogue::expr::CelValue {
     json_to_cel(&Json::Null)
 }
 
-fn column_named(collection: &Collection, name: &str) -> Option<Column> {
+fn column_named(collection: &Collection, name: &str) -> Option<RecordColumn> {
     if name == "key" {
-        return Some(Column::Key);
+        return Some(RecordColumn::Key);
     }
-    let field = collection.field(name).map(|(index, _)| Column::Field(index));
-    field.or_else(|| collection.state(name).map(|(index, _)| Column::State(index)))
+    let field = collection.field(name).map(|(index, _)| RecordColumn::Field(index));
+    field.or_else(|| collection.state(name).map(|(index, _)| RecordColumn::State(index)))
 }
 
 /// A value of a record; of type json it is shown as the record keeps it.
-fn shown<'l>(collection: &Collection, record: &Record, column: Column) -> Shown<'l> {
-    if let Column::Field(index) = column
+fn shown<'l>(collection: &Collection, record: &ServedRecord, column: RecordColumn) -> JsonFragment<'l> {
+    if let RecordColumn::Field(index) = column
         && collection.fields[index].golden_type() == &FieldType::Json
         && let Some(text) = record.text(index)
     {
-        return Shown::Text(text.into());
+        return JsonFragment::Text(text.into());
     }
     let (value, ty) = value_of(collection, record, column);
-    Shown::Json(value.to_json(ty))
+    JsonFragment::Json(value.to_json(ty))
 }
 
-fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {
+fn value_of<'r>(collection: &'r Collection, record: &'r ServedRecord, column: RecordColumn) -> (Cow<'r, Value>, &'r FieldType) {
     match column {
-        Column::Key => (Cow::Owned(Value::text(record.stored.key.as_str())), &FieldType::Text),
-        Column::Field(index) => {
+        RecordColumn::Key => (Cow::Owned(Value::text(record.stored.key.as_str())), &FieldType::Text),
+        RecordColumn::Field(index) => {
             let value =
                 collection.member(index).map_or_else(|| record.field(index), |(list, member)| Cow::Owned(members_of(&record.field(list), member)));
             (value, collection.fields[index].golden_type())
         }
-        Column::State(index) => (Cow::Borrowed(&record.stored.state[index]), &collection.states[index].ty),
+        RecordColumn::State(index) => (Cow::Borrowed(&record.stored.state[index]), &collection.states[index].ty),
     }
 }
 
-fn indexed(collection: &Collection, column: Column) -> bool {
+fn indexed(collection: &Collection, column: RecordColumn) -> bool {
     match column {
-        Column::Key => true,
-        Column::Field(index) => collection.fields[index].index.ordered,
-        Column::State(index) => collection.states[index].index.ordered,
+        RecordColumn::Key => true,
+        RecordColumn::Field(index) => collection.fields[index].index.ordered,
+        RecordColumn::State(index) => collection.states[index].index.ordered,
     }
 }
 
 /// Whether texts of a column are compared without regard to case, width and white space.
-fn folds(collection: &Collection, column: Column) -> bool {
-    matches!(column, Column::Field(index) if collection.fields[index].fold)
+fn folds(collection: &Collection, column: RecordColumn) -> bool {
+    matches!(column, RecordColumn::Field(index) if collection.fields[index].fold)
 }
 
 /// A value as such a column compares it.
@@ -796,10 +816,10 @@ fn has_order(ty: &FieldType) -> bool {
     !ty.is_list() && !matches!(ty, FieldType::Json | FieldType::Ranges)
 }
 
-fn plan_column(column: Column) -> PlanColumn {
+fn plan_column(column: RecordColumn) -> PlanColumn {
     match column {
-        Column::Key => PlanColumn::Key,
-        Column::Field(index) => PlanColumn::Field(index),
-        Column::State(index) => PlanColumn::State(index),
+        RecordColumn::Key => PlanColumn::Key,
+        RecordColumn::Field(index) => PlanColumn::Field(index),
+        RecordColumn::State(index) => PlanColumn::State(index),
     }
 }

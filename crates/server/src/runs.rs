@@ -1,8 +1,8 @@
 //! Runs of the lab, from the folder that the server was told: measurements are no tenant's, an admin sees them.
 
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer};
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use stook_store::access::Role;
 /// What the name of a run may be, as a pattern.
 pub const NAME: &str = "^[A-Za-z0-9_-]+$";
 
-fn folder(ctx: &Ctx) -> Answer<PathBuf> {
+fn folder(ctx: &RequestContext) -> HandlerResult<PathBuf> {
     ctx.caller.need(Role::Admin)?;
     ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("the server shows no runs; it was started without --runs DIR"))
 }
@@ -25,7 +25,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Names of runs with their sizes, the newest first.
-pub async fn list(ctx: Ctx) -> Answer {
+pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let folder = folder(&ctx)?;
     let found = blocking(move || {
@@ -49,7 +49,7 @@ fn failed(error: impl std::fmt::Display) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-fn read(folder: &Path, name: &str) -> Answer<Run> {
+fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
     let missing = || Problem::missing(format!("there is no run {name:?}"));
     if !is_name(name) {
         return Err(missing());
@@ -58,7 +58,7 @@ fn read(folder: &Path, name: &str) -> Answer<Run> {
 }
 
 /// A run as its file has it.
-pub async fn one(ctx: Ctx) -> Answer {
+pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
     let run = blocking(move || serde_json::to_vec(&read(&folder, &name)?).map_err(failed));
@@ -66,7 +66,7 @@ pub async fn one(ctx: Ctx) -> Answer {
 }
 
 /// A run as something to look at; with `?beside=NAME` what is otherwise in that one.
-pub async fn report(mut ctx: Ctx) -> Answer {
+pub async fn report(mut ctx: RequestContext) -> HandlerResult {
     let beside = ctx.params.one("beside")?;
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());

@@ -1,13 +1,13 @@
 //! Services that are asked, and how things stand with them.
 
-use crate::problem::Answer;
+use crate::problem::HandlerResult;
 use crate::records::json_answer;
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
 /// Each source that is asked: what it last answered this process, and how many questions are on their way.
-pub async fn list(ctx: Ctx) -> Answer {
+pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let all = ctx.app.asker.services(&ctx.tenant).into_iter().map(|(status, running)| {
         let mut shown = status.to_json();

@@ -7,36 +7,36 @@ use std::sync::Arc;
 
 /// What is shown of records: under the definition's names, and what records keep as text stays text.
 #[derive(Clone)]
-pub enum Shown<'l> {
+pub enum JsonFragment<'l> {
     /// Values.
     Json(Json),
     /// JSON text.
     Text(Box<str>),
     /// A list.
-    Array(Arc<[Shown<'l>]>),
+    Array(Arc<[JsonFragment<'l>]>),
     /// Values by name.
-    Object(Arc<[(&'l str, Shown<'l>)]>),
+    Object(Arc<[(&'l str, JsonFragment<'l>)]>),
 }
 
-impl Shown<'_> {
+impl JsonFragment<'_> {
     /// Nothing.
-    pub const NULL: Self = Shown::Json(Json::Null);
+    pub const NULL: Self = JsonFragment::Json(Json::Null);
 
     /// Whether an include found nothing.
     pub fn is_nothing(&self) -> bool {
         match self {
-            Shown::Json(json) => json.is_null(),
-            Shown::Array(items) => items.is_empty(),
-            Shown::Text(_) | Shown::Object(_) => false,
+            JsonFragment::Json(json) => json.is_null(),
+            JsonFragment::Array(items) => items.is_empty(),
+            JsonFragment::Text(_) | JsonFragment::Object(_) => false,
         }
     }
 
     fn member(&self, name: &str) -> Self {
         match self {
-            Shown::Object(members) => members.iter().find(|(known, _)| *known == name).map_or(Self::NULL, |(_, value)| value.clone()),
-            Shown::Array(_) => Self::NULL,
-            Shown::Json(json) => Shown::Json(json.get(name).cloned().unwrap_or_default()),
-            Shown::Text(_) => Shown::Json(self.json().get(name).cloned().unwrap_or_default()),
+            JsonFragment::Object(members) => members.iter().find(|(known, _)| *known == name).map_or(Self::NULL, |(_, value)| value.clone()),
+            JsonFragment::Array(_) => Self::NULL,
+            JsonFragment::Json(json) => JsonFragment::Json(json.get(name).cloned().unwrap_or_default()),
+            JsonFragment::Text(_) => JsonFragment::Json(self.json().get(name).cloned().unwrap_or_default()),
         }
     }
 
@@ -48,10 +48,10 @@ impl Shown<'_> {
     /// The same as JSON values.
     pub fn json(&self) -> Json {
         match self {
-            Shown::Json(json) => json.clone(),
-            Shown::Text(text) => serde_json::from_str(text).unwrap_or_default(),
-            Shown::Array(items) => items.iter().map(Shown::json).collect(),
-            Shown::Object(members) => members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect(),
+            JsonFragment::Json(json) => json.clone(),
+            JsonFragment::Text(text) => serde_json::from_str(text).unwrap_or_default(),
+            JsonFragment::Array(items) => items.iter().map(JsonFragment::json).collect(),
+            JsonFragment::Object(members) => members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect(),
         }
     }
 
@@ -64,11 +64,11 @@ impl Shown<'_> {
 
     fn write(&self, out: &mut String) {
         match self {
-            Shown::Json(json) => {
+            JsonFragment::Json(json) => {
                 let _ = write!(out, "{json}");
             }
-            Shown::Text(text) => out.push_str(text),
-            Shown::Array(items) => {
+            JsonFragment::Text(text) => out.push_str(text),
+            JsonFragment::Array(items) => {
                 out.push('[');
                 for (place, item) in items.iter().enumerate() {
                     out.push_str(if place == 0 { "" } else { "," });
@@ -76,7 +76,7 @@ impl Shown<'_> {
                 }
                 out.push(']');
             }
-            Shown::Object(members) => {
+            JsonFragment::Object(members) => {
                 for (place, (name, value)) in members.iter().enumerate() {
                     out.push(if place == 0 { '{' } else { ',' });
                     if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -99,12 +99,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_json_whatever_names_and_texts_are() {
-        let inner = Shown::Object([("plain_1", Shown::Json(json!("a\"b"))), ("a \"b\\\n", Shown::Text(r#"{"x":[1,2.50]}"#.into()))].into());
-        let whole = Shown::Object([("rows", Shown::Array([inner.clone(), Shown::NULL].into())), ("none", Shown::Object([].into()))].into());
+        let inner = JsonFragment::Object(
+            [("plain_1", JsonFragment::Json(json!("a\"b"))), ("a \"b\\\n", JsonFragment::Text(r#"{"x":[1,2.50]}"#.into()))].into(),
+        );
+        let whole = JsonFragment::Object(
+            [("rows", JsonFragment::Array([inner.clone(), JsonFragment::NULL].into())), ("none", JsonFragment::Object([].into()))].into(),
+        );
         let parsed: Json = serde_json::from_str(&whole.text()).expect("JSON");
         assert_eq!(parsed, whole.json());
         assert_eq!(parsed, json!({ "rows": [{ "plain_1": "a\"b", "a \"b\\\n": { "x": [1, 2.5] } }, null], "none": {} }));
         assert_eq!(inner.member("a \"b\\\n").member("x").json(), json!([1, 2.5]));
-        assert!(whole.member("rows").member("x").is_nothing() && Shown::Array([].into()).is_nothing() && !inner.is_nothing());
+        assert!(whole.member("rows").member("x").is_nothing() && JsonFragment::Array([].into()).is_nothing() && !inner.is_nothing());
     }
 }

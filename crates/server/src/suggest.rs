@@ -1,9 +1,9 @@
 //! Free text: queries that it may mean.
 
 use crate::App;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer};
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -23,21 +23,21 @@ const MOST_TENANTS: usize = 64;
 
 /// What was learnt of tenants' values.
 #[derive(Default)]
-pub struct Vocabularies {
-    known: Mutex<HashMap<Tenant, Learnt>>,
+pub struct VocabularyCache {
+    known: Mutex<HashMap<Tenant, CachedVocabulary>>,
     /// Held by who learns for the first time: others that come meanwhile wait, and find it.
     learning: Mutex<()>,
 }
 
-struct Learnt {
+struct CachedVocabulary {
     /// Until when it is good enough.
     until: Instant,
     vocabulary: Arc<Vocabulary>,
     /// Whether somebody learns it anew.
-    again: bool,
+    is_refreshing: bool,
 }
 
-impl Vocabularies {
+impl VocabularyCache {
     fn of(&self, app: &Arc<App>, tenant: &Tenant) -> stook_store::Result<Arc<Vocabulary>> {
         if let Some(found) = self.find(app, tenant) {
             return Ok(found);
@@ -48,15 +48,15 @@ impl Vocabularies {
         }
         let vocabulary = Arc::new(Vocabulary::learn(&app.catalogue, &*app.store, tenant, Some(FIRST))?);
         let until = Instant::now() + if vocabulary.is_whole() { OLD } else { Duration::ZERO };
-        self.keep(tenant, Learnt { until, vocabulary: vocabulary.clone(), again: false });
+        self.keep(tenant, CachedVocabulary { until, vocabulary: vocabulary.clone(), is_refreshing: false });
         Ok(vocabulary)
     }
 
     fn find(&self, app: &Arc<App>, tenant: &Tenant) -> Option<Arc<Vocabulary>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get_mut(tenant)?;
-        if learnt.until < Instant::now() && !learnt.again {
-            learnt.again = true;
+        if learnt.until < Instant::now() && !learnt.is_refreshing {
+            learnt.is_refreshing = true;
             let (app, tenant) = (app.clone(), tenant.clone());
             std::thread::spawn(move || app.vocabularies.learn(&app, &tenant));
         }
@@ -69,13 +69,13 @@ impl Vocabularies {
         match Vocabulary::learn(&app.catalogue, &*app.store, tenant, None).map(Arc::new) {
             Ok(vocabulary) => {
                 let until = Instant::now() + OLD.max(began.elapsed() * WORTH);
-                self.keep(tenant, Learnt { until, vocabulary, again: false });
+                self.keep(tenant, CachedVocabulary { until, vocabulary, is_refreshing: false });
             }
             Err(_) => drop(self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant)),
         }
     }
 
-    fn keep(&self, tenant: &Tenant, learnt: Learnt) {
+    fn keep(&self, tenant: &Tenant, learnt: CachedVocabulary) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_TENANTS && !known.contains_key(tenant) {
             known.clear();
@@ -85,7 +85,7 @@ impl Vocabularies {
 }
 
 /// `?text=TEXT`: at most four queries, best first. `learning` says that not all values have been read yet.
-pub async fn get(mut ctx: Ctx) -> Answer {
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("text")? else {
         return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));
     };

@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::guard;
-use crate::problem::Answer;
+use crate::problem::HandlerResult;
 use crate::records::json_answer;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Who is not an admin is refused.
-pub async fn get(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
+pub async fn get(State(app): State<Arc<App>>, request: Request) -> HandlerResult<Response> {
     let text = guard::counted(&app, request.headers()).await?;
     Ok(json_answer(StatusCode::OK, of_text(&text).to_string()))
 }
@@ -23,7 +23,7 @@ pub async fn get(State(app): State<Arc<App>>, request: Request) -> Answer<Respon
 fn of_text(text: &str) -> Json {
     let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
     let timed = |name: &str, labels: [&str; 2]| -> Vec<Json> {
-        let shown = |(key, own): ([&str; 2], Timed)| {
+        let shown = |(key, own): ([&str; 2], HistogramSummary)| {
             let mut row: Map<String, Json> =
                 labels.into_iter().zip(key).filter(|(name, _)| !name.is_empty()).map(|(name, value)| (name.to_owned(), value.into())).collect();
             row.insert("number".into(), json!(own.count as u64));
@@ -31,7 +31,7 @@ fn of_text(text: &str) -> Json {
             row.insert("p99".into(), json!(own.tail()));
             Json::Object(row)
         };
-        Timed::all(&samples, name, labels).into_iter().map(shown).collect()
+        HistogramSummary::all(&samples, name, labels).into_iter().map(shown).collect()
     };
     let state: Map<String, Json> =
         samples.iter().filter(|sample| sample.name == "stook_state").map(|own| (own.label("what").to_owned(), json!(own.value as u64))).collect();
@@ -66,14 +66,14 @@ impl<'t> Sample<'t> {
 
 /// A histogram.
 #[derive(Default)]
-struct Timed {
+struct HistogramSummary {
     count: f64,
     sum: f64,
     /// Upper bounds, and how many were at most that.
     buckets: BTreeMap<u64, (f64, f64)>,
 }
 
-impl Timed {
+impl HistogramSummary {
     /// Histograms of a name by two labels, those with most time first.
     fn all<'t>(samples: &[Sample<'t>], name: &str, by: [&str; 2]) -> Vec<([&'t str; 2], Self)> {
         let mut all: BTreeMap<[&str; 2], Self> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Tags by HTTP: an admin defines them, who may write gives manual ones to records.
 
 use crate::App;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{PATCH, blocking, json_answer, nothing_else, reading};
-use crate::request::{Ctx, JSON};
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -12,12 +12,12 @@ use std::time::Instant;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::tags::{self, Wish};
-use stook_query::Compiled;
+use stook_engine::tags::{self, TagChange};
+use stook_query::CompiledQuery;
 use stook_store::Tenant;
 use stook_store::access::Role;
-use stook_store::plan::{Column, Plan};
-use stook_store::tag::Definition;
+use stook_store::plan::{PlanColumn, QueryPlan};
+use stook_store::tag::TagDefinition;
 
 /// Most records that a tag is given to, or taken from, by one call.
 pub const MOST_RECORDS: usize = 1_000;
@@ -27,7 +27,7 @@ fn missing(name: &str) -> Problem {
 }
 
 /// A collection's tags.
-pub async fn list(ctx: Ctx) -> Answer {
+pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
@@ -36,7 +36,7 @@ pub async fn list(ctx: Ctx) -> Answer {
 }
 
 /// One tag.
-pub async fn one(ctx: Ctx) -> Answer {
+pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
@@ -45,11 +45,11 @@ pub async fn one(ctx: Ctx) -> Answer {
 }
 
 /// What became of a wish: the tag, with advice on its definition and the job that evaluates it.
-async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
+async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult<Json> {
     ctx.reaches_store();
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     blocking(move || {
-        if let Some(Definition::Query(text)) = &wish.definition {
+        if let Some(TagDefinition::Query(text)) = &wish.definition {
             query_of(&app, &tenant, index, (&wish.name, text))?;
         }
         let name = wish.name.clone();
@@ -65,7 +65,7 @@ async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
 
 /// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it. With `?preview=true`
 /// nothing is made: what the XPath would find among some records, or the query among all.
-pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
+pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     let preview = ctx.params.flag("preview")?;
     ctx.params.end()?;
@@ -83,14 +83,14 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
 /// Most keys of records that a preview names.
 const NAMED: usize = 20;
 
-async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
+async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
     let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has nothing to preview: say an xpath or a query".into()]))?;
     ctx.reaches_store();
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     let look = move || match definition {
-        Definition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
-        Definition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
-        Definition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
+        TagDefinition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
+        TagDefinition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
+        TagDefinition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
     };
     let seen = reading(look).await?;
     let keys: Vec<&str> = seen.keys.iter().take(NAMED).map(Key::as_str).collect();
@@ -101,25 +101,25 @@ async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
 }
 
 /// The query of a tag.
-fn query_of(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<Compiled, EngineError> {
+fn query_of(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
     let checked = stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?;
     checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
 }
 
 /// What carries a tag that is a query.
-fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::Preview, EngineError> {
+fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::TagPreview, EngineError> {
     let found = query_of(app, tenant, index, (name, text))?;
-    let records = app.store.count(&Plan::all(tenant.clone(), index))? as usize;
+    let records = app.store.count(&QueryPlan::all(tenant.clone(), index))? as usize;
     let began = Instant::now();
     let matches = app.store.count(&found.plan)? as usize;
     let took = began.elapsed();
-    let first = app.store.find(&Plan { columns: vec![Column::Key], limit: Some(NAMED as u64), ..found.plan })?;
+    let first = app.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(NAMED as u64), ..found.plan })?;
     let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
-    Ok(tags::Preview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
+    Ok(tags::TagPreview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
 }
 
 /// Changes a tag: what is not sent stays.
-pub async fn set(ctx: Ctx, body: Body) -> Answer {
+pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
@@ -132,18 +132,18 @@ pub async fn set(ctx: Ctx, body: Body) -> Answer {
     Ok(json_answer(StatusCode::OK, save(&ctx, wish, false).await?.to_string()))
 }
 
-async fn exists(ctx: &Ctx, name: &str) -> Answer<bool> {
+async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {
     let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
     let known = blocking(move || app.store.tags(&tenant, index)).await?;
     Ok(known.tags.iter().any(|tag| tag.name == name))
 }
 
-async fn known(ctx: &Ctx) -> Answer<()> {
+async fn known(ctx: &RequestContext) -> HandlerResult<()> {
     if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx.segment("tag"))) }
 }
 
 /// Removes a tag from the collection and from all records.
-pub async fn remove(ctx: Ctx) -> Answer {
+pub async fn remove(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     ctx.reaches_store();
@@ -153,7 +153,7 @@ pub async fn remove(ctx: Ctx) -> Answer {
 }
 
 /// Evaluates a tag's XPath again for all records.
-pub async fn rebuild(ctx: Ctx) -> Answer {
+pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     known(&ctx).await?;
@@ -164,11 +164,11 @@ pub async fn rebuild(ctx: Ctx) -> Answer {
 }
 
 /// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
-pub async fn assign(ctx: Ctx, body: Body) -> Answer {
+pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
-    let mut keys = |name: &str| -> Answer<Vec<Key>> {
+    let mut keys = |name: &str| -> HandlerResult<Vec<Key>> {
         let wrong = || Problem::wrong(vec![format!("{name}: a list of at most {MOST_RECORDS} keys")]);
         match sent.remove(name) {
             None => Ok(Vec::new()),

@@ -1,13 +1,13 @@
 //! Whose records there are.
 
-use crate::problem::Answer;
+use crate::problem::HandlerResult;
 use crate::records::{blocking, json_answer};
-use crate::request::Ctx;
+use crate::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
 /// The tenants a caller may see: its own, or all.
-pub async fn list(ctx: Ctx) -> Answer {
+pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let tenants = match &ctx.caller.tenant {
         Some(own) => vec![own.clone()],

@@ -2,9 +2,9 @@
 
 use crate::access::new_token;
 use crate::openapi::MOST_INTEGER;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
-use crate::request::{Ctx, JSON};
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
@@ -18,7 +18,7 @@ fn shown(token: &Token) -> Json {
 }
 
 /// The tenant's tokens.
-pub async fn list(ctx: Ctx) -> Answer {
+pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     ctx.reaches_store();
@@ -29,7 +29,7 @@ pub async fn list(ctx: Ctx) -> Answer {
 }
 
 /// `{"role": R, "name": N}`: a new token; its secret is shown this once.
-pub async fn create(ctx: Ctx, body: Body) -> Answer {
+pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
@@ -59,7 +59,7 @@ pub async fn create(ctx: Ctx, body: Body) -> Answer {
 }
 
 /// Revokes one of the tenant's tokens.
-pub async fn revoke(ctx: Ctx) -> Answer {
+pub async fn revoke(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
     let text = ctx.segment("token");

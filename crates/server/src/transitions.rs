@@ -1,16 +1,16 @@
 //! Transitions by HTTP: of a named record, or of one that satisfies conditions.
 
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
-use crate::request::{Ctx, JSON};
+use crate::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderName, StatusCode};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_engine::pick;
-use stook_engine::transition::{self, Ask, Ended, Reason};
-use stook_store::Call;
+use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
+use stook_store::IdempotentCall;
 use stook_store::access::Role;
 
 /// The header by which a caller says that two requests are one.
@@ -22,7 +22,7 @@ const LONGEST_KEY: usize = 255;
 ///
 /// # Errors
 /// 400 when the key is none.
-pub fn call_of(ctx: &Ctx, target: &str, sent: &str) -> Answer<Option<Call>> {
+pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<Option<IdempotentCall>> {
     let Some(key) = ctx.header(IDEMPOTENCY_KEY)? else { return Ok(None) };
     if key.is_empty() || key.len() > LONGEST_KEY {
         return Err(Problem::bad(format!("idempotency-key has 1 to {LONGEST_KEY} characters")));
@@ -38,14 +38,20 @@ pub fn call_of(ctx: &Ctx, target: &str, sent: &str) -> Answer<Option<Call>> {
         short
     };
     let token = ctx.caller.token.to_string();
-    Ok(Some(Call { id: hash(&[&token, target, key]), request: hash(&[sent]) }))
+    Ok(Some(IdempotentCall { id: hash(&[&token, target, key]), request: hash(&[sent]) }))
 }
 
 /// Prepares a transition of a collection by name.
 ///
 /// # Errors
 /// 404 for one that is not known, 422 for wrong arguments.
-pub fn prepare(ctx: &Ctx, collection: usize, name: &str, args: &Map<String, Json>, call: Option<Call>) -> Answer<Arc<Ask>> {
+pub fn prepare(
+    ctx: &RequestContext,
+    collection: usize,
+    name: &str,
+    args: &Map<String, Json>,
+    call: Option<IdempotentCall>,
+) -> HandlerResult<Arc<TransitionRequest>> {
     let definition = ctx.definition(collection);
     let Some(transition) = definition.transitions.iter().position(|transition| transition.name == name) else {
         let known = || definition.transitions.iter().map(|transition| transition.name.as_str());
@@ -59,11 +65,11 @@ pub fn prepare(ctx: &Ctx, collection: usize, name: &str, args: &Map<String, Json
     let now = ctx.app.store.clock();
     let wanted = &definition.transitions[transition].args;
     let args = transition::arguments(&ctx.app.evaluator(), wanted, args, &caller, now).map_err(Problem::wrong)?;
-    Ok(Arc::new(Ask { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
+    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
 }
 
 /// `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
-pub async fn run(mut ctx: Ctx, name: String, body: Body) -> Answer {
+pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     let collection = ctx.collection();
     let key = ctx.key()?;
@@ -82,7 +88,7 @@ pub async fn run(mut ctx: Ctx, name: String, body: Body) -> Answer {
 }
 
 /// The arguments of a call: a JSON object, or no body.
-async fn arguments(ctx: &Ctx, body: Body) -> Answer<Map<String, Json>> {
+async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String, Json>> {
     if axum::body::HttpBody::is_end_stream(&body) {
         return Ok(Map::new());
     }
@@ -93,24 +99,24 @@ async fn arguments(ctx: &Ctx, body: Body) -> Answer<Map<String, Json>> {
 ///
 /// # Errors
 /// When it was refused, or is another call than before.
-pub fn answer(ended: Ended) -> Answer<Option<Json>> {
+pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
     match ended {
-        Ended::Done(answer) | Ended::Repeated { same: true, answer } => Ok(Some(answer)),
-        Ended::Repeated { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
-        Ended::Missing => Ok(None),
-        Ended::Lost => Err(Problem::busy("others were changing the record")),
-        Ended::Refused(reasons) => Err(refused(reasons)),
+        TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
+        TransitionResult::Replayed { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
+        TransitionResult::Missing => Ok(None),
+        TransitionResult::Conflict => Err(Problem::busy("others were changing the record")),
+        TransitionResult::Refused(reasons) => Err(refused(reasons)),
     }
 }
 
-fn refused(reasons: Vec<Reason>) -> Problem {
+fn refused(reasons: Vec<RefusalReason>) -> Problem {
     let code = reasons.first().map_or(409, |reason| reason.code);
     let texts: Vec<String> = reasons.into_iter().map(|reason| reason.text).collect();
     Problem::new(StatusCode::from_u16(code).unwrap_or(StatusCode::CONFLICT), texts.join("; ")).errors(texts)
 }
 
 /// `{"query": Q, "transition": T, "args": {...}}`: the transition of one record that the query finds and does not refuse it.
-pub async fn pick(ctx: Ctx, body: Body) -> Answer {
+pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;

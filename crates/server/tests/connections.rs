@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::parse::parse;
-use stook_server::admission::{Class, Limits};
-use stook_server::{App, Logged, Options, guarded, serve, serve_routes};
+use stook_server::admission::{ClassLimits, RequestClass};
+use stook_server::{App, RequestLogLevel, ServerOptions, guarded, serve, serve_routes};
 use stook_store::sqlite::{self, SqliteStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,11 +24,11 @@ struct Running {
     _folder: TempDir,
 }
 
-async fn start(options: Options, routes: impl FnOnce(&Arc<App>) -> Option<Router>) -> Running {
+async fn start(options: ServerOptions, routes: impl FnOnce(&Arc<App>) -> Option<Router>) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let catalogue = Arc::new(parse(THINGS).unwrap());
-    let store = SqliteStore::open(&folder.path().join("s.sqlite"), catalogue.clone(), sqlite::Options::default()).unwrap();
-    let app = App::new(catalogue, Arc::new(store), Options { log: Logged::Nothing, ..options }).unwrap();
+    let store = SqliteStore::open(&folder.path().join("s.sqlite"), catalogue.clone(), sqlite::SqliteOptions::default()).unwrap();
+    let app = App::new(catalogue, Arc::new(store), ServerOptions { log: RequestLogLevel::None, ..options }).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let own = app.clone();
@@ -40,9 +40,9 @@ async fn start(options: Options, routes: impl FnOnce(&Arc<App>) -> Option<Router
     Running { app, address, _folder: folder }
 }
 
-fn impatient() -> Options {
+fn impatient() -> ServerOptions {
     let stall = Duration::from_millis(400);
-    Options { stall, request_time: Duration::from_millis(800), ..Options::default() }
+    ServerOptions { stall, request_time: Duration::from_millis(800), ..ServerOptions::default() }
 }
 
 /// Everything a peer says until it closes the connection, which it must do soon.
@@ -107,8 +107,8 @@ async fn trickle(address: SocketAddr, path: &str) -> Duration {
 
 #[tokio::test]
 async fn who_sends_slowly_keeps_nobody_else_waiting() {
-    let limits = Limits { most: 2, wait: Duration::from_millis(100) };
-    let running = start(Options { interactive: limits, bulk: limits, ..impatient() }, |_| None).await;
+    let limits = ClassLimits { most: 2, wait: Duration::from_millis(100) };
+    let running = start(ServerOptions { interactive: limits, bulk: limits, ..impatient() }, |_| None).await;
     let address = running.address;
     let slow: Vec<_> = (0..8).map(|_| tokio::spawn(trickle(address, "/v1/main/lookup"))).collect();
     let uploads: Vec<_> = (0..2).map(|_| tokio::spawn(trickle(address, "/v1/main/import?source=files"))).collect();
@@ -139,7 +139,7 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
     assert!(until_closed(&mut stream).await.starts_with("HTTP/1.1 202"));
     let app = running.app.clone();
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let options = stook_engine::work::Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+    let options = stook_engine::work::WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
     tokio::task::spawn_blocking(move || stook_server::work(&app, &options, &stop)).await.unwrap().unwrap();
     let mut greedy = Vec::new();
     for _ in 0..8 {
@@ -206,7 +206,7 @@ async fn mangled_requests_never_fail_inside() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_told_so() {
-    let running = start(Options { connections: 5, ..Options::default() }, |_| None).await;
+    let running = start(ServerOptions { connections: 5, ..ServerOptions::default() }, |_| None).await;
     let mut held = Vec::new();
     for _ in 0..5 {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
@@ -225,15 +225,15 @@ async fn connections_beyond_the_limit_are_told_so() {
 /// Ten times what can be done: every request is answered, those that cannot be done are told when to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_is_answered() {
-    let limits = Limits { most: 8, wait: Duration::from_millis(15) };
+    let limits = ClassLimits { most: 8, wait: Duration::from_millis(15) };
     let hold = |app: &Arc<App>| {
         let hold = || async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             "held"
         };
-        Some(guarded(app, Class::Interactive, Router::new().route("/hold", get(hold))).with_state(app.clone()))
+        Some(guarded(app, RequestClass::Interactive, Router::new().route("/hold", get(hold))).with_state(app.clone()))
     };
-    let running = start(Options { interactive: limits, ..Options::default() }, hold).await;
+    let running = start(ServerOptions { interactive: limits, ..ServerOptions::default() }, hold).await;
     let address = running.address;
     let mut clients = Vec::new();
     let until = Instant::now() + Duration::from_secs(4);

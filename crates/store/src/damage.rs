@@ -4,7 +4,7 @@ use crate::{Result, StoreError, StoredRecord};
 use std::fmt;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Damaged, unpack};
+use stook_catalogue::record::{Contribution, DecodeError, unpack};
 
 /// A stored row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,39 +42,39 @@ impl fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-impl From<Damaged> for StoreError {
-    fn from(Damaged(reason): Damaged) -> Self {
+impl From<DecodeError> for StoreError {
+    fn from(DecodeError(reason): DecodeError) -> Self {
         StoreError::Damaged(Damage::of_row("a row", reason))
     }
 }
 
 /// Says whose row it is that cannot be read.
-pub trait OfRecord<T> {
+pub trait ForRecord<T> {
     /// The record of a collection.
     ///
     /// # Errors
     /// As before.
-    fn of_record(self, collection: &str, key: &Key) -> Result<T>;
+    fn for_record(self, collection: &str, key: &Key) -> Result<T>;
 }
 
-impl<T> OfRecord<T> for std::result::Result<T, Damaged> {
-    fn of_record(self, collection: &str, key: &Key) -> Result<T> {
-        self.map_err(|Damaged(reason)| StoreError::Damaged(Damage::of_record(collection, key.as_str(), reason)))
+impl<T> ForRecord<T> for std::result::Result<T, DecodeError> {
+    fn for_record(self, collection: &str, key: &Key) -> Result<T> {
+        self.map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_record(collection, key.as_str(), reason)))
     }
 }
 
 /// A part of a stored record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct DamagedPart {
     /// Which.
-    pub part: Part,
+    pub part: RecordPart,
     /// What is wrong with it.
     pub reason: String,
 }
 
 /// A part of a stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RecordPart {
     /// What finds the row, or tells its versions apart: it can be neither read nor written.
     Row,
     /// What transitions have set: no document says it.
@@ -84,7 +84,7 @@ pub enum Part {
     /// A golden value, by the number of its field.
     Golden(usize),
     /// What follows from the rest: effective states, conflicts.
-    Rest,
+    Other,
 }
 
 impl StoredRecord {
@@ -106,7 +106,7 @@ impl StoredRecord {
     pub fn contributions_of(&self, collection: &Collection) -> Result<Vec<Contribution>> {
         // without documents there are none to be left out
         let raw = self.raw.as_deref().unwrap_or_default();
-        unpack(&self.contributions, collection, &self.golden, Some(raw)).of_record(&collection.name, &self.key)
+        unpack(&self.contributions, collection, &self.golden, Some(raw)).for_record(&collection.name, &self.key)
     }
 
     /// What of it cannot be read, in words.

@@ -7,7 +7,7 @@
 
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
-use stook_catalogue::record::{Damaged, Input, put_bytes, put_varint};
+use stook_catalogue::record::{DecodeError, Decoder, put_bytes, put_varint};
 use stook_catalogue::value::SmolStr;
 
 /// What became of a document in one collection.
@@ -56,7 +56,7 @@ impl Outcome {
 
 /// How many documents had which outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct OutcomeCounts {
     /// By [`Outcome`] number. A chunk's own counts may be negative where it corrects an earlier one.
     pub outcomes: [i64; OUTCOMES.len()],
     /// Documents read.
@@ -65,7 +65,7 @@ pub struct Counts {
     pub warnings: i64,
 }
 
-impl Counts {
+impl OutcomeCounts {
     /// The number of documents with one outcome.
     pub fn of(&self, outcome: Outcome) -> i64 {
         self.outcomes[outcome as usize]
@@ -77,14 +77,14 @@ impl Counts {
     }
 
     /// Adds another chunk's counts.
-    pub fn include(&mut self, other: &Counts) {
+    pub fn include(&mut self, other: &OutcomeCounts) {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, more)| *sum += more);
         self.documents += other.documents;
         self.warnings += other.warnings;
     }
 }
 
-impl Serialize for Counts {
+impl Serialize for OutcomeCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let named = OUTCOMES.iter().map(|(outcome, name)| (*name, self.of(*outcome)));
         serializer.collect_map([("documents", self.documents)].into_iter().chain(named).chain([("warnings", self.warnings)]))
@@ -93,7 +93,7 @@ impl Serialize for Counts {
 
 /// The outcome of one document in one collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct DocumentOutcome {
     /// Number of the document inside the job, from 1.
     pub document: u64,
     /// Position in its file.
@@ -108,7 +108,7 @@ pub struct Line {
 
 /// A failure or warning, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Issue {
     /// Number of the document inside the job, from 1.
     pub document: u64,
     /// The file, from 0.
@@ -127,7 +127,7 @@ pub struct Trouble {
 
 /// An outcome another chunk had written, changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Correction {
+pub struct OutcomeCorrection {
     /// The document, by its number inside the job.
     pub document: u64,
     /// The collection's index.
@@ -144,17 +144,17 @@ pub struct ChunkJournal {
     /// Documents of the job before that file.
     pub file_start: u64,
     /// Sums, corrections included.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// The first document.
     pub first: u64,
     /// Outcomes in the order of the documents, one at least of each, as [`pack`] packs them; empty for none.
-    pub lines: Vec<u8>,
+    pub packed_outcomes: Vec<u8>,
     /// In the order of the documents.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Issue>,
     /// Documents that failed, as they were read, as far as they are kept.
-    pub kept: Vec<(u64, Vec<u8>)>,
+    pub failed_documents: Vec<(u64, Vec<u8>)>,
     /// Of documents of other chunks.
-    pub corrections: Vec<Correction>,
+    pub corrections: Vec<OutcomeCorrection>,
 }
 
 /// A line of a journal as it is listed.
@@ -182,7 +182,7 @@ pub struct JournalEntry {
 const FEW: usize = 512;
 
 /// Packs the lines of a chunk.
-pub fn pack(lines: &[Line]) -> Vec<u8> {
+pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(1 + lines.len() * 24);
     plain.push(0);
     put_varint(&mut plain, lines.len() as u64);
@@ -206,25 +206,25 @@ pub fn pack(lines: &[Line]) -> Vec<u8> {
 ///
 /// # Errors
 /// When the bytes are damaged.
-pub fn unpack(packed: &[u8]) -> Result<Vec<Line>, Damaged> {
+pub fn unpack(packed: &[u8]) -> Result<Vec<DocumentOutcome>, DecodeError> {
     if packed.is_empty() {
         return Ok(Vec::new());
     }
     let plain = match packed {
         [0, plain @ ..] => Cow::Borrowed(plain),
-        _ => Cow::Owned(zstd::stream::decode_all(packed).map_err(|_| Damaged("a journal is not zstd"))?),
+        _ => Cow::Owned(zstd::stream::decode_all(packed).map_err(|_| DecodeError("a journal is not zstd"))?),
     };
-    let mut input = Input { bytes: &plain };
+    let mut input = Decoder { bytes: &plain };
     let count = input.varint()?;
     let (mut document, mut offset) = (0_u64, 0_u64);
     let mut lines = Vec::new();
     for _ in 0..count {
         document = document.wrapping_add(input.varint()?);
         offset = offset.wrapping_add(input.varint()?);
-        let outcome = Outcome::from_number(input.byte()?).ok_or(Damaged("unknown outcome"))?;
+        let outcome = Outcome::from_number(input.byte()?).ok_or(DecodeError("unknown outcome"))?;
         let collection = input.varint()? as usize;
         let key = input.text()?.into();
-        lines.push(Line { document, offset, collection, outcome, key });
+        lines.push(DocumentOutcome { document, offset, collection, outcome, key });
     }
     Ok(lines)
 }

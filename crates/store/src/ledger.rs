@@ -4,20 +4,20 @@
 use crate::access::{NewToken, Token};
 use crate::journal::JournalEntry;
 use crate::postgres::PostgresStore;
-use crate::queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Slice};
+use crate::queue::{ChunkData, ChunkId, ChunkInfo, ChunkSlice, Job, JobId, JobState};
 use crate::sqlite::SqliteStore;
 use crate::{Result, Store, Tenant, postgres, sqlite};
 use std::path::Path;
 
 /// Jobs, chunks and tokens of a store.
-pub struct Ledger(Box<dyn Store>);
+pub struct AdminStore(Box<dyn Store>);
 
-impl Ledger {
+impl AdminStore {
     /// Those of a file, which must be there.
     ///
     /// # Errors
     /// When it cannot be used, or another release made it.
-    pub fn of_file(path: &Path, options: sqlite::Options) -> Result<Self> {
+    pub fn of_file(path: &Path, options: sqlite::SqliteOptions) -> Result<Self> {
         Ok(Self(Box::new(SqliteStore::open_ledger(path, options)?)))
     }
 
@@ -25,7 +25,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When it cannot be used, there is none, or another release made it.
-    pub fn of_server(url: &str, options: &postgres::Options) -> Result<Self> {
+    pub fn of_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
         Ok(Self(Box::new(PostgresStore::open_ledger(url, options)?)))
     }
 
@@ -73,7 +73,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As there.
-    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+    pub fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
         self.0.chunk(chunk)
     }
 
@@ -89,7 +89,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As there.
-    pub fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+    pub fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         self.0.load_chunk(chunk, slice)
     }
 

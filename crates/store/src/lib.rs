@@ -30,22 +30,22 @@ pub mod wanted;
 
 use access::{NewToken, Token};
 use bytes::Bytes;
-use damage::{Damage, Unreadable};
+use damage::{Damage, DamagedPart};
 use journal::{ChunkJournal, JournalEntry};
-use plan::{Aggregate, Found, Plan};
-use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
+use plan::{Aggregate, QueryPlan, ResultRows};
+use queue::{ChunkData, ChunkId, ChunkInfo, ChunkSlice, Job, JobId, JobState, LeasedChunk, NewChunk, NewJob, SplitProgress};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Failures;
+use stook_catalogue::expr::ExpressionFailures;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
-use tag::{Given, Tag, Tagging, Tags};
+use tag::{CollectionTags, Tag, TagChanges, TagWrites};
 use tokio::sync::oneshot::{self, Receiver, Sender};
-use vitals::Vitals;
+use vitals::StoreStats;
 
 /// The tenant of a store used by one owner.
 pub const DEFAULT_TENANT: &str = "main";
@@ -137,29 +137,29 @@ pub struct Version {
     /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
     pub revision: i64,
     /// Writes since then that changed no content.
-    pub touch: i64,
+    pub minor: i64,
     /// Where the store has it, if it says so.
-    pub row: Row,
+    pub location: RowHint,
 }
 
 impl Version {
     /// A version that was read somewhere else than in the store.
     pub fn new(revision: i64, touch: i64) -> Self {
-        Self { revision, touch, row: Row::default() }
+        Self { revision, minor: touch, location: RowHint::default() }
     }
 }
 
 /// Where a store has found a record, so that it is found again with less work. A hint and no part of a version: all are equal.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Row(pub(crate) Option<i64>);
+pub struct RowHint(pub(crate) Option<i64>);
 
-impl PartialEq for Row {
+impl PartialEq for RowHint {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Row {}
+impl Eq for RowHint {}
 
 /// A record as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,12 +185,12 @@ pub struct StoredRecord {
     /// Kept documents, concatenated; nothing unless everything was read.
     pub raw: Option<Vec<u8>>,
     /// Parts that cannot be read, and have no value here; none unless damage was asked for.
-    pub damage: Vec<Unreadable>,
+    pub damage: Vec<DamagedPart>,
 }
 
 /// How much of a record is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
+pub enum ReadDetail {
     /// What decides whether a write is needed: version, contributions, state that was set.
     Head,
     /// What readers see: version, golden values, state; neither contributions nor kept documents.
@@ -209,14 +209,14 @@ pub struct RecordWrite {
     /// The version that was read; `None` when there was no record.
     pub expect: Option<Version>,
     /// What to write.
-    pub change: Change,
+    pub change: RecordChange,
 }
 
 /// What happens to a record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RecordChange {
     /// New content: the revision grows.
-    Put(Box<Content>),
+    Put(Box<RecordContent>),
     /// New contributions (times) with the same golden content: the revision stays.
     Touch {
         /// Packed contributions.
@@ -230,18 +230,18 @@ pub enum Change {
         state_set: Vec<(usize, Value)>,
     },
     /// New settled values with the same content beside them: the revision stays.
-    Settle(Box<Content>),
+    Settle(Box<RecordContent>),
     /// The row goes.
     Delete,
 }
 
 /// The content of a record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Content {
+pub struct RecordContent {
     /// The import job that brought it to life; 0 for edits.
     pub created_job: JobId,
     /// Whether it exists for readers.
-    pub alive: bool,
+    pub exists: bool,
     /// A value per field.
     pub golden: Arc<[Value]>,
     /// A value per state field.
@@ -255,7 +255,7 @@ pub struct Content {
     /// Kept documents, concatenated.
     pub raw: Option<Bytes>,
     /// Whether values that are indexed or unique are those of the record that is replaced.
-    pub indexed_stay: bool,
+    pub indexes_unchanged: bool,
 }
 
 /// What a child says to its target. Edges are ordered by group, start and child. Those of links that are
@@ -296,17 +296,17 @@ impl EdgeChange {
 
 /// "This target needs settling". Marks are only ever appended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct StaleMark {
     /// Given by the store.
     pub id: i64,
     /// Which rules are to run: lower ones first.
-    pub stratum: u32,
+    pub phase: u32,
     /// The collection or link they are of, by its number.
     pub rule: u32,
     /// What needs settling: a key, or what a link's ends have in common.
     pub target: SmolStr,
     /// Which part of it.
-    pub part: SmolStr,
+    pub group: SmolStr,
     /// The job that caused it, 0 for edits.
     pub job: JobId,
 }
@@ -322,11 +322,11 @@ pub fn lane_of(target: &str) -> u32 {
 }
 
 /// Answers marks inside a transaction of the store.
-pub trait Pass: Send + Sync {
+pub trait SettlePass: Send + Sync {
     /// Most marks it takes at once.
     fn most(&self) -> usize;
     /// Passes of a tenant with equal numbers are not run at the same time, whatever their lanes.
-    fn alone(&self, _marks: &[Mark]) -> Option<u32> {
+    fn alone(&self, _marks: &[StaleMark]) -> Option<u32> {
         None
     }
     /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
@@ -335,11 +335,11 @@ pub trait Pass: Send + Sync {
     ///
     /// # Errors
     /// Fails the pass: the marks stay.
-    fn run(&self, tenant: &Tenant, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled>;
+    fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites>;
 }
 
-/// What a [`Pass`] may ask of the store.
-pub trait Inside {
+/// What a [`SettlePass`] may ask of the store.
+pub trait PassContext {
     /// Records by key, whole, in the order of `keys`. They are what they are until the pass has ended.
     ///
     /// # Errors
@@ -391,7 +391,7 @@ pub trait Inside {
 
 /// A record that cannot be written, because another one has the same value in a unique field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct UniqueConflict {
     /// Its collection.
     pub collection: usize,
     /// Its key.
@@ -404,36 +404,36 @@ pub struct Refused {
 
 /// What a pass writes.
 #[derive(Debug, Default)]
-pub struct Settled {
+pub struct PassWrites {
     /// Records, all of them held.
     pub writes: Vec<RecordWrite>,
     /// Edges, marks, and which marks are answered.
-    pub settling: Settling,
+    pub settling: SettlingChanges,
     /// Changes of records to be logged.
-    pub log: Vec<Logged>,
+    pub log: Vec<NewChangeLogEntry>,
     /// Why marks are answered without what should follow from them: which rows cannot be read, which records cannot be written.
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which are settled without their values.
-    pub failures: Failures,
+    pub failures: ExpressionFailures,
 }
 
 /// What became of a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Passed {
+pub struct PassReport {
     /// Marks answered.
-    pub answered: u64,
+    pub marks_cleared: u64,
     /// Rows written.
     pub rows: u64,
     /// Why some were answered without what should follow from them.
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which are settled without their values.
-    pub failures: Failures,
+    pub failures: ExpressionFailures,
 }
 
-impl Passed {
+impl PassReport {
     /// Adds what became of another pass.
-    pub fn include(&mut self, other: Passed) {
-        self.answered += other.answered;
+    pub fn include(&mut self, other: PassReport) {
+        self.marks_cleared += other.marks_cleared;
         self.rows += other.rows;
         self.damaged.extend(other.damaged);
         self.failures.include(other.failures);
@@ -442,7 +442,7 @@ impl Passed {
 
 /// The lease that a unit of work hands back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fence {
+pub struct LeaseToken {
     /// The chunk.
     pub chunk: ChunkId,
     /// The token it was leased with.
@@ -451,7 +451,7 @@ pub struct Fence {
 
 /// A record that changed between reading and writing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Conflict {
+pub struct WriteConflict {
     /// The collection's index.
     pub collection: usize,
     /// The key.
@@ -462,7 +462,7 @@ pub struct Conflict {
 
 /// A call that is done once, however often it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct IdempotentCall {
     /// Who calls what by which key, hashed.
     pub id: [u8; 16],
     /// The whole request, hashed: the same call with another request is a mistake.
@@ -475,7 +475,7 @@ pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 /// A change of a record's state by a transition, kept for ever, or one of its golden fields, kept where the collection asks for
 /// it as often as it says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Logged {
+pub struct NewChangeLogEntry {
     /// The collection's index.
     pub collection: usize,
     /// The record.
@@ -491,7 +491,7 @@ pub struct Logged {
 
 /// An entry of a record's log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LogEntry {
+pub struct ChangeLogEntry {
     /// Number in the order of writing.
     pub id: i64,
     /// When, in microseconds.
@@ -510,11 +510,11 @@ pub trait Unit: Send {
     /// Whose records these are.
     fn tenant(&self) -> &Tenant;
     /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
-    fn fence(&self) -> Option<Fence> {
+    fn fence(&self) -> Option<LeaseToken> {
         None
     }
     /// The call this unit answers, if it must not be done twice.
-    fn call(&self) -> Option<&Call> {
+    fn call(&self) -> Option<&IdempotentCall> {
         None
     }
     /// The call was answered before: whether by the same request, and how. Nothing else is done.
@@ -532,18 +532,18 @@ pub trait Unit: Send {
     ///
     /// # Errors
     /// Fails the unit, as a unit does that writes nothing or holds what it writes: it has no second thoughts.
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
     }
     /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
-    fn refused(&mut self, refused: Refused);
+    fn refused(&mut self, refused: UniqueConflict);
     /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
-    fn settling(&mut self) -> Settling {
-        Settling::default()
+    fn settling(&mut self) -> SettlingChanges {
+        SettlingChanges::default()
     }
     /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
-    fn relies(&self) -> Option<&Reliance> {
+    fn relies(&self) -> Option<&ReadSet> {
         None
     }
     /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
@@ -552,21 +552,21 @@ pub trait Unit: Send {
         Vec::new()
     }
     /// The records that [`Unit::broken`] wanted to see, whole.
-    fn seen(&mut self, _records: Vec<Conflict>) {}
+    fn seen(&mut self, _records: Vec<WriteConflict>) {}
     /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
     fn knows_tags(&self) -> Option<i64> {
         None
     }
     /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.
-    fn retag(&mut self, _tags: Vec<(usize, Tags)>) {}
+    fn retag(&mut self, _tags: Vec<(usize, CollectionTags)>) {}
     /// Documents of records, and who carries what.
-    fn tagging(&mut self) -> Vec<Tagging> {
+    fn tagging(&mut self) -> Vec<TagWrites> {
         Vec::new()
     }
     /// What that changed.
-    fn tagged(&mut self, _given: Given) {}
+    fn tagged(&mut self, _given: TagChanges) {}
     /// Changes to be logged, ordered by collection and key.
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         Vec::new()
     }
     /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again.
@@ -586,7 +586,7 @@ pub trait Unit: Send {
 
 /// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ReadRange {
+pub struct EdgeRange {
     /// The link.
     pub link: u32,
     /// Targets, each with the first and the last start.
@@ -597,30 +597,30 @@ pub struct ReadRange {
 
 /// What a unit has read beside the records it writes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reliance {
+pub struct ReadSet {
     /// Collection, key, and the version; nothing where there was no record.
     pub records: Vec<(usize, Key, Option<Version>)>,
     /// Ranges of edges.
-    pub ranges: Vec<ReadRange>,
+    pub ranges: Vec<EdgeRange>,
 }
 
 /// What a unit says about derived values.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Settling {
+pub struct SettlingChanges {
     /// Links of which all edges are removed before others are written.
-    pub forget: Vec<u32>,
+    pub cleared_links: Vec<u32>,
     /// Edges to change.
     pub edges: Vec<EdgeChange>,
     /// Marks to append.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<StaleMark>,
     /// Marks to append only where there were edges before this unit, of the link that is their rule, to the record that is their
     /// target. A store that cannot know appends them.
-    pub new: Vec<Mark>,
+    pub marks_if_linked: Vec<StaleMark>,
     /// Marks answered.
-    pub answered: Vec<i64>,
+    pub cleared: Vec<i64>,
 }
 
-impl Settling {
+impl SettlingChanges {
     /// How many children this unit says lead to targets, by link and target, of links whose children are found by their field.
     fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
         // of several changes of one edge the last counts
@@ -639,7 +639,7 @@ impl Settling {
 
 /// How urgent a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
+pub enum Priority {
     /// Somebody waits for the answer: overtakes bulk work at the next unit's boundary.
     Interactive,
     /// Shares a transaction with other bulk work. It survives the end of the process at once, and that of the machine from
@@ -650,50 +650,50 @@ pub enum Urgency {
 
 /// What became of a unit; given when it is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Receipt {
+pub struct CommitReceipt {
     /// The store's clock when it was written, in microseconds; units that share a transaction may have the same.
-    pub stamp: i64,
+    pub committed_at: i64,
     /// Rows written.
     pub rows: u64,
 }
 
 /// Packed trees of a record, each of a source by name.
-pub type Trees = Vec<(String, Vec<u8>)>;
+pub type PackedTrees = Vec<(String, Vec<u8>)>;
 
 /// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::committed`] does not block. The unit itself comes
 /// back, with the answer or before, so that giving back its memory is not the writer's work.
-pub struct Pending {
+pub struct PendingCommit {
     written: Option<Receiver<Box<dyn Unit>>>,
-    answer: Receiver<Answered>,
-    awaited: Option<Arc<Awaited>>,
+    answer: Receiver<CommitResult>,
+    awaited: Option<Arc<WaiterFlag>>,
 }
 
 /// The answer to a unit, and the unit if it came so far and was not given back before.
-pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
+pub type CommitResult = (Result<CommitReceipt>, Option<Box<dyn Unit>>);
 
 /// Where the store answers a unit.
-pub struct Answer {
+pub struct CommitReply {
     written: Option<Sender<Box<dyn Unit>>>,
-    answer: Sender<Answered>,
-    awaited: Option<Arc<Awaited>>,
+    answer: Sender<CommitResult>,
+    awaited: Option<Arc<WaiterFlag>>,
 }
 
 /// Whether somebody waits for an answer.
-struct Awaited {
+struct WaiterFlag {
     is_so: AtomicBool,
     /// Wakes who is to know.
-    wake: Wake,
+    wake: WakeFn,
 }
 
 /// Wakes a thread that looks again.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
-impl Answer {
+impl CommitReply {
     /// For one unit; `wake` is called when somebody begins to wait for the answer, where that is to be known.
-    pub fn new(wake: Option<Wake>) -> (Self, Pending) {
+    pub fn new(wake: Option<WakeFn>) -> (Self, PendingCommit) {
         let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
-        let awaited = wake.map(|wake| Arc::new(Awaited { is_so: AtomicBool::new(false), wake }));
-        let pending = Pending { written: Some(is_written), answer: answered, awaited: awaited.clone() };
+        let awaited = wake.map(|wake| Arc::new(WaiterFlag { is_so: AtomicBool::new(false), wake }));
+        let pending = PendingCommit { written: Some(is_written), answer: answered, awaited: awaited.clone() };
         (Self { written: Some(written), answer, awaited }, pending)
     }
 
@@ -710,17 +710,17 @@ impl Answer {
     }
 
     /// What came of it; it does not matter whether somebody is still waiting.
-    pub fn send(self, result: Result<Receipt>, unit: Option<Box<dyn Unit>>) {
+    pub fn send(self, result: Result<CommitReceipt>, unit: Option<Box<dyn Unit>>) {
         let _ = self.answer.send((result, unit));
     }
 }
 
-impl Pending {
+impl PendingCommit {
     /// Waits until the unit is committed.
     ///
     /// # Errors
     /// When it was not written.
-    pub fn wait(self) -> Result<Receipt> {
+    pub fn wait(self) -> Result<CommitReceipt> {
         self.awaits();
         self.answer.blocking_recv().map_err(|_| closed())?.0
     }
@@ -729,7 +729,7 @@ impl Pending {
     ///
     /// # Errors
     /// When it was not written.
-    pub async fn committed(self) -> Result<(Receipt, Box<dyn Unit>)> {
+    pub async fn committed(self) -> Result<(CommitReceipt, Box<dyn Unit>)> {
         self.awaits();
         let (result, unit) = self.answer.await.map_err(|_| closed())?;
         Ok((result?, unit.ok_or_else(closed)?))
@@ -771,16 +771,16 @@ fn closed() -> StoreError {
 
 /// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with
 /// every commit of any process: where it is what it was, nothing was committed meanwhile.
-pub trait Watch: Send + Sync {
+pub trait CommitObserver: Send + Sync {
     /// Readers may see from now on that the stand is `stand` where it was `before`.
     fn committing(&self, before: i64, stand: i64);
     /// The commit is done, these records may have changed; those who wrote them have not been answered yet.
-    fn committed(&self, stand: i64, changed: &[Changed]);
+    fn committed(&self, stand: i64, changed: &[ChangedRecord]);
 }
 
 /// A record that a commit may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedRecord {
     /// Whose.
     pub tenant: Tenant,
     /// The collection's index.
@@ -788,7 +788,7 @@ pub struct Changed {
     /// Its key.
     pub key: Key,
     /// Whether its values may have changed, not only its contributions.
-    pub content: bool,
+    pub content_changed: bool,
 }
 
 /// A record store for one catalogue.
@@ -825,20 +825,20 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
     /// The same, with records that are damaged, which say what of them cannot be read.
     ///
     /// # Errors
     /// When the database fails.
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
     /// The versions of records, in the order of `keys`. One statement, whatever their number.
     ///
     /// # Errors
     /// When the database fails.
     fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
-        let heads = self.read(tenant, collection, keys, Detail::Head)?;
+        let heads = self.read(tenant, collection, keys, ReadDetail::Head)?;
         Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
     }
 
@@ -857,13 +857,13 @@ pub trait Store: Send + Sync {
     }
 
     /// Tells `watch` of every commit of this process from now on, where the store is near.
-    fn watch(&self, _watch: std::sync::Arc<dyn Watch>) {}
+    fn watch(&self, _watch: std::sync::Arc<dyn CommitObserver>) {}
 
     /// Changes of a record's state, newest first, `limit` of them before entry `before`.
     ///
     /// # Errors
     /// When the database fails.
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>>;
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>>;
 
     /// Writes a token; returns its number.
     ///
@@ -890,14 +890,14 @@ pub trait Store: Send + Sync {
     fn revoke_token(&self, id: u64) -> Result<bool>;
 
     /// Starts a unit of work; the answer is in [`Pending`].
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending;
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit;
 
     /// Submits a unit somebody waits for, and waits.
     ///
     /// # Errors
     /// When it was not written.
-    fn commit(&self, unit: Box<dyn Unit>) -> Result<Receipt> {
-        self.submit(unit, Urgency::Interactive).wait()
+    fn commit(&self, unit: Box<dyn Unit>) -> Result<CommitReceipt> {
+        self.submit(unit, Priority::Interactive).wait()
     }
 
     /// Returns when everything committed so far survives the end of the machine.
@@ -910,44 +910,44 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the plan is not one of this catalogue, or the database fails.
-    fn find(&self, plan: &Plan) -> Result<Found> {
+    fn find(&self, plan: &QueryPlan) -> Result<ResultRows> {
         let mut rows = Vec::new();
         self.visit(plan, &mut |row| {
             rows.push(row);
             Ok(())
         })?;
-        Ok(Found { rows })
+        Ok(ResultRows { rows })
     }
 
     /// Calls `visit` with every row of a plan, in its order, from one snapshot. Memory does not grow with their number.
     ///
     /// # Errors
     /// As [`Store::find`], or what `visit` says.
-    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()>;
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()>;
 
     /// How many rows satisfy a plan, its page aside.
     ///
     /// # Errors
     /// As [`Store::find`].
-    fn count(&self, plan: &Plan) -> Result<u64>;
+    fn count(&self, plan: &QueryPlan) -> Result<u64>;
 
     /// The rows of a plan's page and how many there are without it, of one snapshot.
     ///
     /// # Errors
     /// As [`Store::find`].
-    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)>;
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)>;
 
     /// One value per aggregate over all rows of a plan, its page aside.
     ///
     /// # Errors
     /// As [`Store::find`].
-    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
 
     /// How the database answers a plan, in words.
     ///
     /// # Errors
     /// As [`Store::find`].
-    fn explain(&self, plan: &Plan) -> Result<Vec<String>>;
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>>;
 
     /// Keys of a collection, `limit` of them behind one, in their order; those of records that do not exist for readers, too.
     ///
@@ -971,7 +971,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>>;
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>>;
 
     /// Whether a tenant has marks that a job has caused.
     ///
@@ -1007,7 +1007,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn vitals(&self) -> Result<Vitals>;
+    fn vitals(&self) -> Result<StoreStats>;
 
     /// Everybody who has, or had, records.
     ///
@@ -1020,7 +1020,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database or the pass fails.
-    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed>;
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport>;
 
     // --- tags
 
@@ -1028,7 +1028,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When its records carry none, or the database fails.
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags>;
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags>;
 
     /// Writes tags: new ones, where `new` says so, and else in the place of those with the same names. A tag's
     /// times are the caller's.
@@ -1053,7 +1053,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>>;
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>>;
 
     // --- jobs and their chunks
 
@@ -1067,7 +1067,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()>;
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
 
     /// Leases up to `limit` chunks for `seconds`: of one job, if given, else of the jobs that [`schedule`] chooses one after
     /// the other. A chunk whose lease has run out waits again, or is dead when that happened [`queue::MOST_LEASES`] times.
@@ -1075,19 +1075,19 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>>;
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>>;
 
     /// Prolongs leases by `seconds` from now; returns those that are still held.
     ///
     /// # Errors
     /// When the database fails.
-    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>>;
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>>;
 
     /// Gives chunks back that nobody has begun: they wait as if they had not been leased.
     ///
     /// # Errors
     /// When the database fails.
-    fn give_back(&self, fences: &[Fence]) -> Result<()>;
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()>;
 
     /// Whether no chunk waits or is leased.
     ///
@@ -1109,7 +1109,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
 
     /// One job.
     ///
@@ -1170,7 +1170,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When there is none, or the database fails.
-    fn chunk(&self, chunk: ChunkId) -> Result<Chunk>;
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData>;
 
     /// Lets dead chunks (all of a job, or one) wait again; returns how many.
     ///
@@ -1182,7 +1182,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the chunk is leased or done already, its job is unknown, or the database fails.
-    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()>;
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()>;
 
     /// Puts `parts` in the place of a chunk that is not leased. They get new ordinals.
     ///

@@ -2,13 +2,13 @@
 
 use crate::StoreError;
 use crate::damage::Damage;
-use crate::journal::{Counts, JournalEntry, Line, Outcome};
-use crate::queue::{JOB_STATES, Job, JobId, JobState, Progress};
+use crate::journal::{DocumentOutcome, JournalEntry, Outcome, OutcomeCounts};
+use crate::queue::{JOB_STATES, Job, JobId, JobState, SplitProgress};
 use std::collections::HashMap;
-use stook_catalogue::record::{Damaged, Input, put_varint};
+use stook_catalogue::record::{DecodeError, Decoder, put_varint};
 
 /// Counts as bytes: zigzag varints.
-pub fn pack_counts(counts: &Counts) -> Vec<u8> {
+pub fn pack_counts(counts: &OutcomeCounts) -> Vec<u8> {
     let mut bytes = Vec::new();
     for count in counts.outcomes.iter().chain([&counts.documents, &counts.warnings]) {
         put_varint(&mut bytes, ((count << 1) ^ (count >> 63)) as u64);
@@ -17,9 +17,9 @@ pub fn pack_counts(counts: &Counts) -> Vec<u8> {
 }
 
 /// Reads what [`pack_counts`] wrote.
-pub fn read_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
-    let mut input = Input { bytes };
-    let mut counts = Counts::default();
+pub fn read_counts(bytes: &[u8]) -> Result<OutcomeCounts, DecodeError> {
+    let mut input = Decoder { bytes };
+    let mut counts = OutcomeCounts::default();
     let mut next = || input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
     for count in &mut counts.outcomes {
         *count = next()?;
@@ -30,7 +30,7 @@ pub fn read_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
 }
 
 /// How far files have been cut, in an order that only grows.
-pub fn how_far(progress: &Progress) -> (bool, usize, u64, u32) {
+pub fn how_far(progress: &SplitProgress) -> (bool, usize, u64, u32) {
     (progress.complete, progress.file, progress.offset, progress.chunks)
 }
 
@@ -38,7 +38,7 @@ pub fn how_far(progress: &Progress) -> (bool, usize, u64, u32) {
 pub const NO_ANSWER: &str = "nobody who had it gave an answer; it may be what ended them";
 
 /// The end of a job of which no chunk waits or is leased, and why. `dead` says whether some chunks failed too often.
-pub fn ends_as(dead: bool, counts: &Counts) -> (JobState, Option<&'static str>) {
+pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static str>) {
     if dead {
         (JobState::Failed, Some("some chunks failed too often; `stook queue ls` says why"))
     } else if counts.of(Outcome::Failed) > 0 {
@@ -60,13 +60,14 @@ pub fn row_of(job: JobId) -> String {
 }
 
 /// The counts of a chunk in a job's journal.
-pub fn counts_of(job: JobId, bytes: &[u8]) -> Result<Counts, StoreError> {
-    read_counts(bytes).map_err(|Damaged(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+pub fn counts_of(job: JobId, bytes: &[u8]) -> Result<OutcomeCounts, StoreError> {
+    read_counts(bytes).map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
 }
 
 /// The outcomes of a chunk in a job's journal.
-pub fn lines_of(job: JobId, bytes: &[u8]) -> Result<Vec<Line>, StoreError> {
-    crate::journal::unpack(bytes).map_err(|Damaged(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+pub fn lines_of(job: JobId, bytes: &[u8]) -> Result<Vec<DocumentOutcome>, StoreError> {
+    crate::journal::unpack(bytes)
+        .map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
 }
 
 /// An outcome by its number in a correction.
@@ -81,7 +82,7 @@ pub fn no_job(job: JobId) -> StoreError {
 }
 
 /// A page of a journal as it fills. It ends with the last line of a document.
-pub struct Page<'p> {
+pub struct JournalPage<'p> {
     /// Names of collections by their numbers.
     pub names: &'p [String],
     pub job: &'p Job,
@@ -90,14 +91,14 @@ pub struct Page<'p> {
     pub entries: Vec<JournalEntry>,
 }
 
-impl Page<'_> {
+impl JournalPage<'_> {
     /// Whether no line of this document has a place.
     pub fn is_full(&self, document: u64) -> bool {
         self.entries.len() >= self.limit && self.entries.last().is_none_or(|last| last.document != document)
     }
 
     /// Adds a line of a chunk.
-    pub fn add(&mut self, line: &Line, chunk: &ChunkLines) {
+    pub fn add(&mut self, line: &DocumentOutcome, chunk: &ChunkOutcomes) {
         let collection = self.names.get(line.collection).cloned();
         let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
         let outcome = corrected.unwrap_or(line.outcome);
@@ -117,8 +118,8 @@ impl Page<'_> {
 }
 
 /// The lines of a chunk, in the order of their documents.
-pub struct ChunkLines {
-    pub lines: Vec<Line>,
+pub struct ChunkOutcomes {
+    pub lines: Vec<DocumentOutcome>,
     pub file: usize,
     pub file_start: u64,
 }

@@ -4,11 +4,11 @@ use crate::{Result, Store, StoreError, Tenant};
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Link;
-use stook_catalogue::value::{FieldType, Member, Value};
+use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// A question about the records of one collection.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct QueryPlan {
     /// Whose records.
     pub tenant: Tenant,
     /// The collection's index.
@@ -16,11 +16,11 @@ pub struct Plan {
     /// All must hold.
     pub conditions: Vec<Condition>,
     /// Order; the key decides between equals. Without it, by key (or by the columns, for distinct rows).
-    pub sort: Vec<Sort>,
+    pub sort: Vec<SortKey>,
     /// A list of structs, by the field's index: a row for each of them instead of one for the record.
     pub each: Option<usize>,
     /// What a row consists of.
-    pub columns: Vec<Column>,
+    pub columns: Vec<PlanColumn>,
     /// Equal rows once.
     pub distinct: bool,
     /// Rows that `sort` leaves equal come as they are found, which may be much cheaper, instead of by key.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub limit: Option<u64>,
 }
 
-impl Plan {
+impl QueryPlan {
     /// Every record of a collection: its key, in the order of keys.
     pub fn all(tenant: Tenant, collection: usize) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Plan {
             conditions: Vec::new(),
             sort: Vec::new(),
             each: None,
-            columns: vec![Column::Key],
+            columns: vec![PlanColumn::Key],
             distinct: false,
             any_order: false,
             offset: 0,
@@ -51,7 +51,7 @@ impl Plan {
 
 /// Part of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Column {
+pub enum PlanColumn {
     /// Its key.
     Key,
     /// Its revision.
@@ -67,21 +67,21 @@ pub enum Column {
     /// The names of the tags it was given; those of queries are not among them.
     Tag,
     /// Whether all records exist that a link of it leads to, by the link's index in the definition; nothing where it leads nowhere.
-    Linked(usize),
+    TargetsExist(usize),
 }
 
 /// A condition on one column. On a list it holds when it holds for any element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     /// The column.
-    pub column: Column,
+    pub column: PlanColumn,
     /// What must hold of it.
-    pub test: Test,
+    pub test: Comparison,
 }
 
-/// What must hold of a value; of ranges it must hold of one number in them. A record without a value satisfies only `Exists(false)`, `NotEqual` and `NotWildcard`.
+/// What must hold of a value; of ranges it must hold of one number in them. A record without a value satisfies only `ExistenceRule(false)`, `NotEqual` and `NotWildcard`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Test {
+pub enum Comparison {
     /// Equal.
     Equal(Value),
     /// Not equal; for lists: no element is.
@@ -106,14 +106,14 @@ pub enum Test {
     Exists(bool),
 }
 
-impl Test {
+impl Comparison {
     /// The numbers that satisfy it, as ranges, for columns of type ranges. `NotEqual` is not told apart from `Equal`.
     pub(crate) fn windows(&self) -> Option<Vec<(i64, i64)>> {
         let one = |value: &Value| value.as_int().map(|number| (number, number));
         match self {
-            Test::Equal(value) | Test::NotEqual(value) => Some(vec![one(value)?]),
-            Test::In(values) => values.iter().map(one).collect(),
-            Test::Range { low, high } => {
+            Comparison::Equal(value) | Comparison::NotEqual(value) => Some(vec![one(value)?]),
+            Comparison::In(values) => values.iter().map(one).collect(),
+            Comparison::Range { low, high } => {
                 let bound = |bound: &Option<(Value, bool)>, step: i64, none: i64| match bound {
                     None => Some(none),
                     Some((value, included)) => Some(value.as_int()?.saturating_add(if *included { 0 } else { step })),
@@ -121,23 +121,23 @@ impl Test {
                 let window = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
                 Some(vec![window].into_iter().filter(|(low, high)| low <= high).collect())
             }
-            Test::Prefix(_) | Test::Wildcard(_) | Test::NotWildcard(_) | Test::Exists(_) => None,
+            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => None,
         }
     }
 }
 
 /// A sort criterion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sort {
+pub struct SortKey {
     /// The column.
-    pub column: Column,
+    pub column: PlanColumn,
     /// Largest first.
     pub descending: bool,
 }
 
 /// The rows of a page.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct ResultRows {
     /// Values in the order of the plan's columns.
     pub rows: Vec<Vec<Value>>,
 }
@@ -146,14 +146,14 @@ pub struct Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aggregate {
     /// How.
-    pub function: Function,
+    pub function: AggregateFunction,
     /// Of what; the elements of lists count one by one, absent values not at all.
-    pub column: Column,
+    pub column: PlanColumn,
 }
 
 /// Functions over all values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
+pub enum AggregateFunction {
     /// Sum of numbers.
     Sum,
     /// Number of values.
@@ -169,16 +169,16 @@ pub enum Function {
 }
 
 /// All functions with their names.
-pub const FUNCTIONS: [(Function, &str); 6] = [
-    (Function::Sum, "sum"),
-    (Function::Count, "count"),
-    (Function::Min, "min"),
-    (Function::Max, "max"),
-    (Function::Avg, "avg"),
-    (Function::Median, "median"),
+pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
+    (AggregateFunction::Sum, "sum"),
+    (AggregateFunction::Count, "count"),
+    (AggregateFunction::Min, "min"),
+    (AggregateFunction::Max, "max"),
+    (AggregateFunction::Avg, "avg"),
+    (AggregateFunction::Median, "median"),
 ];
 
-impl Function {
+impl AggregateFunction {
     /// Its name in queries.
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
@@ -187,7 +187,7 @@ impl Function {
 
 /// The link of a collection with this index, if it is one of its own.
 pub(crate) fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: usize) -> Result<&'c Link> {
-    let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.from].name == collection.name);
+    let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.child_collection].name == collection.name);
     own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn structs(collection: &Collection, each: Option<usize>) -> Result<Op
 }
 
 /// A member of them.
-pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize) -> Result<&Member> {
+pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize) -> Result<&StructMember> {
     let list = structs(collection, each)?;
     let member = list.and_then(|field| field.ty.members().get(index));
     member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
@@ -209,7 +209,7 @@ pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize)
 ///
 /// # Errors
 /// When the store fails.
-pub fn keys_of(store: &dyn Store, plan: &Plan) -> Result<Vec<Key>> {
+pub fn keys_of(store: &dyn Store, plan: &QueryPlan) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     store.visit(plan, &mut |row| {
         keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));

@@ -1,7 +1,7 @@
 //! Jobs and chunks: what waits to be imported.
 
 use crate::Tenant;
-use crate::journal::Counts;
+use crate::journal::OutcomeCounts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -64,7 +64,7 @@ pub struct NewJob {
 
 /// How far a job's files have been cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Progress {
+pub struct SplitProgress {
     /// The file at hand, from 0.
     pub file: usize,
     /// Position in it.
@@ -85,12 +85,12 @@ pub struct NewChunk {
     /// Number inside the job; given anew by [`crate::Store::replace_chunk`].
     pub ordinal: u32,
     /// Where its bytes are.
-    pub slice: Slice,
+    pub slice: ChunkSlice,
 }
 
 /// A stretch of a file, at document boundaries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Slice {
+pub struct ChunkSlice {
     /// The file, from 0.
     pub file: usize,
     /// Position of the first byte in the uncompressed file.
@@ -111,7 +111,7 @@ pub struct Slice {
     pub payload: Option<Vec<u8>>,
 }
 
-impl Slice {
+impl ChunkSlice {
     /// Whether it is one document that is too long, of which nothing is kept.
     pub fn is_given_up(&self) -> bool {
         self.payload.as_ref().is_some_and(Vec::is_empty)
@@ -120,7 +120,7 @@ impl Slice {
 
 /// A leased chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
+pub struct LeasedChunk {
     /// The chunk.
     pub chunk: ChunkId,
     /// Fences the commit.
@@ -128,7 +128,7 @@ pub struct Lease {
     /// How often it has been leased, this time included.
     pub attempt: u32,
     /// Its bytes.
-    pub slice: Slice,
+    pub slice: ChunkSlice,
 }
 
 /// A chunk in the queue.
@@ -164,11 +164,11 @@ pub enum ChunkState {
 
 /// A chunk with all it needs to be done elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
+pub struct ChunkData {
     /// What `ls` shows.
     pub info: ChunkInfo,
     /// Its bytes.
-    pub slice: Slice,
+    pub slice: ChunkSlice,
 }
 
 /// States of a job.
@@ -239,9 +239,9 @@ pub struct Job {
     /// When it ended, in microseconds.
     pub finished: Option<i64>,
     /// How far its files have been cut.
-    pub progress: Progress,
+    pub progress: SplitProgress,
     /// Outcomes so far.
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     /// Chunks waiting or leased.
     pub chunks_left: u64,
     /// Chunks that somebody works on now: leased, and not for longer than their lease.

@@ -1,7 +1,7 @@
 //! Parts of a row that every store keeps alike.
 
-use crate::damage::{Damage, Part, Unreadable};
-use crate::{Conflict, Content, Logged, RecordWrite, Refused, Settled, Settling, StoreError, Tenant, Unit};
+use crate::damage::{Damage, DamagedPart, RecordPart};
+use crate::{NewChangeLogEntry, PassWrites, RecordContent, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -26,8 +26,8 @@ pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<S
 }
 
 /// Reads what [`pack_state`] wrote; what the definition does not know any more is left out.
-pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(usize, Value)>, Unreadable> {
-    let damaged = |reason: String| Unreadable { part: Part::State, reason };
+pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(usize, Value)>, DamagedPart> {
+    let damaged = |reason: String| DamagedPart { part: RecordPart::State, reason };
     let Some(text) = text else { return Ok(Vec::new()) };
     let entries: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(|_| damaged("what transitions have set is not JSON".into()))?;
@@ -46,17 +46,17 @@ pub fn read_json<T: serde::de::DeserializeOwned>(text: &str, row: impl FnOnce() 
 }
 
 /// The fields that names in a row are of.
-pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<usize>, Unreadable> {
+pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<usize>, DamagedPart> {
     let index = |name: &str| {
-        let unknown = || Unreadable { part: Part::Rest, reason: format!("it has a conflict of an unknown field {name:?}") };
+        let unknown = || DamagedPart { part: RecordPart::Other, reason: format!("it has a conflict of an unknown field {name:?}") };
         collection.field(name).map(|(index, _)| index).ok_or_else(unknown)
     };
     names.map(index).collect()
 }
 
 /// The value a record wants to have in a unique field; one that does not exist wants none.
-pub fn reserved_value(collection: &Collection, field: usize, content: &Content) -> Value {
-    if !content.alive {
+pub fn reserved_value(collection: &Collection, field: usize, content: &RecordContent) -> Value {
+    if !content.exists {
         return Value::Null;
     }
     match &content.golden[field] {
@@ -66,23 +66,23 @@ pub fn reserved_value(collection: &Collection, field: usize, content: &Content) 
 }
 
 /// What a pass writes, as a unit.
-pub struct SettledUnit<'t> {
+pub struct PassUnit<'t> {
     tenant: &'t Tenant,
-    settled: Settled,
+    settled: PassWrites,
     /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
-    pub is_overtaken: bool,
+    pub must_retry: bool,
     /// Records that could not be written: the pass has to be done again without them.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<UniqueConflict>,
 }
 
-impl<'t> SettledUnit<'t> {
-    pub fn new(tenant: &'t Tenant, mut settled: Settled) -> Self {
+impl<'t> PassUnit<'t> {
+    pub fn new(tenant: &'t Tenant, mut settled: PassWrites) -> Self {
         settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
-        Self { tenant, settled, is_overtaken: false, refused: Vec::new() }
+        Self { tenant, settled, must_retry: false, refused: Vec::new() }
     }
 }
 
-impl Unit for SettledUnit<'_> {
+impl Unit for PassUnit<'_> {
     fn tenant(&self) -> &Tenant {
         self.tenant
     }
@@ -91,21 +91,21 @@ impl Unit for SettledUnit<'_> {
         &self.settled.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> crate::Result<Vec<RecordWrite>> {
-        self.is_overtaken = true;
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
+        self.must_retry = true;
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         self.refused.push(refused);
     }
 
-    fn settling(&mut self) -> Settling {
+    fn settling(&mut self) -> SettlingChanges {
         std::mem::take(&mut self.settled.settling)
     }
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         std::mem::take(&mut self.settled.log)
     }
 }

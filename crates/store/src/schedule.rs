@@ -18,8 +18,8 @@
 //! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair up to a
 //! chunk or two for each other worker. No worker is idle while a chunk may be leased.
 
-use crate::queue::{JobFile, JobId, Lease};
-use stook_catalogue::definition::Share;
+use crate::queue::{JobFile, JobId, LeasedChunk};
+use stook_catalogue::definition::TenantShare;
 
 /// How far a tenant that could not use its share is held to be behind: about fifteen chunks of small documents at weight 1. It
 /// is more than workers that choose at the same moment may be wrong by.
@@ -38,26 +38,26 @@ pub fn due(created: i64, files: &[JobFile]) -> i64 {
 }
 
 /// What leasing a chunk costs a tenant.
-pub fn charge(documents: i64, length: i64, share: Share) -> i64 {
+pub fn charge(documents: i64, length: i64, share: TenantShare) -> i64 {
     (documents + length / DOCUMENT_BYTES).max(1).saturating_mul(1_000) / i64::from(share.weight.max(1))
 }
 
 /// A tenant with live jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
+pub struct TenantLoad {
     /// Its number.
     pub tenant: i64,
     /// Its share.
-    pub share: Share,
+    pub share: TenantShare,
     /// The sum of its charges.
-    pub given: i64,
+    pub charged: i64,
     /// Its chunks in work.
     pub running: u32,
 }
 
 /// A job with a chunk that may be leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
+pub struct LeasableJob {
     /// Its number.
     pub job: JobId,
     /// Whose.
@@ -68,11 +68,11 @@ pub struct Ready {
 
 /// Who waits for workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct Backlog {
     /// Tenants with live jobs, whether a chunk of theirs may be leased or not.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<TenantLoad>,
     /// Jobs of which chunks may be leased.
-    pub ready: Vec<Ready>,
+    pub ready: Vec<LeasableJob>,
 }
 
 /// The choice of a job.
@@ -83,16 +83,16 @@ pub struct Choice {
     /// Its tenant.
     pub tenant: i64,
     /// The tenant's share.
-    pub share: Share,
+    pub share: TenantShare,
     /// What the tenant is held to have been given at least.
-    pub floor: i64,
+    pub min_charged: i64,
     /// How many more of its chunks may be in work.
-    pub room: u32,
+    pub max_chunks: u32,
 }
 
-impl Line {
+impl Backlog {
     /// Adds a live job: `owner` with the chunks of this job that run, `job` among those to choose from if it is `leasable`.
-    pub fn add(&mut self, owner: Owner, job: Ready, leasable: bool) {
+    pub fn add(&mut self, owner: TenantLoad, job: LeasableJob, leasable: bool) {
         match self.owners.iter_mut().find(|known| known.tenant == owner.tenant) {
             Some(known) => known.running += owner.running,
             None => self.owners.push(owner),
@@ -104,27 +104,32 @@ impl Line {
 
     /// The job whose chunk is next; nothing when no chunk may be leased.
     pub fn next(&self) -> Option<Choice> {
-        let floor = self.owners.iter().map(|owner| owner.given).max()?.saturating_sub(CREDIT);
-        let owner_of = |ready: &Ready| self.owners.iter().find(|owner| owner.tenant == ready.tenant);
+        let floor = self.owners.iter().map(|owner| owner.charged).max()?.saturating_sub(CREDIT);
+        let owner_of = |ready: &LeasableJob| self.owners.iter().find(|owner| owner.tenant == ready.tenant);
         let candidates = self.ready.iter().filter_map(|ready| Some((ready, owner_of(ready)?))).filter(|(_, owner)| room(owner) > 0);
-        let (ready, owner) = candidates.min_by_key(|(ready, owner)| (owner.given.max(floor), ready.due, ready.job))?;
-        Some(Choice { job: ready.job, tenant: owner.tenant, share: owner.share, floor, room: room(owner) })
+        let (ready, owner) = candidates.min_by_key(|(ready, owner)| (owner.charged.max(floor), ready.due, ready.job))?;
+        Some(Choice { job: ready.job, tenant: owner.tenant, share: owner.share, min_charged: floor, max_chunks: room(owner) })
     }
 
     /// Leases up to `limit` chunks: choice after choice, each of up to `each` chunks by `take`.
     ///
     /// # Errors
     /// What `take` says.
-    pub fn lease<E>(mut self, limit: usize, each: usize, mut take: impl FnMut(&Choice, usize) -> Result<Vec<Lease>, E>) -> Result<Vec<Lease>, E> {
+    pub fn lease<E>(
+        mut self,
+        limit: usize,
+        each: usize,
+        mut take: impl FnMut(&Choice, usize) -> Result<Vec<LeasedChunk>, E>,
+    ) -> Result<Vec<LeasedChunk>, E> {
         let mut leases = Vec::new();
         while leases.len() < limit
             && let Some(choice) = self.next()
         {
-            let taken = take(&choice, each.min(limit - leases.len()).min(choice.room as usize))?;
+            let taken = take(&choice, each.min(limit - leases.len()).min(choice.max_chunks as usize))?;
             if taken.is_empty() {
                 self.had_none(&choice);
             } else {
-                let sum = |of: fn(&Lease) -> i64| taken.iter().map(of).sum();
+                let sum = |of: fn(&LeasedChunk) -> i64| taken.iter().map(of).sum();
                 let charge = charge(sum(|lease| i64::from(lease.slice.documents)), sum(|lease| lease.slice.length as i64), choice.share);
                 self.took(&choice, taken.len() as u32, charge);
             }
@@ -136,7 +141,7 @@ impl Line {
     /// Notes that `chunks` of the chosen job were leased, for this charge in all.
     pub fn took(&mut self, choice: &Choice, chunks: u32, charge: i64) {
         if let Some(owner) = self.owners.iter_mut().find(|owner| owner.tenant == choice.tenant) {
-            owner.given = owner.given.max(choice.floor).saturating_add(charge);
+            owner.charged = owner.charged.max(choice.min_charged).saturating_add(charge);
             owner.running += chunks;
         }
     }
@@ -147,6 +152,6 @@ impl Line {
     }
 }
 
-fn room(owner: &Owner) -> u32 {
-    owner.share.most_running.map_or(u32::MAX, |most| most.saturating_sub(owner.running))
+fn room(owner: &TenantLoad) -> u32 {
+    owner.share.max_running.map_or(u32::MAX, |most| most.saturating_sub(owner.running))
 }

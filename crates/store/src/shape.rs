@@ -6,33 +6,33 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use stook_catalogue::definition::{Catalogue, Index, Speaker};
+use stook_catalogue::definition::{Catalogue, FieldIndexes, SourceRef};
 use stook_catalogue::expr::Expression;
 use stook_catalogue::links::Derivation;
 
 /// The parts of a definition that decide how rows look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Shape {
+pub struct StoreSchema {
     /// Collections by name.
-    pub collections: BTreeMap<String, CollectionShape>,
+    pub collections: BTreeMap<String, CollectionSchema>,
 }
 
 /// A collection's rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct CollectionShape {
+pub struct CollectionSchema {
     /// How keys are made.
     pub key: String,
     /// What decides existence.
     pub exists: String,
     /// Golden fields by name.
-    pub fields: BTreeMap<String, FieldShape>,
+    pub fields: BTreeMap<String, FieldSchema>,
     /// State fields by name.
-    pub states: BTreeMap<String, FieldShape>,
+    pub states: BTreeMap<String, FieldSchema>,
 }
 
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct FieldShape {
+pub struct FieldSchema {
     /// Type of golden values.
     pub ty: String,
     /// What makes the golden value: survivorship, sources, derivation.
@@ -53,10 +53,10 @@ pub struct FieldShape {
     pub settled: bool,
 }
 
-impl FieldShape {
+impl FieldSchema {
     /// Its indexes.
-    pub fn index(&self) -> Index {
-        Index { ordered: self.ordered, contains: self.contains, linked: self.linked }
+    pub fn index(&self) -> FieldIndexes {
+        FieldIndexes { ordered: self.ordered, contains: self.contains, by_link: self.linked }
     }
 
     /// Whether values are lists.
@@ -84,10 +84,10 @@ impl FieldShape {
 
 /// What a store says of itself and of the definition it was prepared for.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct StoredDefinition {
     /// What it notes of the definition.
     pub definition: Option<String>,
-    /// Its [`Shape`].
+    /// Its [`StoreSchema`].
     pub shape: Option<String>,
     /// Names of its collections in their order, as [`names`] writes them.
     pub collections: Option<String>,
@@ -97,13 +97,13 @@ pub(crate) struct Held {
 
 /// What a process wants to do with a store that it does not prepare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum AccessMode {
     /// Read and write records: it must hold the very definition.
     Write,
     /// Read records: a definition by which rows look alike is enough.
     Read,
     /// Jobs, chunks and tokens: any definition is good.
-    Ledger,
+    Admin,
 }
 
 /// Names of collections in their order: journals say their numbers.
@@ -124,19 +124,19 @@ pub(crate) fn other_format(format: Option<&str>, own: &str, upgraded: &[&str]) -
     crate::StoreError::Definition(format!("the store has format {format}, this program writes format {own}; {advice}"))
 }
 
-impl Held {
+impl StoredDefinition {
     /// Whether a process with this definition, of which a store notes `noted`, may use the store as it is; else what differs, and what to do.
     ///
     /// # Errors
     /// When it may not.
-    pub(crate) fn fits(&self, catalogue: &Catalogue, noted: &str, wanted: &Shape, purpose: Use) -> crate::Result<()> {
-        if purpose == Use::Ledger || self.definition.as_deref() == Some(noted) {
+    pub(crate) fn fits(&self, catalogue: &Catalogue, noted: &str, wanted: &StoreSchema, purpose: AccessMode) -> crate::Result<()> {
+        if purpose == AccessMode::Admin || self.definition.as_deref() == Some(noted) {
             return Ok(());
         }
         let old = stored(self.shape.as_deref())?;
         let settled_alike = self.settled.as_deref().is_none_or(|settled| settled == catalogue.settling);
         let alike = old == *wanted && self.collections.as_deref() == Some(names(catalogue).as_str()) && settled_alike;
-        if purpose == Use::Read && alike {
+        if purpose == AccessMode::Read && alike {
             return Ok(());
         }
         old.check(wanted)?;
@@ -153,15 +153,15 @@ impl Held {
 }
 
 /// The shape that a store has kept.
-pub(crate) fn stored(shape: Option<&str>) -> crate::Result<Shape> {
+pub(crate) fn stored(shape: Option<&str>) -> crate::Result<StoreSchema> {
     let damaged = |error| crate::StoreError::Other(format!("what the store says of its definition cannot be read: {error}"));
     serde_json::from_str(shape.unwrap_or_default()).map_err(damaged)
 }
 
-impl Shape {
+impl StoreSchema {
     /// The shape a definition asks for.
     pub fn of(catalogue: &Catalogue) -> Self {
-        let source = |speaker: &Speaker| catalogue.speaker_name(*speaker).to_owned();
+        let source = |speaker: &SourceRef| catalogue.speaker_name(*speaker).to_owned();
         let collections = catalogue.collections.iter().map(|collection| {
             let fields = collection.fields.iter().map(|field| {
                 let survivorship = match &field.survivorship {
@@ -173,13 +173,13 @@ impl Shape {
                 let from = field.from.as_ref().map(|sources| sources.iter().map(source).collect::<Vec<_>>());
                 // what the settle machine gives may change: it is settled again
                 let derive = field.derive.as_ref().map(|derive| match derive {
-                    Derivation::Own(expression) => expression.source().to_owned(),
-                    Derivation::Key(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
+                    Derivation::SameRecord(expression) => expression.source().to_owned(),
+                    Derivation::TargetKey(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
                     Derivation::Member(list, _) => format!("member of {}", collection.fields[*list].name),
                     Derivation::Sources => "sources".to_owned(),
                     _ => "settled".to_owned(),
                 });
-                let shape = FieldShape {
+                let shape = FieldSchema {
                     // members are fields of their own
                     ty: if field.golden_type().members().is_empty() { field.golden_type().to_string() } else { "[{}]".into() },
                     rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
@@ -187,17 +187,17 @@ impl Shape {
                     unique: field.unique,
                     ordered: field.index.ordered,
                     contains: field.index.contains,
-                    linked: field.index.linked,
+                    linked: field.index.by_link,
                     settled: field.is_settled() || field.is_link(),
                 };
                 (field.name.clone(), shape)
             });
             let states = collection.states.iter().map(|state| {
                 let shape =
-                    FieldShape { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldShape::default() };
+                    FieldSchema { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldSchema::default() };
                 (state.name.clone(), shape)
             });
-            let shape = CollectionShape {
+            let shape = CollectionSchema {
                 key: collection.key_text.clone(),
                 exists: format!("{:?}", collection.exists),
                 fields: fields.collect(),
@@ -212,7 +212,7 @@ impl Shape {
     ///
     /// # Errors
     /// With all reasons, and what to do.
-    pub fn check(&self, wanted: &Shape) -> crate::Result<()> {
+    pub fn check(&self, wanted: &StoreSchema) -> crate::Result<()> {
         let refusals = self.refusals(wanted);
         if refusals.is_empty() {
             return Ok(());
@@ -224,7 +224,7 @@ impl Shape {
     }
 
     /// What `wanted` has that a store of this shape has not, in plain sentences.
-    fn additions(&self, wanted: &Shape) -> Vec<String> {
+    fn additions(&self, wanted: &StoreSchema) -> Vec<String> {
         let mut additions = Vec::new();
         for (name, new) in &wanted.collections {
             let Some(old) = self.collections.get(name) else {
@@ -246,7 +246,7 @@ impl Shape {
     }
 
     /// Reasons why `wanted` cannot be applied to a store of this shape, in plain sentences; empty when it can.
-    pub fn refusals(&self, wanted: &Shape) -> Vec<String> {
+    pub fn refusals(&self, wanted: &StoreSchema) -> Vec<String> {
         let mut reasons = Vec::new();
         for (name, old) in &self.collections {
             let Some(new) = wanted.collections.get(name) else {
@@ -291,7 +291,7 @@ pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field
 }
 
 /// Says what happened to the index of a field that was there before.
-pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: Index, had: Index) {
+pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, had: FieldIndexes) {
     if wanted.ordered && !had.ordered || wanted.contains && !had.contains {
         changes.push(format!("index on `{collection}.{field}` is new"));
     }

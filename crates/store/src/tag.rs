@@ -13,7 +13,7 @@ pub struct Tag {
     /// Its name.
     pub name: String,
     /// Which records carry it.
-    pub definition: Definition,
+    pub definition: TagDefinition,
     /// What it is for.
     pub comment: String,
     /// What else is said of it.
@@ -30,7 +30,7 @@ pub struct Tag {
 
 /// Which records carry a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Definition {
+pub enum TagDefinition {
     /// Those that somebody gave it.
     Manual,
     /// Those of whose document this XPath holds.
@@ -44,43 +44,43 @@ pub const MOST_NAME: usize = 256;
 
 /// The tags of a collection.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tags {
+pub struct CollectionTags {
     /// A number that grows whenever a tag of the tenant changes.
-    pub stamp: i64,
+    pub revision: i64,
     /// By name.
     pub tags: Vec<Tag>,
 }
 
 /// What a unit has found out about the documents and tags of some records of a collection.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tagging {
+pub struct TagWrites {
     /// The collection's index.
     pub collection: usize,
     /// Documents of records, each of a source: the tree, or nothing where there is none any more.
     pub trees: Vec<(Key, Arc<str>, Option<Bytes>)>,
     /// The tags that were evaluated, by name.
     pub tags: Vec<String>,
-    /// Records, each with those of [`Tagging::tags`] that it carries, by their places.
-    pub carried: Vec<(Key, Vec<u32>)>,
+    /// Records, each with those of [`TagWrites::tags`] that it carries, by their places.
+    pub assignments: Vec<(Key, Vec<u32>)>,
 }
 
 /// Records that tags were given to and taken from; one that got several stands there several times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Given {
+pub struct TagChanges {
     /// Given.
     pub added: Vec<Key>,
     /// Taken.
     pub removed: Vec<Key>,
 }
 
-impl Given {
+impl TagChanges {
     pub(crate) fn of(added: &[(&Key, &str)], removed: &[(&Key, &str)]) -> Self {
         let keys = |named: &[(&Key, &str)]| named.iter().map(|(key, _)| (*key).clone()).collect();
         Self { added: keys(added), removed: keys(removed) }
     }
 }
 
-impl std::ops::AddAssign for Given {
+impl std::ops::AddAssign for TagChanges {
     fn add_assign(&mut self, other: Self) {
         self.added.extend(other.added);
         self.removed.extend(other.removed);
@@ -94,16 +94,16 @@ pub(crate) fn id_of(catalogue: &Catalogue, collection: usize) -> Result<u32> {
 }
 
 /// Records with names of tags.
-type Named<'t> = Vec<(&'t Key, &'t str)>;
+type KeyAndTag<'t> = Vec<(&'t Key, &'t str)>;
 
 /// What is to be added to who carries what now, and what is to be removed.
-pub(crate) fn differences<'t>(tagging: &'t Tagging, now: &[(&str, &str)]) -> (Named<'t>, Named<'t>) {
+pub(crate) fn differences<'t>(tagging: &'t TagWrites, now: &[(&str, &str)]) -> (KeyAndTag<'t>, KeyAndTag<'t>) {
     let mut held: std::collections::HashMap<&str, Vec<&str>> = std::collections::HashMap::new();
     for (key, tag) in now {
         held.entry(key).or_default().push(tag);
     }
     let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for (key, carried) in &tagging.carried {
+    for (key, carried) in &tagging.assignments {
         let held = held.get(key.as_str()).map(Vec::as_slice).unwrap_or_default();
         for (place, tag) in tagging.tags.iter().enumerate() {
             match (carried.binary_search(&(place as u32)).is_ok(), held.contains(&tag.as_str())) {
@@ -116,22 +116,22 @@ pub(crate) fn differences<'t>(tagging: &'t Tagging, now: &[(&str, &str)]) -> (Na
     (added, removed)
 }
 
-impl Definition {
+impl TagDefinition {
     /// Kind and text, as they are stored.
     pub(crate) fn parts(&self) -> (&'static str, &str) {
         match self {
-            Definition::Manual => ("manual", ""),
-            Definition::XPath(text) => ("xpath", text),
-            Definition::Query(text) => ("query", text),
+            TagDefinition::Manual => ("manual", ""),
+            TagDefinition::XPath(text) => ("xpath", text),
+            TagDefinition::Query(text) => ("query", text),
         }
     }
 
     /// From kind and text.
     pub(crate) fn from_parts(tag: &str, kind: &str, text: String) -> Result<Self> {
         Ok(match kind {
-            "xpath" => Definition::XPath(text),
-            "query" => Definition::Query(text),
-            "manual" => Definition::Manual,
+            "xpath" => TagDefinition::XPath(text),
+            "query" => TagDefinition::Query(text),
+            "manual" => TagDefinition::Manual,
             _ => return Err(StoreError::Damaged(crate::damage::Damage::of_row(format!("tag `{tag}`"), format!("{kind:?} is no kind of a tag")))),
         })
     }

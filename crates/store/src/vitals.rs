@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// Numbers of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Vitals {
+pub struct StoreStats {
     /// Transactions this process has committed.
     pub commits: u64,
     /// Rows of records they have written.
     pub rows: u64,
     /// How long they took, from their beginnings until they were committed; those of several connections overlap.
-    pub writing: Duration,
+    pub write_time: Duration,
     /// Units that wait for somebody to write them, and questions that wait for a connection.
     pub waiting: u64,
     /// Connections that are open.
@@ -24,13 +24,13 @@ pub struct Vitals {
 
 /// Counts what is committed.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct CommitCounters {
     commits: AtomicU64,
     rows: AtomicU64,
     micros: AtomicU64,
 }
 
-impl Written {
+impl CommitCounters {
     /// A transaction is committed.
     pub fn add(&self, rows: u64, began: Instant) {
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -39,8 +39,8 @@ impl Written {
     }
 
     /// What was counted, as part of the numbers.
-    pub fn vitals(&self) -> Vitals {
+    pub fn vitals(&self) -> StoreStats {
         let [commits, rows, micros] = [&self.commits, &self.rows, &self.micros].map(|sum| sum.load(Ordering::Relaxed));
-        Vitals { commits, rows, writing: Duration::from_micros(micros), ..Vitals::default() }
+        StoreStats { commits, rows, write_time: Duration::from_micros(micros), ..StoreStats::default() }
     }
 }

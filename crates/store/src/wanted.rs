@@ -8,33 +8,33 @@ use tokio::sync::Notify;
 
 /// Whether one answer is still wanted, shared by who waits for it and who works on it.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted(Arc<Shared>);
+pub struct CancelToken(Arc<CancelState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CancelState {
     is_over: AtomicBool,
     told: Notify,
 }
 
 thread_local! {
     /// What is worked on by this thread.
-    static NOW: RefCell<Option<Wanted>> = const { RefCell::new(None) };
+    static NOW: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
 }
 
 /// Puts back what was worked on before.
-struct Before(Option<Wanted>);
+struct CancelScope(Option<CancelToken>);
 
-impl Drop for Before {
+impl Drop for CancelScope {
     fn drop(&mut self) {
         NOW.with_borrow_mut(|now| *now = self.0.take());
     }
 }
 
-impl Wanted {
+impl CancelToken {
     /// Does `work` on this thread. What it asks of stores is given up when the answer is not wanted any more; what it submits to be written
     /// is not.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _before = Before(NOW.with_borrow_mut(|now| now.replace(self.clone())));
+        let _before = CancelScope(NOW.with_borrow_mut(|now| now.replace(self.clone())));
         work()
     }
 
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn a_thread_knows_what_it_works_on_and_for_how_long() {
-        assert!(Wanted::now().is_none());
-        let (outer, inner) = (Wanted::default(), Wanted::default());
+        assert!(CancelToken::now().is_none());
+        let (outer, inner) = (CancelToken::default(), CancelToken::default());
         outer.during(|| {
             inner.during(|| inner.end());
-            assert!(!Wanted::now().expect("the outer one").is_over());
+            assert!(!CancelToken::now().expect("the outer one").is_over());
         });
-        assert!(Wanted::now().is_none() && inner.is_over());
+        assert!(CancelToken::now().is_none() && inner.is_over());
     }
 }

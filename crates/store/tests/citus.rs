@@ -9,11 +9,11 @@ use conformance::support::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stook_catalogue::definition::Catalogue;
-use stook_store::postgres::{Options, PostgresStore};
+use stook_store::postgres::{PostgresOptions, PostgresStore};
 use stook_store::*;
 
 fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
-    Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &Options::default())?))
+    Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &PostgresOptions::default())?))
 }
 
 /// What a cluster does not promise, by tests: its planner knows no questions about rows of structs and records beside them, who writes a collection

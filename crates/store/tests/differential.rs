@@ -12,12 +12,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_lab::postgres::Server;
-use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
-use stook_store::plan::{Aggregate, Condition, FUNCTIONS, Function, Plan, Sort, Test};
+use stook_lab::postgres::TestServer;
+use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
+use stook_store::plan::{Aggregate, AggregateFunction, Comparison, Condition, FUNCTIONS, QueryPlan, SortKey};
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::*;
-use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::*;
 
 const DEFINITION: &str = "
@@ -93,7 +93,7 @@ enum Step {
     },
     Ask {
         tenant: usize,
-        conditions: Vec<(usize, Test)>,
+        conditions: Vec<(usize, Comparison)>,
         sort: Vec<(usize, bool)>,
         columns: Vec<usize>,
         distinct: bool,
@@ -107,7 +107,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![6 => put, 1 => Just(Kind::Touch), 1 => Just(Kind::Delete)]
 }
 
-fn test() -> impl Strategy<Value = Test> {
+fn test() -> impl Strategy<Value = Comparison> {
     let value = prop_oneof![
         (0..TEXTS.len()).prop_map(|place| text(TEXTS[place])),
         (-3..4_i64).prop_map(Value::Int),
@@ -117,14 +117,14 @@ fn test() -> impl Strategy<Value = Test> {
         .prop_map(|pieces| pieces.into_iter().map(str::to_owned).collect::<Vec<_>>());
     let bound = proptest::option::of((value.clone(), any::<bool>()));
     prop_oneof![
-        3 => value.clone().prop_map(Test::Equal),
-        1 => value.clone().prop_map(Test::NotEqual),
-        2 => prop::collection::vec(value, 0..4).prop_map(Test::In),
-        2 => (bound.clone(), bound).prop_map(|(low, high)| Test::Range { low, high }),
-        1 => prop::sample::select(vec!["", "a", "app", "z"]).prop_map(|prefix| Test::Prefix(prefix.to_owned())),
-        1 => pieces.clone().prop_map(Test::Wildcard),
-        1 => pieces.prop_map(Test::NotWildcard),
-        1 => any::<bool>().prop_map(Test::Exists),
+        3 => value.clone().prop_map(Comparison::Equal),
+        1 => value.clone().prop_map(Comparison::NotEqual),
+        2 => prop::collection::vec(value, 0..4).prop_map(Comparison::In),
+        2 => (bound.clone(), bound).prop_map(|(low, high)| Comparison::Range { low, high }),
+        1 => prop::sample::select(vec!["", "a", "app", "z"]).prop_map(|prefix| Comparison::Prefix(prefix.to_owned())),
+        1 => pieces.clone().prop_map(Comparison::Wildcard),
+        1 => pieces.prop_map(Comparison::NotWildcard),
+        1 => any::<bool>().prop_map(Comparison::Exists),
     ]
 }
 
@@ -160,7 +160,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<Content> {
+fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<RecordContent> {
     let Kind::Put { texts: chosen, numbers, alive, conflict } = kind else { return None };
     let some = |place: usize| if TEXTS[place].is_empty() { Value::Null } else { text(TEXTS[place]) };
     let list = |items: Vec<Value>| if items.is_empty() { Value::Null } else { Value::List(items) };
@@ -178,7 +178,7 @@ fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<Content> {
     ];
     let base = content(catalogue, 0, &values);
     let conflicts = if *conflict { vec![1, 3] } else { Vec::new() };
-    Some(Content { alive: *alive, conflicts, raw: Some(TEXTS[chosen[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
+    Some(RecordContent { exists: *alive, conflicts, raw: Some(TEXTS[chosen[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
 }
 
 fn write_of(catalogue: &Catalogue, number: usize, kind: &Kind, version: Option<Version>) -> Option<RecordWrite> {
@@ -193,7 +193,7 @@ fn write_of(catalogue: &Catalogue, number: usize, kind: &Kind, version: Option<V
 struct Client {
     catalogue: Catalogue,
     store: Box<dyn Store>,
-    leases: Vec<Lease>,
+    leases: Vec<LeasedChunk>,
     read: BTreeMap<(usize, usize), Option<Version>>,
 }
 
@@ -203,16 +203,19 @@ impl Client {
     }
 
     fn versions(&self, own: &Tenant) -> Vec<Option<Version>> {
-        let found = self.store.read(own, 0, &KEYS.map(key), Detail::Head).expect("reading works");
+        let found = self.store.read(own, 0, &KEYS.map(key), ReadDetail::Head).expect("reading works");
         found.into_iter().map(|record| record.map(|record| record.version)).collect()
     }
 
     /// Does a step; what can be seen of it, without times and tokens.
     fn step(&mut self, step: &Step) -> String {
         let say = |result: Result<String>| result.unwrap_or_else(|error| format!("error: {error}"));
-        let fence_of = |leases: &[Lease], place: usize| {
+        let fence_of = |leases: &[LeasedChunk], place: usize| {
             let lease = leases.get(place % leases.len().max(1));
-            lease.map_or(Fence { chunk: ChunkId { job: 1, ordinal: 1 }, token: -1 }, |lease| Fence { chunk: lease.chunk, token: lease.token })
+            lease.map_or(LeaseToken { chunk: ChunkId { job: 1, ordinal: 1 }, token: -1 }, |lease| LeaseToken {
+                chunk: lease.chunk,
+                token: lease.token,
+            })
         };
         match step {
             Step::Unit { tenant: own, changes, fresh, lease, edges, marks } => {
@@ -226,8 +229,8 @@ impl Client {
                 let writes: Vec<RecordWrite> =
                     changes.iter().filter_map(|(place, kind)| write_of(&self.catalogue, *place, kind, read(*place))).collect();
                 let (catalogue, again) = (self.catalogue.clone(), changes.clone());
-                let merge = move |conflicts: Vec<Conflict>| {
-                    let write = |conflict: &Conflict| {
+                let merge = move |conflicts: Vec<WriteConflict>| {
+                    let write = |conflict: &WriteConflict| {
                         let (place, kind) = again.iter().find(|(place, _)| KEYS[*place] == conflict.key.as_str())?;
                         write_of(&catalogue, *place, kind, conflict.record.as_ref().map(|record| record.version))
                     };
@@ -265,9 +268,9 @@ impl Client {
                 };
                 let new = NewJob { tenant: tenant(TENANTS[*own]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
                 let job = self.store.create_job(new)?;
-                let slice = |ordinal: u32| Slice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..Slice::default() };
+                let slice = |ordinal: u32| ChunkSlice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..ChunkSlice::default() };
                 let new = (1..=*chunks).map(|ordinal| NewChunk { ordinal, slice: slice(ordinal) }).collect();
-                self.store.add_chunks(job, new, Progress { chunks: *chunks, complete: *complete, ..Progress::default() })?;
+                self.store.add_chunks(job, new, SplitProgress { chunks: *chunks, complete: *complete, ..SplitProgress::default() })?;
                 Ok(format!("job {job}"))
             })()),
             Step::Lease { job, limit, expired } => say(self.store.lease(*job, *limit, if *expired { 0 } else { 3_600 }).map(|leases| {
@@ -288,7 +291,7 @@ impl Client {
             }
             Step::Forget(job) => say(self.store.forget_job(*job).map(|()| String::new())),
             Step::Replace { job, ordinal, parts } => {
-                let part = |place: usize| NewChunk { ordinal: 0, slice: Slice { offset: place as u64, documents: 1, ..Slice::default() } };
+                let part = |place: usize| NewChunk { ordinal: 0, slice: ChunkSlice { offset: place as u64, documents: 1, ..ChunkSlice::default() } };
                 let chunk = ChunkId { job: *job, ordinal: *ordinal };
                 say(self.store.replace_chunk(chunk, (0..*parts).map(part).collect()).map(|()| String::new()))
             }
@@ -296,22 +299,30 @@ impl Client {
         }
     }
 
-    fn ask(&self, own: usize, conditions: &[(usize, Test)], sort: &[(usize, bool)], columns: &[usize], distinct: bool, page: (u64, u64)) -> String {
+    fn ask(
+        &self,
+        own: usize,
+        conditions: &[(usize, Comparison)],
+        sort: &[(usize, bool)],
+        columns: &[usize],
+        distinct: bool,
+        page: (u64, u64),
+    ) -> String {
         let at = |place: usize| column(&self.catalogue, 0, FIELDS[place]);
-        let plan = Plan {
+        let plan = QueryPlan {
             any_order: false,
             conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
             // lists have no order, and distinct rows are sorted by what they show
             sort: sort
                 .iter()
                 .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!distinct || columns.contains(place)))
-                .map(|(place, descending)| Sort { column: at(*place), descending: *descending })
+                .map(|(place, descending)| SortKey { column: at(*place), descending: *descending })
                 .collect(),
             columns: columns.iter().map(|place| at(*place)).collect(),
             distinct,
             offset: page.0,
             limit: Some(page.1),
-            ..Plan::all(tenant(TENANTS[own]), 0)
+            ..QueryPlan::all(tenant(TENANTS[own]), 0)
         };
         let mut said = match self.store.find(&plan) {
             Ok(found) => format!("{:?}", found.rows),
@@ -320,11 +331,11 @@ impl Client {
         };
         let _ = write!(said, " of {:?}", self.store.count(&plan).ok());
         for (place, (function, _)) in FUNCTIONS.into_iter().enumerate() {
-            let any = matches!(function, Function::Count | Function::Min | Function::Max);
+            let any = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
             let numbers = ["number", "ratio", "numbers"].map(|name| FIELDS.iter().position(|field| *field == name).unwrap());
             let of = if any { (columns[0] + place) % FIELDS.len() } else { numbers[columns[0] % 3] };
             let aggregate = Aggregate { function, column: at(of) };
-            let _ = write!(said, " {:?}", self.store.aggregate(&Plan { distinct: false, ..plan.clone() }, &[aggregate]).ok());
+            let _ = write!(said, " {:?}", self.store.aggregate(&QueryPlan { distinct: false, ..plan.clone() }, &[aggregate]).ok());
         }
         said
     }
@@ -334,9 +345,9 @@ impl Client {
         let mut said = String::new();
         for name in TENANTS {
             let own = tenant(name);
-            for record in self.store.read(&own, 0, &KEYS.map(key), Detail::Full).expect("records").into_iter().flatten() {
+            for record in self.store.read(&own, 0, &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
                 let StoredRecord { key, version, created_job, alive, contributions, golden, state, conflicts, raw, .. } = record;
-                let _ = writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.touch);
+                let _ = writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.minor);
             }
             for target in ["t0", "t1", "t2"] {
                 let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));
@@ -354,7 +365,7 @@ impl Client {
 }
 
 /// A condition whose values are of the column's type, as a query that was checked has them.
-fn fit(field: &str, test: &Test) -> Test {
+fn fit(field: &str, test: &Comparison) -> Comparison {
     let number = |value: &Value| match value {
         Value::Int(number) => *number,
         Value::Float(number) => *number as i64,
@@ -371,27 +382,27 @@ fn fit(field: &str, test: &Test) -> Test {
     };
     let is_text = !matches!(field, "number" | "numbers" | "ratio" | "id");
     match test {
-        Test::Equal(wanted) => Test::Equal(value(wanted)),
-        Test::NotEqual(wanted) => Test::NotEqual(value(wanted)),
-        Test::In(wanted) => Test::In(wanted.iter().map(value).collect()),
-        Test::Range { low, high } => {
+        Comparison::Equal(wanted) => Comparison::Equal(value(wanted)),
+        Comparison::NotEqual(wanted) => Comparison::NotEqual(value(wanted)),
+        Comparison::In(wanted) => Comparison::In(wanted.iter().map(value).collect()),
+        Comparison::Range { low, high } => {
             let bound = |bound: &Option<(Value, bool)>| bound.as_ref().map(|(wanted, included)| (value(wanted), *included));
-            Test::Range { low: bound(low), high: bound(high) }
+            Comparison::Range { low: bound(low), high: bound(high) }
         }
-        Test::Prefix(_) | Test::Wildcard(_) | Test::NotWildcard(_) if !is_text => Test::Exists(true),
+        Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) if !is_text => Comparison::Exists(true),
         other => other.clone(),
     }
 }
 
 fn journal(ordinal: u32) -> ChunkJournal {
     let first = u64::from(ordinal) * 2 + 1;
-    let line = |document: u64, outcome| Line { document, offset: document, collection: 0, outcome, key: format!("k{document}").into() };
+    let line = |document: u64, outcome| DocumentOutcome { document, offset: document, collection: 0, outcome, key: format!("k{document}").into() };
     let lines = pack(&[line(first, Outcome::Created), line(first + 1, Outcome::Failed)]);
-    let trouble = Trouble { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
-    let mut counts = Counts { documents: 2, ..Counts::default() };
+    let trouble = Issue { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
+    let mut counts = OutcomeCounts { documents: 2, ..OutcomeCounts::default() };
     counts.add(Outcome::Created, 1);
     counts.add(Outcome::Failed, 1);
-    ChunkJournal { counts, first, lines, troubles: vec![trouble], ..ChunkJournal::default() }
+    ChunkJournal { counts, first, packed_outcomes: lines, troubles: vec![trouble], ..ChunkJournal::default() }
 }
 
 proptest! {
@@ -401,12 +412,12 @@ proptest! {
     fn any_history_has_the_same_answers_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let Some(server) = Server::shared() else { return Ok(()) };
+        let Some(server) = TestServer::shared() else { return Ok(()) };
         let url = format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
         let catalogue = Arc::new(definition(DEFINITION));
         let folder = tempfile::tempdir().expect("a folder");
-        let file = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), Options::default()).expect("a store");
-        let on_server = PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store");
+        let file = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), SqliteOptions::default()).expect("a store");
+        let on_server = PostgresStore::open(&url, catalogue.clone(), &postgres::PostgresOptions::default()).expect("a store");
         let mut clients = [Client::new(Box::new(file), &catalogue), Client::new(Box::new(on_server), &catalogue)];
         for (place, step) in steps.iter().enumerate() {
             let [file, on_server] = clients.each_mut().map(|client| client.step(step));

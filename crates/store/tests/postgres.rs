@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_lab::postgres::Server;
-use stook_store::plan::{Condition, Plan, Test};
-use stook_store::postgres::{Options, PostgresStore};
+use stook_lab::postgres::TestServer;
+use stook_store::plan::{Comparison, Condition, QueryPlan};
+use stook_store::postgres::{PostgresOptions, PostgresStore};
 use stook_store::queue::JobState;
 use stook_store::*;
 
 /// The server all tests share, each with a schema of its own.
 fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
-    Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &Options::default())?))
+    Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &PostgresOptions::default())?))
 }
 
 fn new_place() -> Option<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let url = format!("{}?schema=place{}", Server::shared()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+    let url = format!("{}?schema=place{}", TestServer::shared()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
     Some(Place::new(move |catalogue| open(&url, catalogue), scans, || {}))
 }
 
@@ -34,7 +34,7 @@ conformance!(new_place);
 /// A process may go between the commit of the last chunk and the look whether its job has ended.
 #[test]
 fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
-    let Some(server) = Server::shared() else { return };
+    let Some(server) = TestServer::shared() else { return };
     let catalogue = definition(MANY);
     let store = open(&format!("{}?schema=unended", server.url("postgres")), &catalogue).expect("the store opens");
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
@@ -77,19 +77,19 @@ fn among_many_records_an_index_is_used_right_after_they_were_written() {
         let unit = Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(thing));
         store.commit(Box::new(unit)).expect("the unit is written");
     }
-    let between = |low, high| Test::Range { low: Some((Value::Int(low), true)), high: Some((Value::Int(high), true)) };
+    let between = |low, high| Comparison::Range { low: Some((Value::Int(low), true)), high: Some((Value::Int(high), true)) };
     for (name, test, count) in [
-        ("key", Test::Equal(text("t00007")), 1),
-        ("key", Test::Prefix("t0001".into()), 10),
-        ("group", Test::Equal(text("g7")), 8),
-        ("group", Test::In(vec![text("g7"), text("g8")]), 16),
-        ("group", Test::Prefix("g69".into()), 78),
+        ("key", Comparison::Equal(text("t00007")), 1),
+        ("key", Comparison::Prefix("t0001".into()), 10),
+        ("group", Comparison::Equal(text("g7")), 8),
+        ("group", Comparison::In(vec![text("g7"), text("g8")]), 16),
+        ("group", Comparison::Prefix("g69".into()), 78),
         ("number", between(10, 30), 21),
-        ("words", Test::Equal(text("w9")), 10),
-        ("words", Test::In(vec![text("w9"), text("w10")]), 20),
-        ("note", Test::Wildcard(vec!["".into(), "0123".into(), "".into()]), 11),
+        ("words", Comparison::Equal(text("w9")), 10),
+        ("words", Comparison::In(vec![text("w9"), text("w10")]), 20),
+        ("note", Comparison::Wildcard(vec!["".into(), "0123".into(), "".into()]), 11),
     ] {
-        let mut plan = Plan::all(main_tenant(), 0);
+        let mut plan = QueryPlan::all(main_tenant(), 0);
         plan.conditions = vec![Condition { column: column(&catalogue, 0, name), test: test.clone() }];
         plan.limit = Some(10);
         let explanation = store.explain(&plan).expect("explaining works");

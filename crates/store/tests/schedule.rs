@@ -5,9 +5,9 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use stook_catalogue::definition::Share;
+use stook_catalogue::definition::TenantShare;
 use stook_store::queue::{JobFile, JobId};
-use stook_store::schedule::{CREDIT, Choice, Line, Owner, Ready, charge, due};
+use stook_store::schedule::{Backlog, CREDIT, Choice, LeasableJob, TenantLoad, charge, due};
 
 const SECOND: i64 = 1_000_000;
 /// Documents of a full chunk, and their bytes.
@@ -22,7 +22,7 @@ struct Arrival {
 
 #[derive(Debug, Clone)]
 struct Run {
-    shares: Vec<Share>,
+    shares: Vec<TenantShare>,
     arrivals: Vec<Arrival>,
     workers: usize,
     /// Time a chunk takes, by turns.
@@ -65,12 +65,12 @@ struct Queue {
 }
 
 impl Queue {
-    fn line(&self, shares: &[Share]) -> Line {
-        let mut line = Line::default();
+    fn line(&self, shares: &[TenantShare]) -> Backlog {
+        let mut line = Backlog::default();
         for job in self.jobs.iter().filter(|job| job.waiting + job.running > 0) {
             let (tenant, given) = (job.tenant as i64, self.given.get(&job.tenant).copied().unwrap_or(0));
-            let owner = Owner { tenant, share: shares[job.tenant], given, running: job.running };
-            line.add(owner, Ready { job: job.id, tenant, due: job.due }, job.waiting > 0);
+            let owner = TenantLoad { tenant, share: shares[job.tenant], charged: given, running: job.running };
+            line.add(owner, LeasableJob { job: job.id, tenant, due: job.due }, job.waiting > 0);
         }
         line
     }
@@ -81,7 +81,7 @@ impl Queue {
         job.waiting -= 1;
         job.running += 1;
         let given = self.given.entry(job.tenant).or_default();
-        *given = (*given).max(choice.floor) + charge(FULL.0, FULL.1, choice.share);
+        *given = (*given).max(choice.min_charged) + charge(FULL.0, FULL.1, choice.share);
         true
     }
 }
@@ -156,14 +156,14 @@ fn simulate(run: &Run) -> Outcome {
 }
 
 /// Tenants of which a chunk may be leased.
-fn ready(queue: &Queue, shares: &[Share]) -> Vec<usize> {
+fn ready(queue: &Queue, shares: &[TenantShare]) -> Vec<usize> {
     let running = |tenant: usize| queue.jobs.iter().filter(|job| job.tenant == tenant).map(|job| job.running).sum::<u32>();
     let waits = |tenant: &usize| queue.jobs.iter().any(|job| job.tenant == *tenant && job.waiting > 0);
-    (0..shares.len()).filter(waits).filter(|tenant| shares[*tenant].most_running.is_none_or(|most| running(*tenant) < most)).collect()
+    (0..shares.len()).filter(waits).filter(|tenant| shares[*tenant].max_running.is_none_or(|most| running(*tenant) < most)).collect()
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    let share = (1..5_u32, proptest::option::of(1..4_u32)).prop_map(|(weight, most_running)| Share { weight, most_running });
+    let share = (1..5_u32, proptest::option::of(1..4_u32)).prop_map(|(weight, most_running)| TenantShare { weight, max_running: most_running });
     (1..5_usize, 1..7_usize).prop_flat_map(move |(tenants, workers)| {
         let arrival = (0..tenants, 0..60 * SECOND, 0..40_u32).prop_map(|(tenant, at, chunks)| Arrival { tenant, at, chunks });
         (
@@ -212,7 +212,7 @@ proptest! {
     fn shares_are_fair(weights in prop::collection::vec(1..6_u32, 2..5), workers in 1..7_usize,
                        times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop::collection::vec(0..6_usize, 1..5),
                        starts in prop::collection::vec(0..5 * SECOND, 2..5)) {
-        let shares: Vec<Share> = weights.iter().map(|weight| Share { weight: *weight, most_running: None }).collect();
+        let shares: Vec<TenantShare> = weights.iter().map(|weight| TenantShare { weight: *weight, max_running: None }).collect();
         let arrivals = (0..shares.len())
             .map(|tenant| Arrival { tenant, at: starts.get(tenant).copied().unwrap_or(0), chunks: 600 })
             .collect();
@@ -222,12 +222,12 @@ proptest! {
         let all = |served: &&Served| served.ready.len() == shares.len();
         let mut got = vec![0.0; shares.len()];
         // a tenant that comes has a credit; nobody is owed more than it and a chunk for each worker
-        let one = |share: &Share| charge(FULL.0, FULL.1, *share) as f64;
+        let one = |share: &TenantShare| charge(FULL.0, FULL.1, *share) as f64;
         let bound = CREDIT as f64 + workers as f64 * shares.iter().map(one).fold(0.0, f64::max);
         for served in outcome.served.iter().filter(all) {
             got[served.tenant] += one(&shares[served.tenant]);
             let (least, most) = got.iter().fold((f64::MAX, 0.0_f64), |(least, most), got| (least.min(*got), most.max(*got)));
-            prop_assert!(most - least <= bound + one(&Share::default()), "{got:?} at {}", served.at);
+            prop_assert!(most - least <= bound + one(&TenantShare::default()), "{got:?} at {}", served.at);
         }
     }
 
@@ -236,7 +236,7 @@ proptest! {
     #[test]
     fn equal_tenants_that_begin_together_stay_together(tenants in 2..5_usize, workers in 1..7_usize,
                        times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop_oneof![Just(vec![0]), prop::collection::vec(0..6_usize, 1..5)]) {
-        let shares = vec![Share::default(); tenants];
+        let shares = vec![TenantShare::default(); tenants];
         let bound = if stale.iter().all(|stale| *stale == 0) { 1 } else { 2 * workers - 1 };
         let arrivals = (0..tenants).map(|tenant| Arrival { tenant, at: 0, chunks: 100 }).collect();
         let outcome = simulate(&Run { shares, arrivals, workers, times, stale });
@@ -255,7 +255,7 @@ fn a_large_job_is_not_starved_by_small_ones() {
     let chunks = 60;
     let mut arrivals = vec![Arrival { tenant: 0, at: 0, chunks }];
     arrivals.extend((0..4_000).map(|number| Arrival { tenant: 0, at: number * SECOND / 10, chunks: 1 }));
-    let run = Run { shares: vec![Share::default()], arrivals, workers: 1, times: vec![SECOND / 10], stale: vec![0] };
+    let run = Run { shares: vec![TenantShare::default()], arrivals, workers: 1, times: vec![SECOND / 10], stale: vec![0] };
     let outcome = simulate(&run);
     let large = outcome.jobs.iter().find(|job| job.due > 50 * SECOND && job.id == 1).expect("the large job");
     let finished = large.finished.expect("it ends");
@@ -269,10 +269,10 @@ fn a_large_job_is_not_starved_by_small_ones() {
 #[test]
 fn silence_gives_a_small_credit() {
     let arrivals = vec![Arrival { tenant: 0, at: 0, chunks: 400 }, Arrival { tenant: 1, at: 100 * SECOND, chunks: 100 }];
-    let run = Run { shares: vec![Share::default(); 2], arrivals, workers: 1, times: vec![SECOND], stale: vec![0] };
+    let run = Run { shares: vec![TenantShare::default(); 2], arrivals, workers: 1, times: vec![SECOND], stale: vec![0] };
     let outcome = simulate(&run);
     let behind: Vec<usize> = outcome.served.iter().skip_while(|served| served.at < 100 * SECOND).map(|served| served.tenant).collect();
-    let credit = (CREDIT / charge(FULL.0, FULL.1, Share::default())) as usize;
+    let credit = (CREDIT / charge(FULL.0, FULL.1, TenantShare::default())) as usize;
     assert!(behind[..credit].iter().all(|tenant| *tenant == 1), "it is served at once: {behind:?}");
     let later = &behind[credit + 1..credit + 41];
     assert!(later.iter().filter(|tenant| **tenant == 1).count() <= 21, "then in turn: {later:?}");

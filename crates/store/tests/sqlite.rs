@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_store::plan::Plan;
-use stook_store::sqlite::{Options, SqliteStore, backup};
+use stook_store::plan::QueryPlan;
+use stook_store::sqlite::{SqliteOptions, SqliteStore, backup};
 use stook_store::*;
 
-fn open(path: &Path, catalogue: &Catalogue, options: Options) -> Result<Box<dyn Store>> {
+fn open(path: &Path, catalogue: &Catalogue, options: SqliteOptions) -> Result<Box<dyn Store>> {
     // small groups and caches: many transactions and spilled pages in little time
-    let options = Options { group_rows: 500, writer_cache: 1 << 20, reader_cache: 1 << 20, ..options };
+    let options = SqliteOptions { group_rows: 500, writer_cache: 1 << 20, reader_cache: 1 << 20, ..options };
     Ok(Box::new(SqliteStore::open(path, Arc::new(catalogue.clone()), options)?))
 }
 
@@ -31,7 +31,7 @@ fn new_place() -> Place {
             assert_sound(&check_path);
         }
     };
-    Place::new(move |catalogue| open(&path, catalogue, Options::default()), scans, check)
+    Place::new(move |catalogue| open(&path, catalogue, SqliteOptions::default()), scans, check)
 }
 
 /// Whether a step of the explanation reads every record of the tenant.
@@ -42,7 +42,7 @@ fn scans(explanation: &[String]) -> bool {
 #[test]
 fn damage_is_found_in_the_indexes_on_keys_too() {
     let (_directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("it opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("it opens");
     let write = |name: &str| put(0, name, None, counted_content(&catalogue, 1));
     Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
@@ -51,7 +51,7 @@ fn damage_is_found_in_the_indexes_on_keys_too() {
     let other = Connection::open(&path).expect("the file opens");
     other.execute("UPDATE r_item SET key = 'c' WHERE key = 'b'", []).expect("SQL");
     drop(other);
-    let found = open(&path, &catalogue, Options::default()).expect("it opens").damage().expect("the check runs");
+    let found = open(&path, &catalogue, SqliteOptions::default()).expect("it opens").damage().expect("the check runs");
     assert!(found.len() == 1 && found[0].contains("\"c\"") && found[0].contains("r_item"), "{found:?}");
 }
 
@@ -85,7 +85,7 @@ fn counted_place() -> (tempfile::TempDir, PathBuf, Catalogue) {
     (directory, path, definition(COUNTED))
 }
 
-fn counted_content(catalogue: &Catalogue, count: i64) -> Content {
+fn counted_content(catalogue: &Catalogue, count: i64) -> RecordContent {
     let note = format!("a longer text that fills pages, number {count}, {}", "x".repeat(500));
     content(catalogue, 0, &[("count", Value::Int(count)), ("words", texts(&[&count.to_string(), "all"])), ("note", text(&note))])
 }
@@ -95,8 +95,8 @@ fn count_of(record: Option<&StoredRecord>) -> i64 {
 }
 
 /// Adds one to the record all processes share, merging when another was faster, and writes a record of its own.
-fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<Receipt> {
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full)?.remove(0);
+fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<CommitReceipt> {
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full)?.remove(0);
     let add = |catalogue: &Catalogue, record: Option<&StoredRecord>| {
         let version = record.map(|record| record.version);
         put(0, "shared", version, counted_content(catalogue, count_of(record) + 1))
@@ -146,7 +146,7 @@ fn helper_process() {
 }
 
 fn count_for_a_second(path: &Path, catalogue: &Catalogue, name: &str) -> String {
-    let store = open(path, catalogue, Options::default()).expect("the store opens");
+    let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
     let start = Instant::now();
     let mut written = 0;
     while start.elapsed() < Duration::from_secs(1) {
@@ -160,7 +160,7 @@ fn count_for_a_second(path: &Path, catalogue: &Catalogue, name: &str) -> String 
 }
 
 fn count_until_killed(path: &Path, catalogue: &Catalogue, name: &str) -> String {
-    let store = open(path, catalogue, Options::default()).expect("the store opens");
+    let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
     for written in 0.. {
         add_one(&*store, catalogue, &format!("{name} {written:06}")).expect("the unit is written");
         println!("written {written}");
@@ -170,10 +170,10 @@ fn count_until_killed(path: &Path, catalogue: &Catalogue, name: &str) -> String 
 
 /// Opens the store and writes, as somebody who may not; says what became of it.
 fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
-    let opened = open(path, catalogue, Options::default());
+    let opened = open(path, catalogue, SqliteOptions::default());
     let written = opened.and_then(|store| add_one(&*store, catalogue, "intruder"));
-    let read = open(path, catalogue, Options { read_only: true, ..Options::default() });
-    let read = read.and_then(|store| store.read(&main_tenant(), 0, &[key("shared")], Detail::Full));
+    let read = open(path, catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() });
+    let read = read.and_then(|store| store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full));
     match (written, read) {
         (Err(StoreError::ReadOnly(reason)), read) => {
             format!("read-only ({reason}), reading gives {:?}", read.map(|records| count_of(records[0].as_ref())))
@@ -184,16 +184,16 @@ fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
 
 /// Every counted unit is there, whole: its own record, its part of the shared one, its mark.
 fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> i64 {
-    let store = open(path, catalogue, Options::default()).expect("the store opens");
-    let all = Plan::all(main_tenant(), 0);
+    let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
+    let all = QueryPlan::all(main_tenant(), 0);
     let records = store.count(&all).expect("counting works") as i64;
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works").remove(0);
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
     let counted = count_of(shared.as_ref());
     assert!((least..=most).contains(&counted), "{counted} is not between {least} and {most}");
     assert_eq!(records, counted + i64::from(shared.is_some()));
     assert_eq!(store.marks(&main_tenant(), usize::MAX >> 1).expect("reading works").len() as i64, counted);
     let words = plan::Condition { column: column(catalogue, 0, "words"), test: equal(text("all")) };
-    assert_eq!(store.count(&Plan { conditions: vec![words], ..all }).expect("counting works") as i64, records);
+    assert_eq!(store.count(&QueryPlan { conditions: vec![words], ..all }).expect("counting works") as i64, records);
     drop(store);
     assert_sound(path);
     counted
@@ -229,7 +229,7 @@ fn a_process_that_is_killed_leaves_whole_units_only() {
 #[test]
 fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
     let (_directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options { wait: 1, ..Options::default() }).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions { wait: 1, ..SqliteOptions::default() }).expect("the store opens");
     add_one(&*store, &catalogue, "before").expect("the unit is written");
     let other = Connection::open(&path).expect("the file opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
@@ -239,13 +239,13 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
     assert!(started.elapsed() >= Duration::from_millis(900));
     // reading does not wait for writing
     let started = Instant::now();
-    assert_eq!(store.read(&main_tenant(), 0, &[key("blocked")], Detail::Full).expect("reading works"), [None]);
+    assert_eq!(store.read(&main_tenant(), 0, &[key("blocked")], ReadDetail::Full).expect("reading works"), [None]);
     assert!(started.elapsed() < Duration::from_millis(500));
     // small writes are told the same, and so is who opens with something to apply
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1));
     assert!(matches!(job, Err(StoreError::Busy(1))), "{job:?}");
     let more = definition(&format!("{COUNTED}      more: text\n"));
-    match open(&path, &more, Options { wait: 1, ..Options::default() }) {
+    match open(&path, &more, SqliteOptions { wait: 1, ..SqliteOptions::default() }) {
         Err(StoreError::Busy(1)) => {}
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it cannot have been applied"),
@@ -259,7 +259,7 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
 #[test]
 fn who_waits_long_enough_for_another_process_writes_after_it() {
     let (_directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let other = Connection::open(&path).expect("the file opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     std::thread::scope(|scope| {
@@ -276,15 +276,16 @@ fn who_waits_long_enough_for_another_process_writes_after_it() {
 #[test]
 fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
     let (_directory, path, catalogue) = counted_place();
-    drop(open(&path, &catalogue, Options::default()).expect("the store opens"));
+    drop(open(&path, &catalogue, SqliteOptions::default()).expect("the store opens"));
     let future: i64 = 4_000_000_000_000_000;
     Connection::open(&path).expect("the file opens").execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", [future]).expect("it is there");
     for read_only in [true, false] {
-        let store = open(&path, &catalogue, Options { read_only, ..Options::default() }).expect("the store opens");
+        let store = open(&path, &catalogue, SqliteOptions { read_only, ..SqliteOptions::default() }).expect("the store opens");
         assert!(store.clock() > future, "read-only {read_only}");
     }
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
-    let stamps: Vec<i64> = (0..5).map(|number| add_one(&*store, &catalogue, &number.to_string()).expect("the unit is written").stamp).collect();
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
+    let stamps: Vec<i64> =
+        (0..5).map(|number| add_one(&*store, &catalogue, &number.to_string()).expect("the unit is written").committed_at).collect();
     assert!(stamps[0] > future && stamps.is_sorted_by(|one, next| one < next));
     // stamps are only a microsecond apart now: leases of one chunk still differ
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
@@ -302,16 +303,16 @@ fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
 #[test]
 fn a_store_opened_for_reading_reads_and_refuses_to_write() {
     let (_directory, path, catalogue) = counted_place();
-    let reading = || open(&path, &catalogue, Options { read_only: true, ..Options::default() });
+    let reading = || open(&path, &catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() });
     let missing = reading().err().expect("there is no store yet");
     assert!(missing.to_string().contains("there is no store at"), "{missing}");
     assert!(!path.exists(), "and reading makes none");
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");
     // beside a writer and alone
     for store in [Some(store), None] {
         let reader = reading().expect("the store opens");
-        let shared = reader.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works").remove(0);
+        let shared = reader.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
         assert_eq!(count_of(shared.as_ref()), 1);
         let refused = add_one(&*reader, &catalogue, "intruder");
         assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
@@ -322,7 +323,7 @@ fn a_store_opened_for_reading_reads_and_refuses_to_write() {
         drop(store);
     }
     let other = definition(&format!("{COUNTED}      more: text\n"));
-    assert!(open(&path, &other, Options { read_only: true, ..Options::default() }).is_err(), "reading applies no additions");
+    assert!(open(&path, &other, SqliteOptions { read_only: true, ..SqliteOptions::default() }).is_err(), "reading applies no additions");
     assert_counted(&path, &catalogue, 1, 1);
 }
 
@@ -331,7 +332,7 @@ fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let (directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");
     drop(store);
     let allow = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
@@ -357,7 +358,7 @@ fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
     }
     allow(directory.path(), 0o755);
     allow(&path, 0o644);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens again");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens again");
     add_one(&*store, &catalogue, "second").expect("the unit is written");
     drop(store);
     assert_counted(&path, &catalogue, 2, 2);
@@ -389,7 +390,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     };
     let path = disk.0.join("store.db");
     let catalogue = definition(COUNTED);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let ballast = disk.0.join("ballast");
     std::fs::write(&ballast, vec![1; 2 << 20]).expect("there is space");
     let mut written = 0;
@@ -414,13 +415,13 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
         Box::new(Work::of(&main_tenant()).writes(large)),
         Box::new(Work::of(&main_tenant()).write(put(0, "small", None, counted_content(&catalogue, 1)))),
     ];
-    let pending: Vec<Pending> = units.into_iter().map(|unit| store.submit(unit, Urgency::Bulk)).collect();
+    let pending: Vec<PendingCommit> = units.into_iter().map(|unit| store.submit(unit, Priority::Bulk)).collect();
     for pending in pending {
         let result = pending.wait();
         assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
     }
     // reading goes on
-    let found = store.read(&main_tenant(), 0, &[key("shared"), key("small"), key("large 000000")], Detail::Full).expect("reading works");
+    let found = store.read(&main_tenant(), 0, &[key("shared"), key("small"), key("large 000000")], ReadDetail::Full).expect("reading works");
     assert_eq!(count_of(found[0].as_ref()), written);
     assert_eq!(found[1..], [None, None]);
 
@@ -434,7 +435,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
 #[test]
 fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write() {
     let (directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options { writer_cache: 48 << 20, ..Options::default() }).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions { writer_cache: 48 << 20, ..SqliteOptions::default() }).expect("the store opens");
     let log = directory.path().join("store.db-wal");
     let over = std::sync::atomic::AtomicBool::new(false);
     let (longest, written) = std::thread::scope(|scope| {
@@ -448,7 +449,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
                 };
                 let mut writes: Vec<RecordWrite> = (0..500).map(record).collect();
                 writes.sort_by(|a, b| a.key.cmp(&b.key));
-                waiting.push_back(store.submit(Box::new(Work::of(&main_tenant()).writes(writes)), Urgency::Bulk));
+                waiting.push_back(store.submit(Box::new(Work::of(&main_tenant()).writes(writes)), Priority::Bulk));
                 if waiting.len() > 4 {
                     waiting.pop_front().expect("some wait").wait().expect("it is written");
                 }
@@ -461,7 +462,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
         let reader = scope.spawn(|| {
             let mut longest = 0;
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                store.read(&main_tenant(), 0, &[key("bulk 0 0"), key("shared")], Detail::Full).expect("reading works");
+                store.read(&main_tenant(), 0, &[key("bulk 0 0"), key("shared")], ReadDetail::Full).expect("reading works");
                 longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -479,7 +480,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
     let size = std::fs::metadata(&path).map_or(0, |file| file.len());
     assert!(size > 220 << 20, "{size} bytes: written once; the log would have twice as much");
     assert!(longest < 160 << 20, "the log has grown to {longest} bytes");
-    assert_eq!(count_of(store.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works")[0].as_ref()), written);
+    assert_eq!(count_of(store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref()), written);
     drop(store);
     assert_sound(&path);
 }
@@ -487,19 +488,19 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
 #[test]
 fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
     let (_directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let heard = Arc::new(Heard::default());
     store.watch(heard.clone());
     let counted = || heard.0.lock().expect("not poisoned").len();
     let submit = |number: i64| {
         let write = put(0, &format!("{number:02}"), None, counted_content(&catalogue, number));
-        let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Urgency::Bulk);
+        let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Priority::Bulk);
         pending.wait_until_written();
         // the next one takes its time
         std::thread::sleep(Duration::from_millis(5));
         pending
     };
-    let together: Vec<Pending> = (0..40).map(submit).collect();
+    let together: Vec<PendingCommit> = (0..40).map(submit).collect();
     together.into_iter().for_each(|pending| assert_eq!(pending.wait().map(|receipt| receipt.rows).expect("it is written"), 1));
     // more than one where the test itself was kept from going on for a second
     assert!((1..10).contains(&counted()), "{} commits", counted());
@@ -574,7 +575,7 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let catalogue = definition(LINKED);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let item = |number: i64| {
         let place = || text(&format!("place {}", number % 7));
         let values = [("place", place()), ("at", place()), ("kind", text("a")), ("words", texts(&["all", &number.to_string()]))];
@@ -588,25 +589,25 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
     }
     let whole = |store: &dyn Store| {
         let keys = store.keys_behind(&main_tenant(), 1, "", 100_000).expect("reading works");
-        let records = store.read(&main_tenant(), 1, &keys, Detail::Full).expect("reading works");
-        let conflict = plan::Condition { column: plan::Column::Conflict, test: plan::Test::Exists(true) };
+        let records = store.read(&main_tenant(), 1, &keys, ReadDetail::Full).expect("reading works");
+        let conflict = plan::Condition { column: plan::PlanColumn::Conflict, test: plan::Comparison::Exists(true) };
         let at = store.edges(&main_tenant(), catalogue.links[0].id, "place 3").expect("reading works");
-        (keys, records, store.count(&Plan { conditions: vec![conflict], ..Plan::all(main_tenant(), 1) }).expect("counting works"), at)
+        (keys, records, store.count(&QueryPlan { conditions: vec![conflict], ..QueryPlan::all(main_tenant(), 1) }).expect("counting works"), at)
     };
     let before = whole(&*store);
     assert!(before.0.len() == 12_000 && before.2 == 4_000 && !before.3.is_empty(), "{} {} {}", before.0.len(), before.2, before.3.len());
     drop(store);
     made_older(&path);
-    let refused = open(&path, &catalogue, Options { read_only: true, ..Options::default() }).err().expect("reading changes nothing");
+    let refused = open(&path, &catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() }).err().expect("reading changes nothing");
     assert!(refused.to_string().contains("format 10") && refused.to_string().contains("stook prepare"), "{refused}");
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     assert!(store.changes().iter().any(|change| change.contains("from format 10")), "{:?}", store.changes());
     assert_eq!(whole(&*store), before);
     Work::of(&main_tenant()).write(item(99_999)).done(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
     assert_sound(&path);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     assert_eq!(store.changes(), [] as [String; 0]);
 }
 
@@ -615,7 +616,7 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, copy) = (directory.path().join("store.db"), directory.path().join("copy.db"));
     let catalogue = definition(LINKED);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let item = |number: i64| put(1, &number.to_string(), None, content(&catalogue, 1, &[("place", text("here")), ("words", texts(&["all"]))]));
     Work::of(&main_tenant()).writes([1, 2, 3].map(item)).done(&*store);
     assert_sound(&path);
@@ -626,7 +627,7 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
     Connection::open(&path).and_then(|other| other.execute_batch("VACUUM; REINDEX; ANALYZE")).expect("it is rebuilt");
     for path in [path, copy] {
         assert_sound(&path);
-        let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+        let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
         assert_eq!(store.keys_behind(&main_tenant(), 1, "1", 10).expect("reading works"), [key("2"), key("3")]);
         Work::of(&main_tenant()).write(item(4)).done(&*store);
     }
@@ -635,14 +636,14 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
 #[test]
 fn all_records_are_visited_a_page_at_a_time() {
     let (_directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let item = |number: i64| put(0, &format!("{number:05}"), None, content(&catalogue, 0, &[("count", Value::Int(number % 2))]));
     Work::of(&main_tenant()).writes((0..3_500).map(item)).done(&*store);
     let odd = plan::Condition { column: column(&catalogue, 0, "count"), test: equal(Value::Int(1)) };
-    let all = Plan::all(main_tenant(), 0);
+    let all = QueryPlan::all(main_tenant(), 0);
     for (conditions, step, all_of_it) in [(Vec::new(), 1, 3_500), (vec![odd], 2, 1_750)] {
         for limit in [None, Some(999), Some(1_000), Some(1_001), Some(1_700), Some(5_000)] {
-            let plan = Plan { conditions: conditions.clone(), limit, ..all.clone() };
+            let plan = QueryPlan { conditions: conditions.clone(), limit, ..all.clone() };
             let mut found = Vec::new();
             store
                 .visit(&plan, &mut |row| {
@@ -658,8 +659,8 @@ fn all_records_are_visited_a_page_at_a_time() {
 }
 
 /// A unit that writes `rows` records, and counts them in the shared one.
-fn counted_unit(store: &dyn Store, catalogue: &Catalogue, name: &str, rows: i64) -> Result<Receipt> {
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full)?.remove(0);
+fn counted_unit(store: &dyn Store, catalogue: &Catalogue, name: &str, rows: i64) -> Result<CommitReceipt> {
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full)?.remove(0);
     let count = put(0, "shared", shared.as_ref().map(|shared| shared.version), counted_content(catalogue, count_of(shared.as_ref()) + rows));
     let record = |number: i64| {
         let note = format!("{number} {}", "z".repeat(1_500));
@@ -684,13 +685,13 @@ fn back_up(path: &Path, target: &Path) -> String {
             }
         }
     });
-    copied.expect("it is copied").again.to_string()
+    copied.expect("it is copied").recopied.to_string()
 }
 
 #[test]
 fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
     let (directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     for unit in 0..30 {
         counted_unit(&*store, &catalogue, &format!("before {unit}"), 500).expect("it is written");
     }
@@ -706,11 +707,11 @@ fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
     assert!(again > 0, "nothing had changed that was copied");
     assert!(longest < 256 << 20, "the log has grown to {longest} bytes");
     assert_sound(&target);
-    let copy = open(&target, &catalogue, Options::default()).expect("the copy opens");
+    let copy = open(&target, &catalogue, SqliteOptions::default()).expect("the copy opens");
     assert_eq!(copy.damage().expect("the check runs"), Vec::<String>::new());
-    let counted = count_of(copy.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works")[0].as_ref());
+    let counted = count_of(copy.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref());
     assert!(counted >= 15_000 && counted % 500 == 0, "{counted}");
-    assert_eq!(copy.count(&Plan::all(main_tenant(), 0)).expect("counting works") as i64, counted + 1);
+    assert_eq!(copy.count(&QueryPlan::all(main_tenant(), 0)).expect("counting works") as i64, counted + 1);
     counted_unit(&*copy, &catalogue, "behind", 500).expect("it can be written");
     // what is there is not written over
     let refused = backup(&path, &target, &mut |_, _| ()).expect_err("it is there");
@@ -723,8 +724,11 @@ fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
 fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
     while !over.load(std::sync::atomic::Ordering::SeqCst) {
         let mut seen = 0;
-        let sorted =
-            Plan { sort: vec![plan::Sort { column: plan::Column::Revision, descending: false }], limit: Some(40), ..Plan::all(main_tenant(), 0) };
+        let sorted = QueryPlan {
+            sort: vec![plan::SortKey { column: plan::PlanColumn::Revision, descending: false }],
+            limit: Some(40),
+            ..QueryPlan::all(main_tenant(), 0)
+        };
         let read = store.visit(&sorted, &mut |_| {
             seen += 1;
             std::thread::sleep(Duration::from_millis(1));
@@ -737,7 +741,7 @@ fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
 #[test]
 fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_it_is_given_back() {
     let (directory, path, catalogue) = counted_place();
-    let store = open(&path, &catalogue, Options { writer_cache: 16 << 20, ..Options::default() }).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions { writer_cache: 16 << 20, ..SqliteOptions::default() }).expect("the store opens");
     let log = directory.path().join("store.db-wal");
     let size = || std::fs::metadata(&log).map_or(0, |log| log.len());
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -756,13 +760,13 @@ fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_
             writes.sort_by(|a, b| a.key.cmp(&b.key));
             let again = catalogue.clone();
             let work = Work::of(&main_tenant()).writes(writes).resolve(move |conflicts| {
-                let put = |conflict: &Conflict| {
+                let put = |conflict: &WriteConflict| {
                     let version = conflict.record.as_ref().map(|record| record.version);
                     put(0, conflict.key.as_str(), version, content(&again, 0, &[("note", text(&"n".repeat(6_000)))]))
                 };
                 Ok(conflicts.iter().map(put).collect())
             });
-            waiting.push_back(store.submit(Box::new(work), Urgency::Bulk));
+            waiting.push_back(store.submit(Box::new(work), Priority::Bulk));
             if waiting.len() > 4 {
                 waiting.pop_front().expect("some wait").wait().expect("it is written");
             }
@@ -802,13 +806,13 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     };
     let path = disk.0.join("store.db");
     let catalogue = definition(COUNTED);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     counted_unit(&*store, &catalogue, "first", 200).expect("there is space");
     // the same records again and again: the file does not grow, the log does
     let rewrite = |number: usize| {
         let keys: Vec<stook_catalogue::key::Key> =
             (0..20).map(|place| key(&format!("{:04} first", (number * 20 + place) % 200 * 7_919 % 1_000))).collect();
-        let found = store.read(&main_tenant(), 0, &keys, Detail::Full).expect("reading works");
+        let found = store.read(&main_tenant(), 0, &keys, ReadDetail::Full).expect("reading works");
         let mut writes: Vec<RecordWrite> = found
             .into_iter()
             .flatten()
@@ -865,7 +869,7 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     };
     let path = disk.0.join("store.db");
     let catalogue = definition(COUNTED);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     counted_unit(&*store, &catalogue, "first", 10).expect("there is space");
     // somebody reads all the time, so nothing of the log comes into the file, which has to grow for all of it
     let reader = Connection::open(&path).expect("the file opens");
@@ -884,7 +888,7 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     assert_has_room(&*store, &catalogue, "again");
     drop(store);
     assert_sound(&path);
-    let store = open(&path, &catalogue, Options::default()).expect("the store opens again");
-    let count = store.count(&stook_store::plan::Plan::all(main_tenant(), 0)).expect("it counts");
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens again");
+    let count = store.count(&stook_store::plan::QueryPlan::all(main_tenant(), 0)).expect("it counts");
     assert!(count as usize > written * 200, "{count}");
 }

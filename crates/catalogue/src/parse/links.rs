@@ -1,21 +1,21 @@
 //! Links, rollups and coverages: read when all collections are known, because they speak of several.
 
 use super::typed::{Types, golden};
-use super::{Reader, placeholder};
-use crate::definition::{Collection, Exists, Field, Index, KeyRule};
+use super::{DefinitionParser, placeholder};
+use crate::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
 use crate::expr::Expression;
 use crate::key::Template;
 use crate::links::*;
-use crate::types::{Kind, Reading, Type, Wanted};
+use crate::types::{Expected, TextConversion, Type, TypeKind};
 use crate::value::{FieldType, Value};
 use crate::words;
-use crate::yaml::{Kind as NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 use regex::Regex;
 
 /// A collection's node, its name's and its name.
-type Named<'n> = (&'n str, &'n Node, &'n Node);
+type CollectionNode<'n> = (&'n str, &'n Node, &'n Node);
 
-impl Reader<'_> {
+impl DefinitionParser<'_> {
     /// The fields that hold keys of linked records. What they are is read later, with [`Reader::relations`].
     pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
         let mut fields = Vec::new();
@@ -27,14 +27,14 @@ impl Reader<'_> {
             let mut field = placeholder(name);
             field.index = self.index(link.get("index"), &FieldType::Text);
             // replaced when links are read
-            field.derive = Some(Derivation::Found(usize::MAX));
+            field.derive = Some(Derivation::LinkKeys(usize::MAX));
             fields.push(field);
         }
         fields
     }
 
     /// Links, rollups and coverages of all collections; the collections of coverages are added behind the others.
-    pub(super) fn relations(&mut self, collections: &mut Vec<Collection>, nodes: &[Named<'_>]) -> (Vec<Link>, Vec<Coverage>) {
+    pub(super) fn relations(&mut self, collections: &mut Vec<Collection>, nodes: &[CollectionNode<'_>]) -> (Vec<Link>, Vec<Coverage>) {
         let mut links = Vec::new();
         for (from, (_, _, node)) in nodes.iter().enumerate() {
             for (name, name_node, link) in self.named(node.get("links"), "links") {
@@ -51,7 +51,7 @@ impl Reader<'_> {
                         field,
                         &collections[parent].fields[place].ty,
                         &rollup,
-                        &collections[links[rollup.link].from],
+                        &collections[links[rollup.link].child_collection],
                         &links[rollup.link],
                     );
                     collections[parent].fields[place].derive = Some(Derivation::Rollup(rollup));
@@ -78,59 +78,67 @@ impl Reader<'_> {
             }
         }
         for link in links.iter().filter(|link| link.is_only_read()) {
-            let index = &mut collections[link.from].fields[link.field].index;
+            let index = &mut collections[link.child_collection].fields[link.field].index;
             match link.many {
                 // the index of elements answers questions, too
                 true => index.ordered = true,
-                false => index.linked = !index.ordered,
+                false => index.by_link = !index.ordered,
             }
         }
         for link in &mut links {
             // another meaning is another link: what was built with the old one is not read any more
             let conditions: Vec<&str> = link.conditions.iter().map(Expression::source).collect();
-            let told: Vec<&str> = link.told.iter().map(|field| collections[link.from].fields[*field].name.as_str()).collect();
+            let told: Vec<&str> = link.edge_fields.iter().map(|field| collections[link.child_collection].fields[*field].name.as_str()).collect();
             link.id = id_of(&format!("{} {:?} {conditions:?} {told:?}", link.id, link.rule_text(collections)));
         }
         (links, coverages)
     }
 
-    fn link(&mut self, from: usize, name: &str, name_node: &Node, node: &Node, collections: &mut [Collection], nodes: &[Named<'_>]) -> Option<Link> {
+    fn link(
+        &mut self,
+        from: usize,
+        name: &str,
+        name_node: &Node,
+        node: &Node,
+        collections: &mut [Collection],
+        nodes: &[CollectionNode<'_>],
+    ) -> Option<Link> {
         self.section(node, "a link", &[words::LINK])?;
         let names: Vec<&str> = nodes.iter().map(|(name, ..)| *name).collect();
         let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
         let (field, _) = collections[from].field(name)?;
         let types = own_types(&collections[from]);
         let own: Vec<&str> = types.keys().map(String::as_str).collect();
-        let when = node.get("when").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
+        let when = node.get("when").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let group = node.get("group").and_then(|node| self.cel_of(node, &types, TEXT));
         let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
         let rule = match (node.get("key"), node.get("same")) {
-            (Some(key), None) => LinkRule::Key(self.link_key(key, &collections[from], &own)?),
+            (Some(key), None) => TargetRule::Key(self.link_key(key, &collections[from], &own)?),
             (None, Some(same)) => {
                 let fields = self.same(same, &collections[from], &collections[to])?;
                 let overlap = match node.get("overlap") {
                     Some(overlap) => Some(self.overlap(overlap, &collections[from], &collections[to])?),
                     None => None,
                 };
-                LinkRule::Same { fields, overlap }
+                TargetRule::Same { fields, overlap }
             }
             _ => {
                 self.problem(name_node, format!("link `{name}` needs `key`, the target's key, or `same`, fields that are equal"));
                 return None;
             }
         };
-        if let (Some(overlap), LinkRule::Key(_)) = (node.get("overlap"), &rule) {
+        if let (Some(overlap), TargetRule::Key(_)) = (node.get("overlap"), &rule) {
             self.problem(overlap, "`overlap` goes with `same`");
         }
         let create = self.boolean(node.get("create"), "create");
-        if create && !(matches!(rule, LinkRule::Key(_)) && matches!(collections[to].key, KeyRule::Field(_))) {
+        if create && !(matches!(rule, TargetRule::Key(_)) && matches!(collections[to].key, KeyDefinition::Field(_))) {
             self.problem(name_node, "`create` goes with `key`, and with a collection whose key is a field");
         }
         let id = id_of(&format!("{}.{name}", collections[from].name));
         let many = match &rule {
-            LinkRule::Key(key) => listed(&collections[from], key).is_some(),
-            LinkRule::Same { overlap: Some(_), .. } => false,
-            LinkRule::Same { fields, .. } => fields.iter().any(|(own, _)| collections[from].fields[*own].golden_type().is_list()),
+            TargetRule::Key(key) => listed(&collections[from], key).is_some(),
+            TargetRule::Same { overlap: Some(_), .. } => false,
+            TargetRule::Same { fields, .. } => fields.iter().any(|(own, _)| collections[from].fields[*own].golden_type().is_list()),
         };
         if many {
             let ty = FieldType::List(Box::new(FieldType::Text));
@@ -138,11 +146,27 @@ impl Reader<'_> {
             collections[from].fields[field].ty = ty;
         }
         collections[from].fields[field].derive = Some(match &rule {
-            LinkRule::Key(key) => Derivation::Key(usize::MAX, when.clone(), key.clone()),
-            LinkRule::Same { .. } => Derivation::Found(usize::MAX),
+            TargetRule::Key(key) => Derivation::TargetKey(usize::MAX, when.clone(), key.clone()),
+            TargetRule::Same { .. } => Derivation::LinkKeys(usize::MAX),
         });
         let (conditions, told, reads, asks) = (Vec::new(), Vec::new(), Vec::new(), false);
-        Some(Link { name: name.to_owned(), id, from, to, field, many, when, rule, create, group, span, conditions, told, reads, asks })
+        Some(Link {
+            name: name.to_owned(),
+            id,
+            child_collection: from,
+            target_collection: to,
+            field,
+            many,
+            when,
+            target_rule: rule,
+            create,
+            group,
+            span,
+            conditions,
+            edge_fields: told,
+            read_fields: reads,
+            reads_existence: asks,
+        })
     }
 
     fn link_key(&mut self, node: &Node, collection: &Collection, own: &[&str]) -> Option<Template> {
@@ -245,7 +269,7 @@ impl Reader<'_> {
         Some(fields)
     }
 
-    fn overlap(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Overlap> {
+    fn overlap(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<IntervalOverlap> {
         self.section(node, "overlap", &[words::OVERLAP])?;
         let mine = self.required(node, "mine").and_then(|node| self.span(node, mine))?;
         let theirs = self.required(node, "theirs").and_then(|node| self.span(node, theirs))?;
@@ -254,7 +278,7 @@ impl Reader<'_> {
         if reach <= 0 {
             self.problem(node, "`reach` is longer than nothing");
         }
-        Some(Overlap { mine, theirs, tolerance, reach: reach.max(1) })
+        Some(IntervalOverlap { mine, theirs, tolerance, reach: reach.max(1) })
     }
 
     /// A duration, in microseconds.
@@ -290,8 +314,8 @@ impl Reader<'_> {
         let here: Vec<(usize, String)> = links
             .iter()
             .enumerate()
-            .filter(|(_, link)| link.to == parent)
-            .map(|(index, link)| (index, format!("{}.{}", collections[link.from].name, link.name)))
+            .filter(|(_, link)| link.target_collection == parent)
+            .map(|(index, link)| (index, format!("{}.{}", collections[link.child_collection].name, link.name)))
             .collect();
         let names: Vec<&str> = here.iter().map(|(_, name)| name.as_str()).collect();
         let place = self.reference(node, "link to this collection", &names)?;
@@ -301,7 +325,7 @@ impl Reader<'_> {
     /// The number of a condition on a link's children.
     fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
         let condition = match node {
-            Some(node) => self.cel_of(node, &own_types(&collections[link.from]), Wanted::Condition)?,
+            Some(node) => self.cel_of(node, &own_types(&collections[link.child_collection]), Expected::Condition)?,
             None => Expression::compile("true", &[]).ok()?,
         };
         let known = link.conditions.iter().position(|known| known.source() == condition.source());
@@ -313,7 +337,7 @@ impl Reader<'_> {
 
     /// The place of a child's field among those that edges carry.
     fn told(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
-        let field = self.field_of(node, &collections[link.from])?;
+        let field = self.field_of(node, &collections[link.child_collection])?;
         Some(tell(link, field))
     }
 
@@ -334,12 +358,12 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(Rollup { link, groups, condition, function, told })
+        Some(Rollup { link, groups, condition, function, edge_field: told })
     }
 
     /// A rollup has the type of what it computes: nothing converts it on its way into the record.
     fn rollup_fits(&mut self, node: &Node, ty: &FieldType, rollup: &Rollup, child: &Collection, link: &Link) {
-        let told = rollup.told.map(|told| &child.fields[link.told[told]]);
+        let told = rollup.edge_field.map(|told| &child.fields[link.edge_fields[told]]);
         let element = told.map(|field| field.golden_type().element());
         let name = told.map(|field| field.name.as_str()).unwrap_or_default();
         let fits = match (rollup.function, element) {
@@ -367,36 +391,38 @@ impl Reader<'_> {
         for collection in collections {
             loop {
                 let reads_settled = |field: &Field| {
-                    let Some(Derivation::Own(expression)) = &field.derive else { return false };
+                    let Some(Derivation::SameRecord(expression)) = &field.derive else { return false };
                     let settled = |name: &String| {
                         let derive = collection.field(name).and_then(|(_, read)| read.derive.as_ref());
-                        derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::Key(..)))
+                        derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::TargetKey(..)))
                     };
                     expression.variables().iter().any(settled)
                 };
                 let Some(place) = collection.fields.iter().position(reads_settled) else { break };
-                if let Some(Derivation::Own(expression)) = collection.fields[place].derive.take() {
-                    collection.fields[place].derive = Some(Derivation::Through(expression));
+                if let Some(Derivation::SameRecord(expression)) = collection.fields[place].derive.take() {
+                    collection.fields[place].derive = Some(Derivation::ThroughLinks(expression));
                 }
             }
         }
     }
 
     /// Numbers the links of fields, and notes what is read through them.
-    fn through(&mut self, collections: &mut [Collection], nodes: &[Named<'_>], links: &mut [Link]) {
+    fn through(&mut self, collections: &mut [Collection], nodes: &[CollectionNode<'_>], links: &mut [Link]) {
         for (index, link) in links.iter().enumerate() {
-            if let Some(Derivation::Found(number) | Derivation::Key(number, ..)) = &mut collections[link.from].fields[link.field].derive {
+            if let Some(Derivation::LinkKeys(number) | Derivation::TargetKey(number, ..)) =
+                &mut collections[link.child_collection].fields[link.field].derive
+            {
                 *number = index;
             }
         }
         for (from, (_, _, node)) in nodes.iter().enumerate() {
             for (name, _, field_node) in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collections[from].field(name) else { continue };
-                let Some(Derivation::Through(expression)) = &field.derive else { continue };
+                let Some(Derivation::ThroughLinks(expression)) = &field.derive else { continue };
                 let Some(derive) = field_node.get("derive") else { continue };
                 for variable in expression.variables() {
-                    let Some(link) = links.iter_mut().find(|link| link.from == from && link.name == *variable) else { continue };
-                    let target = &collections[link.to];
+                    let Some(link) = links.iter_mut().find(|link| link.child_collection == from && link.name == *variable) else { continue };
+                    let target = &collections[link.target_collection];
                     let members: Vec<&str> = members_of(expression, variable).map(|member| member.name.as_str()).collect();
                     if members.is_empty() {
                         self.problem(
@@ -413,9 +439,9 @@ impl Reader<'_> {
                     }
                     for member in members {
                         match target.field(member) {
-                            Some((read, _)) if !link.reads.contains(&read) => link.reads.push(read),
+                            Some((read, _)) if !link.read_fields.contains(&read) => link.read_fields.push(read),
                             Some(_) => {}
-                            None if member == "exists" => link.asks = true,
+                            None if member == "exists" => link.reads_existence = true,
                             None if member == "key" => {}
                             None => {
                                 let at = derive.text().and_then(|text| text.find(member)).unwrap_or(0);
@@ -428,7 +454,7 @@ impl Reader<'_> {
             }
         }
         for link in links {
-            link.reads.sort_unstable();
+            link.read_fields.sort_unstable();
         }
     }
 
@@ -445,7 +471,7 @@ impl Reader<'_> {
     ) -> Option<()> {
         self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
         let own = golden(&collections[parent], true);
-        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Wanted::Condition));
+        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Expected::Condition));
         let mut with = Vec::new();
         for item in self.items(node.get("with"), "with") {
             with.extend(self.field_of(item, &collections[parent]));
@@ -460,19 +486,19 @@ impl Reader<'_> {
             if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
                 self.problem(of_node, "runs have no values to sum up");
             }
-            let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(Kind::Float)));
+            let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(TypeKind::Float)));
             let row = numbers.iter().map(|(name, ty)| (name.clone(), ty.clone().or_null())).collect();
-            let group = ("group".to_owned(), Type::from(Kind::Text));
-            let mut names: Types = numbers.into_iter().chain([group.clone(), ("by".to_owned(), Kind::Text.into())]).collect();
+            let group = ("group".to_owned(), Type::from(TypeKind::Text));
+            let mut names: Types = numbers.into_iter().chain([group.clone(), ("by".to_owned(), TypeKind::Text.into())]).collect();
             names.insert("rows".to_owned(), Type::mapping("rows", Type::structure("a row", row)));
             let by = match node.get("by") {
                 Some(by) => self.cel_of(by, &[group].into(), TEXT)?,
                 None => Expression::compile("'all'", &[]).ok()?,
             };
-            let value = node.get("value").and_then(|node| self.cel_of(node, &names, Wanted::Number));
-            let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Wanted::Number));
+            let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
+            let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let ty = collections[coverages[summed].rows].fields[2].ty.clone();
-            (of(CoverageKind::Total(Total { of: summed, by, value, expected })), Some(ty))
+            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), Some(ty))
         } else {
             let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
@@ -486,9 +512,9 @@ impl Reader<'_> {
                 (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
             } else {
                 let mut known = own.clone();
-                known.insert("group".to_owned(), Kind::Text.into());
+                known.insert("group".to_owned(), TypeKind::Text.into());
                 let texts = FieldType::List(Box::new(FieldType::Text));
-                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Wanted::Field(&texts, Reading::Value)));
+                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Expected::Field(&texts, TextConversion::Value)));
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
                     self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
@@ -499,7 +525,7 @@ impl Reader<'_> {
                 }
                 let all_times = cases.iter().all(|case| case.measure == Measure::Union);
                 let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
-                (of(CoverageKind::Children(Children { link, condition, groups, cases })), Some(ty))
+                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), Some(ty))
             }
         };
         if own.contains_key("group") {
@@ -511,7 +537,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<Case> {
+    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<MeasureCase> {
         let pattern = node.get("match").and_then(|node| self.pattern(node));
         let measure_node = self.required(node, "measure")?;
         let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
@@ -525,19 +551,19 @@ impl Reader<'_> {
                 Some(near) => Some(self.length(near, "near")?),
                 None => None,
             };
-            Measure::Distinct { told, near }
+            Measure::Distinct { edge_fields: told, tolerance: near }
         } else {
             self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
                 .map(|union| if union { Measure::Union } else { Measure::Count })?
         };
-        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { near: Some(_), .. }) || node.get("gaps").is_some();
+        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { tolerance: Some(_), .. }) || node.get("gaps").is_some();
         if needs_span && link.span.is_none() {
             self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
         }
         let mut with_value = known.clone();
         with_value.insert("value".to_owned(), Type::of(&measure.ty()));
-        let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Wanted::Number));
-        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Wanted::Number));
+        let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Expected::Number));
+        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Expected::Number));
         let gaps = match node.get("gaps") {
             None => None,
             Some(gaps) => {
@@ -551,33 +577,36 @@ impl Reader<'_> {
                     Some(shift) => Some(self.length(shift, "shift")?),
                     None => None,
                 };
-                Some(Gaps { within: (self.cel_of(from, known, Wanted::Number)?, self.cel_of(to, known, Wanted::Number)?), shift })
+                Some(GapRule {
+                    within: (self.cel_of(from, known, Expected::Number)?, self.cel_of(to, known, Expected::Number)?),
+                    start_tolerance: shift,
+                })
             }
         };
-        Some(Case { pattern, measure, value, expected, gaps })
+        Some(MeasureCase { pattern, measure, value, expected, gaps })
     }
 
     /// What edges carry must not be settled, or settling would not end.
-    fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+    fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
         for link in links {
-            let child = &collections[link.from];
+            let child = &collections[link.child_collection];
             let settled = |field: usize| child.fields[field].is_settled();
-            let mut used: Vec<usize> = link.told.clone();
+            let mut used: Vec<usize> = link.edge_fields.clone();
             let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
             used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
             used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
-            match &link.rule {
-                LinkRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
-                LinkRule::Same { fields, overlap } => {
+            match &link.target_rule {
+                TargetRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
+                TargetRule::Same { fields, overlap } => {
                     used.extend(fields.iter().map(|(own, _)| *own));
                     used.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
-                    let target = &collections[link.to];
+                    let target = &collections[link.target_collection];
                     let theirs =
                         fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
                     for field in theirs.filter(|field| target.fields[*field].is_settled()) {
                         let message =
                             format!("link `{}` looks for `{}.{}`, which is settled itself", link.name, target.name, target.fields[field].name);
-                        self.problem(nodes[link.from].1, message);
+                        self.problem(nodes[link.child_collection].1, message);
                     }
                 }
             }
@@ -586,37 +615,37 @@ impl Reader<'_> {
                     "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
                     link.name, child.name, child.fields[field].name
                 );
-                self.problem(nodes[link.from].1, message);
+                self.problem(nodes[link.child_collection].1, message);
             }
         }
     }
 
     /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
     /// they would keep each other for ever.
-    fn created_records_end(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+    fn created_records_end(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
         let goes_on = |link: &&Link| {
-            let (LinkRule::Key(key), collection) = (&link.rule, &collections[link.from]) else { return false };
+            let (TargetRule::Key(key), collection) = (&link.target_rule, &collections[link.child_collection]) else { return false };
             let has_value = |name: &str| {
-                let is_key = |index: usize| matches!(collection.key, KeyRule::Field(key) if key == index);
-                collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::Own(_))))
+                let is_key = |index: usize| matches!(collection.key, KeyDefinition::Field(key) if key == index);
+                collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::SameRecord(_))))
             };
             link.create && key.names().all(has_value)
         };
         let going_on: Vec<&Link> = links.iter().filter(goes_on).collect();
         for start in &going_on {
-            let (mut seen, mut next) = (vec![start.to], vec![start.to]);
+            let (mut seen, mut next) = (vec![start.target_collection], vec![start.target_collection]);
             while let Some(place) = next.pop() {
-                for to in going_on.iter().filter(|link| link.from == place).map(|link| link.to) {
+                for to in going_on.iter().filter(|link| link.child_collection == place).map(|link| link.target_collection) {
                     if !seen.contains(&to) {
                         seen.push(to);
                         next.push(to);
                     }
                 }
             }
-            if seen.contains(&start.from) {
-                let name = &collections[start.from].name;
+            if seen.contains(&start.child_collection) {
+                let name = &collections[start.child_collection].name;
                 self.problem_with_help(
-                    nodes[start.from].1,
+                    nodes[start.child_collection].1,
                     format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
                     "they would keep each other for ever; leave `create` out of one of the links between them",
                 );
@@ -625,21 +654,21 @@ impl Reader<'_> {
     }
 
     /// A settled field may read others through links, but not itself.
-    fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+    fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
         let settled: Vec<(usize, usize)> = (0..collections.len())
             .flat_map(|collection| (0..collections[collection].fields.len()).map(move |field| (collection, field)))
             .filter(|(collection, field)| collections[*collection].fields[*field].is_settled())
             .collect();
         let reads = |(collection, field): (usize, usize)| -> Vec<(usize, usize)> {
-            let Some(Derivation::Through(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
+            let Some(Derivation::ThroughLinks(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
             let mut reads = Vec::new();
             for name in expression.variables() {
                 if let Some((own, _)) = collections[collection].field(name) {
                     reads.push((collection, own));
                 }
-                for link in links.iter().filter(|link| link.from == collection && link.name == *name) {
-                    let members = members_of(expression, name).filter_map(|member| collections[link.to].field(&member.name));
-                    reads.extend(members.map(|(read, _)| (link.to, read)));
+                for link in links.iter().filter(|link| link.child_collection == collection && link.name == *name) {
+                    let members = members_of(expression, name).filter_map(|member| collections[link.target_collection].field(&member.name));
+                    reads.extend(members.map(|(read, _)| (link.target_collection, read)));
                 }
             }
             reads
@@ -665,14 +694,14 @@ impl Reader<'_> {
 
 /// The place of a child's field among those that edges carry.
 fn tell(link: &mut Link, field: usize) -> usize {
-    link.told.iter().position(|told| *told == field).unwrap_or_else(|| {
-        link.told.push(field);
-        link.told.len() - 1
+    link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
+        link.edge_fields.push(field);
+        link.edge_fields.len() - 1
     })
 }
 
 /// A group is text.
-const TEXT: Wanted<'static> = Wanted::Field(&FieldType::Text, Reading::Value);
+const TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
 
 /// Fields that a collection's own rules may name: links are named by rules about other records.
 fn own_types(collection: &Collection) -> Types {
@@ -684,29 +713,30 @@ fn own_types(collection: &Collection) -> Types {
 impl Link {
     fn rule_text(&self, collections: &[Collection]) -> String {
         let name = |collection: usize, field: usize| collections[collection].fields[field].name.as_str();
-        let rule = match &self.rule {
-            LinkRule::Key(key) => format!("{key:?}"),
-            LinkRule::Same { fields, overlap } => {
-                let fields: Vec<_> = fields.iter().map(|(own, other)| (name(self.from, *own), name(self.to, *other))).collect();
+        let rule = match &self.target_rule {
+            TargetRule::Key(key) => format!("{key:?}"),
+            TargetRule::Same { fields, overlap } => {
+                let fields: Vec<_> =
+                    fields.iter().map(|(own, other)| (name(self.child_collection, *own), name(self.target_collection, *other))).collect();
                 let overlap = overlap.map(|overlap| {
-                    let mine = (name(self.from, overlap.mine.0), name(self.from, overlap.mine.1));
-                    let theirs = (name(self.to, overlap.theirs.0), name(self.to, overlap.theirs.1));
+                    let mine = (name(self.child_collection, overlap.mine.0), name(self.child_collection, overlap.mine.1));
+                    let theirs = (name(self.target_collection, overlap.theirs.0), name(self.target_collection, overlap.theirs.1));
                     (mine, theirs, overlap.tolerance, overlap.reach)
                 });
                 format!("{fields:?} {overlap:?}")
             }
         };
-        let span = self.span.map(|(start, stop)| (name(self.from, start), name(self.from, stop)));
+        let span = self.span.map(|(start, stop)| (name(self.child_collection, start), name(self.child_collection, stop)));
         let text = |expression: &Option<Expression>| expression.as_ref().map(|expression| expression.source().to_owned());
         let many = if self.many { " many" } else { "" };
-        format!("{} {rule} {:?} {:?} {span:?} {}{many}", collections[self.to].name, text(&self.when), text(&self.group), self.create)
+        format!("{} {rule} {:?} {:?} {span:?} {}{many}", collections[self.target_collection].name, text(&self.when), text(&self.group), self.create)
     }
 }
 
 /// The collection of a coverage's rows.
 fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
-    let ordered = Index { ordered: true, ..Index::default() };
-    let field = |name: &str, ty: FieldType, index: Index| Field { ty, index, ..placeholder(name) };
+    let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
+    let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };
     let key_text;
     let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
     match ty {
@@ -714,30 +744,30 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<
             key_text = format!("{{{}}}#{{group}}", parent.name);
             let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
             for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
-                fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { Index::default() }));
+                fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { FieldIndexes::default() }));
             }
         }
         None => {
             key_text = format!("{{{}}}@{{start}}", parent.name);
             let types = [FieldType::Text, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
             for (name, ty) in RUN_FIELDS.into_iter().zip(types) {
-                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { Index::default() }));
+                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { FieldIndexes::default() }));
             }
         }
     }
     for copied in with {
         let copied = &parent.fields[*copied];
         if fields.iter().all(|known| known.name != copied.name) {
-            fields.push(field(&copied.name, copied.golden_type().clone(), Index { ordered: copied.index.ordered, ..Index::default() }));
+            fields.push(field(&copied.name, copied.golden_type().clone(), FieldIndexes { ordered: copied.index.ordered, ..FieldIndexes::default() }));
         }
     }
-    let key = Template::parse(&key_text).map_or(KeyRule::Field(0), KeyRule::Template);
+    let key = Template::parse(&key_text).map_or(KeyDefinition::Field(0), KeyDefinition::Template);
     Collection {
         name: format!("{}.{name}", parent.name),
         key,
         key_text,
         keep_raw: false,
-        exists: Exists::Latest,
+        exists: ExistenceRule::Latest,
         history: None,
         fields,
         states: Vec::new(),

@@ -12,14 +12,14 @@ mod vocabulary;
 
 use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::expr::{Entry, Expression, Table, Tables};
+use crate::expr::{ConstantTable, ConstantTables, Expression, TableValue};
 use crate::key::Template;
 use crate::links::{Derivation, Link, id_of};
 use crate::path::{Path, PathLanguage};
-use crate::types::{Reading, Type, Wanted};
-use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
-use crate::words::{self, Word};
-use crate::yaml::{self, Kind, Node};
+use crate::types::{Expected, TextConversion, Type};
+use crate::value::{FieldType, StructMember, TYPE_NAMES, Value, from_text};
+use crate::words::{self, Keyword};
+use crate::yaml::{self, Node, NodeKind};
 use regex::RegexBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -32,7 +32,7 @@ use typed::{Types, meta};
 /// Every mistake found, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
-    let mut reader = Reader { text, problems: Vec::new(), mistyped: Vec::new(), compiled: HashMap::new(), tables: Tables::new() };
+    let mut reader = DefinitionParser { text, problems: Vec::new(), mistyped: Vec::new(), compiled: HashMap::new(), tables: ConstantTables::new() };
     let catalogue = reader.catalogue(&root);
     // where something else is wrong, what is read wrongly would have wrong types, too
     if reader.problems.is_empty() {
@@ -46,13 +46,13 @@ pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     }
 }
 
-struct Reader<'t> {
+struct DefinitionParser<'t> {
     text: &'t str,
     problems: Vec<Diagnostic>,
     /// Expressions whose types are wrong.
     mistyped: Vec<Diagnostic>,
     /// Constant tables.
-    tables: Tables,
+    tables: ConstantTables,
     /// Expressions by their text: sources that are alike repeat theirs.
     compiled: HashMap<String, Expression>,
 }
@@ -82,7 +82,7 @@ const API_WORDS: [&str; 15] = [
 /// Most fields of a collection.
 const MAX_FIELDS: usize = 500;
 
-impl<'t> Reader<'t> {
+impl<'t> DefinitionParser<'t> {
     // --- small helpers -------------------------------------------------------------------------------------------------
 
     fn problem(&mut self, node: &Node, message: impl Into<String>) {
@@ -94,8 +94,8 @@ impl<'t> Reader<'t> {
     }
 
     /// The entries of a mapping whose keys must all be among `words`.
-    fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Word]]) -> Option<&'n [(Node, Node)]> {
-        let Kind::Map(entries) = &node.kind else {
+    fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Keyword]]) -> Option<&'n [(Node, Node)]> {
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("{what} is a mapping, this is {}", node.shape()));
             return None;
         };
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
     /// The entries of a mapping from names to something.
     fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<(&'n str, &'n Node, &'n Node)> {
         let Some(node) = node else { return Vec::new() };
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("{what} are a mapping from names, this is {}", node.shape()));
             return Vec::new();
         };
@@ -138,11 +138,11 @@ impl<'t> Reader<'t> {
 
     fn text_of<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         let text = match &node.kind {
-            Kind::Scalar { text, .. } if !node.is_null() => Some(text.as_str()),
+            NodeKind::Scalar { text, .. } if !node.is_null() => Some(text.as_str()),
             _ => None,
         };
         if text.is_none() {
-            let hint = matches!(node.kind, Kind::Map(_) | Kind::List(_));
+            let hint = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
             let message = format!("{what} is text, this is {}", node.shape());
             if hint && self.text[node.span.clone()].starts_with(['{', '[']) {
                 self.problem_with_help(node, message, "YAML reads { and [ as a mapping or a list: quote this path or expression");
@@ -156,8 +156,8 @@ impl<'t> Reader<'t> {
     fn boolean(&mut self, node: Option<&Node>, what: &str) -> bool {
         let Some(node) = node else { return false };
         match &node.kind {
-            Kind::Scalar { text, quoted: false } if text == "true" => true,
-            Kind::Scalar { text, quoted: false } if text == "false" => false,
+            NodeKind::Scalar { text, quoted: false } if text == "true" => true,
+            NodeKind::Scalar { text, quoted: false } if text == "false" => false,
             _ => {
                 self.problem_with_help(
                     node,
@@ -230,12 +230,12 @@ impl<'t> Reader<'t> {
     }
 
     fn field_type(&mut self, node: &Node) -> Option<FieldType> {
-        if let Kind::List(items) = &node.kind {
+        if let NodeKind::List(items) = &node.kind {
             let [element] = items.as_slice() else {
                 self.problem(node, "a list type has one element type: [text]");
                 return None;
             };
-            if matches!(element.kind, Kind::Map(_)) {
+            if matches!(element.kind, NodeKind::Map(_)) {
                 return self.struct_type(element).map(|members| FieldType::List(Box::new(members)));
             }
             return self.field_type(element).and_then(|element_type| match element_type {
@@ -274,7 +274,7 @@ impl<'t> Reader<'t> {
                 FieldType::List(_) | FieldType::Json => {
                     self.problem(name_node, format!("`{name}` is inside a list: its type is a scalar one, or ranges"))
                 }
-                ty => members.push(Member { name: name.to_owned(), ty }),
+                ty => members.push(StructMember { name: name.to_owned(), ty }),
             }
         }
         if members.is_empty() {
@@ -286,7 +286,7 @@ impl<'t> Reader<'t> {
 
     fn one_of(&mut self, node: Option<&Node>, ty: &FieldType) -> Vec<Value> {
         let Some(node) = node else { return Vec::new() };
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             self.problem(node, format!("one_of is a list, this is {}", node.shape()));
             return Vec::new();
         };
@@ -301,13 +301,13 @@ impl<'t> Reader<'t> {
         values
     }
 
-    fn index(&mut self, node: Option<&Node>, ty: &FieldType) -> Index {
-        let Some(node) = node.filter(|_| ty.members().is_empty()) else { return Index::default() };
+    fn index(&mut self, node: Option<&Node>, ty: &FieldType) -> FieldIndexes {
+        let Some(node) = node.filter(|_| ty.members().is_empty()) else { return FieldIndexes::default() };
         let kinds: Vec<&Node> = match &node.kind {
-            Kind::List(items) => items.iter().collect(),
+            NodeKind::List(items) => items.iter().collect(),
             _ => vec![node],
         };
-        let mut index = Index::default();
+        let mut index = FieldIndexes::default();
         for kind in kinds {
             match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2)]) {
                 Some(0) => index.ordered = true,
@@ -334,11 +334,11 @@ impl<'t> Reader<'t> {
         for (list, (field, (name, _, node))) in fields.iter().zip(nodes).enumerate() {
             let own = field.ty.members();
             let indexes = node.get("index").filter(|_| !own.is_empty());
-            if let Some(index) = indexes.filter(|index| !matches!(index.kind, Kind::Map(_))) {
+            if let Some(index) = indexes.filter(|index| !matches!(index.kind, NodeKind::Map(_))) {
                 self.problem_with_help(index, format!("`{name}` has members, each with an index of its own"), "for example: index: { site: equal }");
             }
             let indexes = match indexes {
-                Some(index) if matches!(index.kind, Kind::Map(_)) => self.named(Some(index), "members with an index"),
+                Some(index) if matches!(index.kind, NodeKind::Map(_)) => self.named(Some(index), "members with an index"),
                 _ => Vec::new(),
             };
             let names: Vec<&str> = own.iter().map(|member| member.name.as_str()).collect();
@@ -420,7 +420,7 @@ impl<'t> Reader<'t> {
             self.collections_are_typed(&collections, &collection_nodes, &links);
         }
         for (index, (_, name_node, _)) in collection_nodes.iter().enumerate().filter(|_| sound) {
-            let created = links.iter().any(|link| link.create && link.to == index);
+            let created = links.iter().any(|link| link.create && link.target_collection == index);
             self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
         let words = self.vocabulary(root.get("words"), &collections);
@@ -438,7 +438,7 @@ impl<'t> Reader<'t> {
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         let hash = blake3::hash((canonical(root, &[]) + lists).as_bytes()).to_hex().to_string();
         let mut settling = blake3::hash(settling_text(root, &collection_nodes, &links, &collections).as_bytes()).to_hex().to_string();
-        let created: BTreeSet<&str> = links.iter().filter(|link| link.create).map(|link| collections[link.to].name.as_str()).collect();
+        let created: BTreeSet<&str> = links.iter().filter(|link| link.create).map(|link| collections[link.target_collection].name.as_str()).collect();
         created.iter().for_each(|name| settling.extend([" ", name]));
         Some(Catalogue {
             name,
@@ -459,29 +459,29 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn tables(&mut self, node: Option<&Node>) -> Tables {
-        let mut tables = Tables::new();
+    fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
+        let mut tables = ConstantTables::new();
         for (name, _, node) in self.named(node, "lookups") {
             // a list is tried in order, each key as a regular expression on the beginning
             let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
-                Kind::Map(entries) => (entries.iter().collect(), false),
-                Kind::List(items) => {
+                NodeKind::Map(entries) => (entries.iter().collect(), false),
+                NodeKind::List(items) => {
                     let entries = items.iter().map(|item| match &item.kind {
-                        Kind::Map(entries) => entries.as_slice(),
+                        NodeKind::Map(entries) => entries.as_slice(),
                         _ => &[],
                     });
                     (entries.flatten().collect(), true)
                 }
-                Kind::Scalar { .. } => {
+                NodeKind::Scalar { .. } => {
                     self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.shape()));
                     continue;
                 }
             };
-            let mut table = Table::default();
+            let mut table = ConstantTable::default();
             for (key_node, value) in rows {
                 let (Some(key), Some(entry)) = (key_node.text(), self.entry(value)) else { continue };
                 if key == "else" {
-                    table.otherwise = Some(entry);
+                    table.default = Some(entry);
                 } else if in_order {
                     match RegexBuilder::new(&format!("^(?:{key})")).size_limit(1 << 20).build() {
                         Ok(pattern) => table.patterns.push((pattern, entry)),
@@ -496,25 +496,25 @@ impl<'t> Reader<'t> {
         tables
     }
 
-    fn entry(&mut self, node: &Node) -> Option<Entry> {
-        let Kind::List(items) = &node.kind else {
-            return Some(Entry::Text(self.text_of(node, "a lookup's value")?.to_owned()));
+    fn entry(&mut self, node: &Node) -> Option<TableValue> {
+        let NodeKind::List(items) = &node.kind else {
+            return Some(TableValue::Text(self.text_of(node, "a lookup's value")?.to_owned()));
         };
         let texts = items.iter().map(|item| self.text_of(item, "a lookup's value").map(str::to_owned));
-        texts.collect::<Option<Vec<String>>>().map(Entry::List)
+        texts.collect::<Option<Vec<String>>>().map(TableValue::List)
     }
 
-    fn patterns(&mut self, node: Option<&Node>) -> Vec<Pattern> {
+    fn patterns(&mut self, node: Option<&Node>) -> Vec<PatternSet> {
         let mut patterns = Vec::new();
         for (name, _, node) in self.named(node, "patterns") {
-            let Kind::List(items) = &node.kind else {
+            let NodeKind::List(items) = &node.kind else {
                 self.problem(node, format!("a pattern is a list of regular expressions, this is {}", node.shape()));
                 continue;
             };
             let mut expressions = Vec::with_capacity(items.len());
             for item in items {
                 let Some(text) = self.text_of(item, "a regular expression").map(str::to_owned) else { continue };
-                match Named::new(&text) {
+                match NamedRegex::new(&text) {
                     Ok(expression) => expressions.push(expression),
                     Err(error) => {
                         let message = error.to_string();
@@ -523,7 +523,7 @@ impl<'t> Reader<'t> {
                     }
                 }
             }
-            patterns.push(Pattern { name: name.to_owned(), expressions });
+            patterns.push(PatternSet { name: name.to_owned(), expressions });
         }
         patterns
     }
@@ -557,10 +557,11 @@ impl<'t> Reader<'t> {
         if fields.len() > MAX_FIELDS {
             self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
         }
-        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyRule::Field(0), String::new()));
+        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyDefinition::Field(0), String::new()));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
-        let exists =
-            self.choice(node.get("exists"), "choice for exists", &[("latest", Exists::Latest), ("any", Exists::Any)]).unwrap_or(Exists::Latest);
+        let exists = self
+            .choice(node.get("exists"), "choice for exists", &[("latest", ExistenceRule::Latest), ("any", ExistenceRule::Any)])
+            .unwrap_or(ExistenceRule::Latest);
         let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
@@ -570,9 +571,9 @@ impl<'t> Reader<'t> {
     fn field(&mut self, name: &str, node: &Node, default_rule: &Survivorship, source_names: &[&str], field_names: &[&str]) -> Option<Field> {
         let mut field = placeholder(name);
         field.survivorship = default_rule.clone();
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             field.ty = self.field_type(node)?;
-            field.rule = Some(FieldRuleText { node: node.clone() });
+            field.rule = Some(UnparsedRule { node: node.clone() });
             if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
                 field.survivorship = Survivorship::Latest;
             }
@@ -638,14 +639,14 @@ impl<'t> Reader<'t> {
                     None
                 }
                 // replaced when links are read
-                (Some(_), None) => Some(Derivation::Found(usize::MAX)),
-                (None, _) if !others.contains(&"sources") && matches!(&derive.kind, Kind::Scalar { text, .. } if text == "sources") => {
+                (Some(_), None) => Some(Derivation::LinkKeys(usize::MAX)),
+                (None, _) if !others.contains(&"sources") && matches!(&derive.kind, NodeKind::Scalar { text, .. } if text == "sources") => {
                     if field.ty != FieldType::List(Box::new(FieldType::Text)) {
                         self.problem(derive, format!("`sources` are names, of type [text]; `{name}` is {}", field.ty));
                     }
                     Some(Derivation::Sources)
                 }
-                (None, _) => self.cel(derive, &others).map(Derivation::Own),
+                (None, _) => self.cel(derive, &others).map(Derivation::SameRecord),
             };
             for word in words::RULE.iter().filter(|word| !matches!(word.name, "type")) {
                 if let Some(value) = node.get(word.name) {
@@ -656,7 +657,7 @@ impl<'t> Reader<'t> {
                 self.problem(derive, "a derived field cannot be required of a document");
             }
         } else {
-            field.rule = Some(FieldRuleText { node: node.clone() });
+            field.rule = Some(UnparsedRule { node: node.clone() });
         }
         Some(field)
     }
@@ -679,7 +680,7 @@ impl<'t> Reader<'t> {
     }
 
     fn survivorship(&mut self, node: &Node, source_names: &[&str]) -> Option<Survivorship> {
-        if matches!(node.kind, Kind::Map(_)) {
+        if matches!(node.kind, NodeKind::Map(_)) {
             self.section(node, "survivorship", &[words::SURVIVORSHIP_MAP])?;
             let Some(prefer) = node.get("prefer") else {
                 self.problem(node, "survivorship with a mapping needs `prefer: [sources]`");
@@ -698,14 +699,14 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<Speaker> {
-        let Kind::List(items) = &node.kind else {
+    fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<SourceRef> {
+        let NodeKind::List(items) = &node.kind else {
             self.problem(node, format!("expected a list of sources, this is {}", node.shape()));
             return Vec::new();
         };
         let names: Vec<&str> = source_names.iter().copied().chain([API_NAME]).collect();
         let indexes = items.iter().filter_map(|item| self.reference(item, "source", &names));
-        indexes.map(|index| if index == source_names.len() { Speaker::Api } else { Speaker::Source(index) }).collect()
+        indexes.map(|index| if index == source_names.len() { SourceRef::Api } else { SourceRef::Source(index) }).collect()
     }
 
     /// A derived field may read other derived fields, but not itself through them.
@@ -724,7 +725,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn key_rule(&mut self, name: &str, node: &Node, fields: &[Field]) -> Option<(KeyRule, String)> {
+    fn key_rule(&mut self, name: &str, node: &Node, fields: &[Field]) -> Option<(KeyDefinition, String)> {
         let Some(key) = node.get("key") else {
             self.problem(node, format!("collection `{name}` has no key"));
             return None;
@@ -738,7 +739,7 @@ impl<'t> Reader<'t> {
             if !fields[index].ty.is_ordered() {
                 self.problem(key, format!("a key is a scalar, `{text}` is {}", fields[index].ty));
             }
-            return Some((KeyRule::Field(index), text));
+            return Some((KeyDefinition::Field(index), text));
         }
         if text.contains('{') {
             match Template::parse(&text) {
@@ -749,7 +750,7 @@ impl<'t> Reader<'t> {
                             self.problems.push(Diagnostic::new(self.inside(key, at), format!("there is no field `{placeholder}`")));
                         }
                     }
-                    return Some((KeyRule::Template(template), text));
+                    return Some((KeyDefinition::Template(template), text));
                 }
                 Err((at, message)) => {
                     self.problems.push(Diagnostic::new(self.inside(key, at), message));
@@ -757,7 +758,7 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        Some((KeyRule::Expression(self.cel(key, &contributed)?), text))
+        Some((KeyDefinition::Expression(self.cel(key, &contributed)?), text))
     }
 
     fn states(&mut self, node: &Node, field_names: &[&str]) -> Vec<StateField> {
@@ -766,7 +767,7 @@ impl<'t> Reader<'t> {
             if field_names.contains(&name) {
                 self.problem(name_node, format!("`{name}` is a contributed field already; a state field is written by transitions only"));
             }
-            let (ty, seed, index, one_of) = if matches!(node.kind, Kind::Map(_)) {
+            let (ty, seed, index, one_of) = if matches!(node.kind, NodeKind::Map(_)) {
                 if self.section(node, "a state field", &[words::STATE]).is_none() {
                     continue;
                 }
@@ -782,9 +783,9 @@ impl<'t> Reader<'t> {
                 (ty, seed, index, one_of)
             } else {
                 let Some(ty) = self.field_type(node) else { continue };
-                (ty, None, Index::default(), Vec::new())
+                (ty, None, FieldIndexes::default(), Vec::new())
             };
-            states.push(StateField { name: name.to_owned(), ty, seed, index, one_of });
+            states.push(StateField { name: name.to_owned(), ty, initial: seed, index, one_of });
         }
         states
     }
@@ -831,10 +832,10 @@ impl<'t> Reader<'t> {
         transitions
     }
 
-    fn arguments(&mut self, node: Option<&Node>) -> Vec<Argument> {
+    fn arguments(&mut self, node: Option<&Node>) -> Vec<TransitionArgument> {
         let mut arguments = Vec::new();
         for (name, _, node) in self.named(node, "arguments") {
-            let shorthand = !matches!(node.kind, Kind::Map(_));
+            let shorthand = !matches!(node.kind, NodeKind::Map(_));
             if !shorthand && self.section(node, "an argument", &[words::ARG]).is_none() {
                 continue;
             }
@@ -849,7 +850,7 @@ impl<'t> Reader<'t> {
                 number
             };
             let (min, max) = (number(self, "min"), number(self, "max"));
-            arguments.push(Argument {
+            arguments.push(TransitionArgument {
                 name: name.to_owned(),
                 required: self.boolean(node.get("required"), "required"),
                 default: node.get("default").and_then(|node| self.cel(node, &["now", "caller"])),
@@ -865,7 +866,7 @@ impl<'t> Reader<'t> {
     fn items<'n>(&mut self, node: Option<&'n Node>, what: &str) -> &'n [Node] {
         match node.map(|node| (&node.kind, node)) {
             None => &[],
-            Some((Kind::List(items), _)) => items,
+            Some((NodeKind::List(items), _)) => items,
             Some((_, node)) => {
                 self.problem(node, format!("{what} is a list, this is {}", node.shape()));
                 &[]
@@ -884,20 +885,20 @@ impl<'t> Reader<'t> {
     fn profile(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Option<Profile> {
         self.section(node, "a profile", &[words::PROFILE])?;
         let source = self.required(node, "source").and_then(|node| self.reference(node, "source", source_names))?;
-        let matched = [("update", Matched::Update), ("skip", Matched::Skip), ("fail", Matched::Fail), ("withdraw", Matched::Withdraw)];
-        let unmatched = [("create", Unmatched::Create), ("skip", Unmatched::Skip), ("fail", Unmatched::Fail)];
+        let matched = [("update", OnMatched::Update), ("skip", OnMatched::Skip), ("fail", OnMatched::Fail), ("withdraw", OnMatched::Withdraw)];
+        let unmatched = [("create", OnUnmatched::Create), ("skip", OnUnmatched::Skip), ("fail", OnUnmatched::Fail)];
         Some(Profile {
             name: name.to_owned(),
             source,
-            matched: self.choice(node.get("matched"), "choice for matched", &matched).unwrap_or(Matched::Update),
-            unmatched: self.choice(node.get("unmatched"), "choice for unmatched", &unmatched).unwrap_or(Unmatched::Create),
+            matched: self.choice(node.get("matched"), "choice for matched", &matched).unwrap_or(OnMatched::Update),
+            unmatched: self.choice(node.get("unmatched"), "choice for unmatched", &unmatched).unwrap_or(OnUnmatched::Create),
         })
     }
 
-    fn tenants(&mut self, node: Option<&Node>) -> BTreeMap<String, Share> {
+    fn tenants(&mut self, node: Option<&Node>) -> BTreeMap<String, TenantShare> {
         let mut tenants = BTreeMap::new();
         let Some(node) = node else { return tenants };
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("tenants are a mapping from names, this is {}", node.shape()));
             return tenants;
         };
@@ -910,7 +911,7 @@ impl<'t> Reader<'t> {
             if self.section(share, "a tenant", &[words::TENANT]).is_some() {
                 let weight = share.get("weight").and_then(|node| self.number_of(node, "a weight", 1..=1_000)).unwrap_or(1);
                 let most_running = share.get("most_running").and_then(|node| self.number_of(node, "a number of chunks", 1..=u32::MAX));
-                tenants.insert(name.to_owned(), Share { weight, most_running });
+                tenants.insert(name.to_owned(), TenantShare { weight, max_running: most_running });
             }
         }
         tenants
@@ -929,12 +930,12 @@ impl<'t> Reader<'t> {
 
     fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
         self.section(node, "a source", &[words::SOURCE])?;
-        let families = [("marc", Family::Marc), ("xml", Family::Xml), ("json", Family::Json), ("csv", Family::Csv)];
+        let families = [("marc", FormatFamily::Marc), ("xml", FormatFamily::Xml), ("json", FormatFamily::Json), ("csv", FormatFamily::Csv)];
         let format = self.required(node, "format");
         let family = self.choice(format, "format", &families)?;
         let records = match (node.get("records"), family) {
             (None, _) => None,
-            (Some(records), Family::Xml | Family::Json) => self.records(records, family),
+            (Some(records), FormatFamily::Xml | FormatFamily::Json) => self.records(records, family),
             (Some(records), _) => {
                 self.problem(records, format!("a {} file has no `records` to choose", family.name()));
                 None
@@ -947,7 +948,7 @@ impl<'t> Reader<'t> {
                 namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
             }
         }
-        let mut lets: Vec<Let> = Vec::new();
+        let mut lets: Vec<LetValue> = Vec::new();
         let mut types: Types = [meta()].into();
         for (let_name, let_node, rule_node) in self.named(node.get("let"), "let values") {
             if RESERVED.contains(&let_name) {
@@ -955,7 +956,7 @@ impl<'t> Reader<'t> {
             }
             let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
             let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
-            let format = Format { family, namespaces: &namespaces };
+            let format = PathSettings { family, namespaces: &namespaces };
             let scope = RuleScope { format, names: &known, types: &types, reads_meta: &meta_lets, context };
             let ty = match rule_node.get("type") {
                 Some(ty) => self.field_type(ty),
@@ -967,10 +968,10 @@ impl<'t> Reader<'t> {
             self.is_a_rule(rule_node);
             if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
                 types.insert(let_name.to_owned(), self.type_of_let(&rule, context.patterns, &types));
-                lets.push(Let { name: let_name.to_owned(), rule });
+                lets.push(LetValue { name: let_name.to_owned(), rule });
             }
         }
-        let feeds = self.feeds(name_node, node, Format { family, namespaces: &namespaces }, (&lets, &types), context);
+        let feeds = self.feeds(name_node, node, PathSettings { family, namespaces: &namespaces }, (&lets, &types), context);
         // a single feed's fields are as good as `let` values in the source's own conditions
         let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
         if let Some(feed) = only_feed {
@@ -982,29 +983,29 @@ impl<'t> Reader<'t> {
             if self.section(item, "a condition", &[words::ACCEPT]).is_none() {
                 continue;
             }
-            let unless = self.required(item, "unless").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
+            let unless = self.required(item, "unless").and_then(|node| self.cel_of(node, &types, Expected::Condition));
             let skip = self.choice(item.get("do"), "choice for do", &[("fail", false), ("skip", true)]).unwrap_or(false);
-            let text = Wanted::Field(&FieldType::Text, Reading::Value);
+            let text = Expected::Field(&FieldType::Text, TextConversion::Value);
             let reason = item.get("reason").and_then(|node| self.cel_of(node, &types, text));
-            accept.extend(unless.map(|unless| Accept { unless, skip, reason }));
+            accept.extend(unless.map(|unless| AcceptRule { unless, skip, reason }));
         }
-        let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
+        let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let as_of = self.as_of(node, &lets, only_feed, &types, context)?;
         let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
-        let embeds = self.embeds(node, Format { family, namespaces: &namespaces }, &lets, context);
+        let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
         Some(Source { name: name.to_owned(), family, records, empty, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
     }
 
-    fn collect(&mut self, source: &str, node: &Node, family: Family, records: Option<&str>) -> Option<Collect> {
+    fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
         self.section(node, "collect", &[words::COLLECT])?;
-        if family != Family::Json || records != Some("value") {
+        if family != FormatFamily::Json || records != Some("value") {
             self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
         }
         let mut services = Vec::new();
         match self.required(node, "odata").map(|odata| &odata.kind) {
-            Some(Kind::Map(entries)) => {
+            Some(NodeKind::Map(entries)) => {
                 for (name, url) in entries {
                     let (name, address) = (self.text_of(name, "a service's name"), self.url(url));
                     let (Some(name), Some(address)) = (name, address) else { continue };
@@ -1036,15 +1037,15 @@ impl<'t> Reader<'t> {
         Some(Collect { id: id_of(&format!("{source} collect")), services, window, page, lag, since, filter, credentials })
     }
 
-    fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<Replaces> {
+    fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<CompleteDelivery> {
         self.section(node, "replaces", &[words::REPLACES])?;
-        let text = Wanted::Field(&FieldType::Text, Reading::Document);
+        let text = Expected::Field(&FieldType::Text, TextConversion::Document);
         let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
-        let at = node.get("at").and_then(|node| self.cel_of(node, names, Wanted::Field(&FieldType::Timestamp, Reading::Document)));
+        let at = node.get("at").and_then(|node| self.cel_of(node, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)));
         let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
         // what was said under other words is in other scopes
         let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
-        Some(Replaces { id, scope, at, most })
+        Some(CompleteDelivery { id, scope, at, max_missing: most })
     }
 
     fn percent(&mut self, node: &Node) -> Option<f64> {
@@ -1056,9 +1057,9 @@ impl<'t> Reader<'t> {
         share
     }
 
-    fn records(&mut self, node: &Node, family: Family) -> Option<String> {
+    fn records(&mut self, node: &Node, family: FormatFamily) -> Option<String> {
         let text = self.text_of(node, "records")?.to_owned();
-        if family == Family::Xml {
+        if family == FormatFamily::Xml {
             let local = text.trim_start_matches('/');
             let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
             let valid = match local.rsplit_once('/') {
@@ -1086,7 +1087,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn as_of(&mut self, node: &Node, lets: &[Let], feed: Option<&Feed>, names: &Types, context: &SourceContext<'_>) -> Option<AsOf> {
+    fn as_of(&mut self, node: &Node, lets: &[LetValue], feed: Option<&Feed>, names: &Types, context: &SourceContext<'_>) -> Option<AsOfRule> {
         let Some(as_of) = node.get("as_of") else {
             self.problem_with_help(
                 node,
@@ -1097,14 +1098,14 @@ impl<'t> Reader<'t> {
         };
         let text = self.text_of(as_of, "as_of")?.to_owned();
         if text == "meta.received" {
-            return Some(AsOf::Received);
+            return Some(AsOfRule::Received);
         }
         let is_time = |ty: &FieldType| matches!(ty, FieldType::Timestamp);
         if let Some(index) = lets.iter().position(|known| known.name == text) {
             if !is_time(&lets[index].rule.ty) {
                 self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", lets[index].rule.ty));
             }
-            return Some(AsOf::Let(index));
+            return Some(AsOfRule::Let(index));
         }
         if let Some(feed) = feed {
             let collection = &context.collections[feed.collection];
@@ -1115,13 +1116,20 @@ impl<'t> Reader<'t> {
                 if feed.map.iter().all(|entry| entry.field != index) {
                     self.problem(as_of, format!("this source gives `{text}` no value"));
                 }
-                return Some(AsOf::Field(index));
+                return Some(AsOfRule::Field(index));
             }
         }
-        self.cel_of(as_of, names, Wanted::Field(&FieldType::Timestamp, Reading::Document)).map(AsOf::Expression)
+        self.cel_of(as_of, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)).map(AsOfRule::Expression)
     }
 
-    fn feeds(&mut self, name_node: &Node, node: &Node, format: Format<'_>, lets: (&[Let], &Types), context: &SourceContext<'_>) -> Vec<Feed> {
+    fn feeds(
+        &mut self,
+        name_node: &Node,
+        node: &Node,
+        format: PathSettings<'_>,
+        lets: (&[LetValue], &Types),
+        context: &SourceContext<'_>,
+    ) -> Vec<Feed> {
         let collection_names: Vec<&str> = context.collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut feeds = Vec::new();
         match (node.get("into"), node.get("feeds")) {
@@ -1136,7 +1144,7 @@ impl<'t> Reader<'t> {
                         self.problem(value, format!("in a source with `feeds`, `{word}` stands in each of them"));
                     }
                 }
-                if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+                if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
                     self.problem(list, "this source feeds no collection: name one, `feeds: [{ into: COLLECTION }]`");
                 }
                 for item in self.items(Some(list), "feeds") {
@@ -1163,12 +1171,12 @@ impl<'t> Reader<'t> {
         collection: usize,
         node: &Node,
         source: &Node,
-        format: Format<'_>,
-        lets: (&[Let], &Types),
+        format: PathSettings<'_>,
+        lets: (&[LetValue], &Types),
         context: &SourceContext<'_>,
     ) -> Option<Feed> {
         let let_names: Vec<&str> = lets.0.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
-        let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Wanted::Condition));
+        let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Expected::Condition));
         // the source's own is every feed's
         let contributor = match node.get("contributor").or(source.get("contributor")) {
             None => None,
@@ -1206,10 +1214,10 @@ impl<'t> Reader<'t> {
         &mut self,
         collection: usize,
         node: &Node,
-        format: Format<'_>,
-        (lets, types): (&[Let], &Types),
+        format: PathSettings<'_>,
+        (lets, types): (&[LetValue], &Types),
         context: &SourceContext<'_>,
-    ) -> Vec<MapEntry> {
+    ) -> Vec<FieldMapping> {
         let fields = &context.collections[collection].fields;
         let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
         // which node gives each field its rule: the feed's own map, or the field itself
@@ -1237,30 +1245,30 @@ impl<'t> Reader<'t> {
         let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
         let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
         let mut types = types.clone();
-        let mut map: Vec<MapEntry> = Vec::new();
+        let mut map: Vec<FieldMapping> = Vec::new();
         for (index, rule_node) in &rules {
             let field = &fields[*index];
             let default_path = match format.family {
-                Family::Json => Some(format!("$.{}", field.name)),
-                Family::Csv => Some(field.name.clone()),
-                Family::Marc | Family::Xml => None,
+                FormatFamily::Json => Some(format!("$.{}", field.name)),
+                FormatFamily::Csv => Some(field.name.clone()),
+                FormatFamily::Marc | FormatFamily::Xml => None,
             };
-            let says_nothing = !own_map && !matches!(rule_node.kind, Kind::Map(_)) || {
-                matches!(rule_node.kind, Kind::Map(_))
+            let says_nothing = !own_map && !matches!(rule_node.kind, NodeKind::Map(_)) || {
+                matches!(rule_node.kind, NodeKind::Map(_))
                     && !["path", "first", "cases", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
             };
             if says_nothing && default_path.is_none() {
                 continue;
             }
             let scope = RuleScope { format, names: &names, types: &types, reads_meta: &meta_lets, context };
-            let rule = if says_nothing && !matches!(rule_node.kind, Kind::Map(_)) {
+            let rule = if says_nothing && !matches!(rule_node.kind, NodeKind::Map(_)) {
                 let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
                 path.map(|path| plain_rule(&field.ty, path))
             } else {
                 self.rule(rule_node, &field.ty, default_path, &scope)
             };
             if let Some(rule) = rule {
-                map.push(MapEntry { field: *index, rule });
+                map.push(FieldMapping { field: *index, rule });
                 names.push(&field.name);
                 types.insert(field.name.clone(), Type::of(&field.ty).or_null());
             }
@@ -1281,7 +1289,7 @@ impl<'t> Reader<'t> {
                         self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));
                     }
                 }
-                if let KeyRule::Field(index) = collection.key
+                if let KeyDefinition::Field(index) = collection.key
                     && feed.map.iter().all(|entry| entry.field != index)
                 {
                     self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
@@ -1292,19 +1300,19 @@ impl<'t> Reader<'t> {
 
     /// The words of a rule that stands in `let` or `map`; the others of a field stand at the field.
     fn is_a_rule(&mut self, node: &Node) {
-        if matches!(node.kind, Kind::Map(_)) {
+        if matches!(node.kind, NodeKind::Map(_)) {
             self.section(node, "a rule", &[words::RULE]);
         }
     }
 
-    fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Rule> {
+    fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueRule> {
         let has_members = !ty.members().is_empty();
-        if has_members && scope.format.family != Family::Json && node.get("map").is_none() {
+        if has_members && scope.format.family != FormatFamily::Json && node.get("map").is_none() {
             let message = format!("a struct of {} says where its members come from", scope.format.family.name());
             self.problem_with_help(node, message, "for example: { path: replica, map: { site: '@node' } }");
             return None;
         }
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             let path = self.path(node, scope.format)?;
             return Some(plain_rule(ty, path));
         }
@@ -1315,11 +1323,11 @@ impl<'t> Reader<'t> {
         }
         let origin = match (origins.first().copied(), default_path) {
             (Some("path") | None, default) if node.get("map").is_some() => self.elements(node, ty, default, scope)?,
-            (Some("path"), _) => Origin::Paths(vec![self.path(node.get("path")?, scope.format)?]),
+            (Some("path"), _) => ValueOrigin::Paths(vec![self.path(node.get("path")?, scope.format)?]),
             (Some("first"), _) => {
                 let items = self.items(node.get("first"), "first");
                 let paths: Vec<Option<Path>> = items.iter().map(|item| self.path(item, scope.format)).collect();
-                Origin::Paths(paths.into_iter().collect::<Option<Vec<_>>>()?)
+                ValueOrigin::Paths(paths.into_iter().collect::<Option<Vec<_>>>()?)
             }
             (Some("cases"), _) => {
                 let mut cases = Vec::new();
@@ -1333,38 +1341,40 @@ impl<'t> Reader<'t> {
                     }
                     cases.push((path, text));
                 }
-                Origin::Cases(cases)
+                ValueOrigin::Cases(cases)
             }
             (Some("expr"), _) => {
                 // what a table replaces, and what is read in a format, is text
                 let through_text = ["lookup", "format"].iter().any(|word| node.get(word).is_some());
-                let wanted = Wanted::Field(if through_text { &FieldType::Text } else { ty }, Reading::Document);
+                let wanted = Expected::Field(if through_text { &FieldType::Text } else { ty }, TextConversion::Document);
                 let (expr, known) = (node.get("expr")?, scope.names);
                 let expression = self.cel(expr, known)?;
                 self.typed(expr, &expression, scope.types, wanted);
-                Origin::Expression(expression)
+                ValueOrigin::Expression(expression)
             }
             (Some("match"), _) => {
                 let names: Vec<&str> = scope.context.patterns.iter().map(|pattern| pattern.name.as_str()).collect();
                 let pattern = self.reference(node.get("match")?, "pattern", &names)?;
                 let of = self.required(node, "of")?;
                 let position = self.reference(of, "value", scope.names)?;
-                Origin::Match { pattern, of: scope.names[position].to_owned() }
+                ValueOrigin::Match { pattern, of: scope.names[position].to_owned() }
             }
-            (_, Some(path)) => Origin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
+            (_, Some(path)) => ValueOrigin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
             (_, None) => {
                 self.problem(node, "this value comes from nowhere: give it `path`, `first`, `cases`, `expr` or `match`");
                 return None;
             }
         };
         let reads_meta = match &origin {
-            Origin::Expression(expression) => expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str())),
-            Origin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
-            Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
+            ValueOrigin::Expression(expression) => {
+                expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str()))
+            }
+            ValueOrigin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
         };
         let each_field = self.choice(node.get("each"), "choice for each", &[("field", true), ("subfield", false)]).unwrap_or(false);
         if let Some(each) = node.get("each") {
-            if scope.format.family != Family::Marc {
+            if scope.format.family != FormatFamily::Marc {
                 self.problem(each, "`each` is about MARC fields and subfields");
             } else if each_field && node.get("join").is_none() {
                 self.problem(each, "`each: field` needs `join`, the separator between subfields");
@@ -1380,18 +1390,18 @@ impl<'t> Reader<'t> {
         };
         let join = match node.get("join") {
             None => None,
-            Some(Node { kind: Kind::Scalar { text, .. }, .. }) => Some(text.clone()),
+            Some(Node { kind: NodeKind::Scalar { text, .. }, .. }) => Some(text.clone()),
             Some(other) => {
                 self.problem(other, format!("join is text, this is {}", other.shape()));
                 None
             }
         };
-        Some(Rule {
+        Some(ValueRule {
             ty: ty.clone(),
             origin,
             each_field,
             join,
-            clean: self.choice(node.get("clean"), "choice for clean", &[("trim", Clean::Trim), ("squash", Clean::Squash)]),
+            clean: self.choice(node.get("clean"), "choice for clean", &[("trim", WhitespaceRule::Trim), ("squash", WhitespaceRule::Squash)]),
             format: node.get("format").and_then(|format| self.format(format, ty)),
             lookup,
             strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
@@ -1400,10 +1410,10 @@ impl<'t> Reader<'t> {
     }
 
     /// `path` finds the places, `map` says of each member where it is from there.
-    fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Origin> {
+    fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueOrigin> {
         let map = node.get("map")?;
         let members = ty.members();
-        if members.is_empty() || !matches!(scope.format.family, Family::Json | Family::Xml) {
+        if members.is_empty() || !matches!(scope.format.family, FormatFamily::Json | FormatFamily::Xml) {
             self.problem(map, "`map` is for lists of structs of json and xml");
             return None;
         }
@@ -1423,16 +1433,16 @@ impl<'t> Reader<'t> {
                 self.problem(other, "a member comes from a path");
                 continue;
             }
-            if matches!(rule_node.kind, Kind::Map(_)) {
+            if matches!(rule_node.kind, NodeKind::Map(_)) {
                 self.section(rule_node, "a member's rule", &[words::RULE])?;
             }
             let own = &members[index];
-            let default = (scope.format.family == Family::Json).then(|| format!("$.{}", own.name));
+            let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", own.name));
             if let Some(rule) = self.rule(rule_node, &own.ty, default, scope) {
                 rules.push((index, rule));
             }
         }
-        Some(Origin::Elements(path, rules))
+        Some(ValueOrigin::Elements(path, rules))
     }
 
     fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {
@@ -1449,7 +1459,7 @@ impl<'t> Reader<'t> {
         fits.then_some(text)
     }
 
-    fn path(&mut self, node: &Node, format: Format<'_>) -> Option<Path> {
+    fn path(&mut self, node: &Node, format: PathSettings<'_>) -> Option<Path> {
         let language = format.family.language();
         let text = self.text_of(node, &format!("a {}", language.name()))?.to_owned();
         match Path::compile(&text, language, format.namespaces) {
@@ -1469,21 +1479,21 @@ impl<'t> Reader<'t> {
 struct SourceContext<'a> {
     collections: &'a [Collection],
     collection_nodes: &'a [(&'a str, &'a Node, &'a Node)],
-    tables: &'a Tables,
-    patterns: &'a [Pattern],
+    tables: &'a ConstantTables,
+    patterns: &'a [PatternSet],
     source_names: &'a [&'a str],
     service_names: &'a [&'a str],
 }
 
 /// How paths of a source are read.
 #[derive(Clone, Copy)]
-struct Format<'a> {
-    family: Family,
+struct PathSettings<'a> {
+    family: FormatFamily,
     namespaces: &'a [(String, String)],
 }
 
 struct RuleScope<'a> {
-    format: Format<'a>,
+    format: PathSettings<'a>,
     /// Names expressions may use here.
     names: &'a [&'a str],
     /// Their types.
@@ -1493,10 +1503,10 @@ struct RuleScope<'a> {
     context: &'a SourceContext<'a>,
 }
 
-fn plain_rule(ty: &FieldType, path: Path) -> Rule {
-    Rule {
+fn plain_rule(ty: &FieldType, path: Path) -> ValueRule {
+    ValueRule {
         ty: ty.clone(),
-        origin: Origin::Paths(vec![path]),
+        origin: ValueOrigin::Paths(vec![path]),
         each_field: false,
         join: None,
         clean: None,
@@ -1512,7 +1522,7 @@ fn placeholder(name: &str) -> Field {
         name: name.to_owned(),
         ty: FieldType::Text,
         required: false,
-        index: Index::default(),
+        index: FieldIndexes::default(),
         unique: false,
         fold: false,
         one_of: Vec::new(),
@@ -1529,7 +1539,7 @@ fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], co
     let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
     let mut text = String::new();
     for (name, _, node) in nodes {
-        let Some(Node { kind: Kind::Map(fields), .. }) = node.get("fields") else { continue };
+        let Some(Node { kind: NodeKind::Map(fields), .. }) = node.get("fields") else { continue };
         let derived = fields.iter().filter(|(_, field)| field.get("derive").is_some() || field.get("rollup").is_some());
         let derived: Vec<String> = derived.map(|(name, field)| format!("{} {}", part(Some(name)), part(Some(field)))).collect();
         let is_rolled_up = fields.iter().any(|(_, field)| field.get("rollup").is_some());
@@ -1539,7 +1549,7 @@ fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], co
     }
     // links of lists were settled otherwise once: what of them changes is settled again
     for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
-        text.push_str(&format!("{} {} lists\n", collections[link.from].name, link.name));
+        text.push_str(&format!("{} {} lists\n", collections[link.child_collection].name, link.name));
     }
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
@@ -1547,9 +1557,9 @@ fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], co
 /// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.
 fn canonical(node: &Node, without: &[&str]) -> String {
     match &node.kind {
-        Kind::Scalar { text, quoted } => format!("{}{text:?}", if *quoted { "'" } else { "" }),
-        Kind::List(items) => format!("[{}]", items.iter().map(|item| canonical(item, without)).collect::<Vec<_>>().join(",")),
-        Kind::Map(entries) => {
+        NodeKind::Scalar { text, quoted } => format!("{}{text:?}", if *quoted { "'" } else { "" }),
+        NodeKind::List(items) => format!("[{}]", items.iter().map(|item| canonical(item, without)).collect::<Vec<_>>().join(",")),
+        NodeKind::Map(entries) => {
             let mut lines: Vec<String> = entries
                 .iter()
                 .filter(|(name, _)| !name.text().is_some_and(|name| without.contains(&name)))

@@ -1,18 +1,19 @@
 //! Declared routes.
 
-use super::Reader;
+use super::DefinitionParser;
 use super::typed::{Types, golden};
 use crate::definition::Collection;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expression;
 use crate::key::Template;
 use crate::route::{
-    ASK_PARTS, Action, Ask, AskPart, Column, Find, Given, How, Leaf, Look, METHODS, Match, Method, Page, Param, ParamPlace, Part, Required, Route,
+    ASK_PARTS, IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
+    ParamLocation, Projection, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
 };
-use crate::types::{Kind, Reading, Type, Wanted};
+use crate::types::{Expected, TextConversion, Type, TypeKind};
 use crate::value::{FieldType, from_text};
 use crate::words;
-use crate::yaml::{Kind as NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 
 /// Deepest includes of includes.
 const DEEPEST: usize = 5;
@@ -22,7 +23,7 @@ const OWN_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "op
 
 /// What names mean inside a route.
 #[derive(Clone, Copy)]
-struct Scope<'s> {
+struct RouteScope<'s> {
     collections: &'s [Collection],
     params: &'s [Param],
     /// The collection of the record that a look-up is included with.
@@ -30,7 +31,7 @@ struct Scope<'s> {
     depth: usize,
 }
 
-impl Reader<'_> {
+impl DefinitionParser<'_> {
     pub(super) fn routes(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         for item in self.items(node, "routes") {
@@ -61,20 +62,20 @@ impl Reader<'_> {
         for name in in_path.iter().filter(|name| !params.iter().any(|param| param.name == **name)) {
             self.problem(path_node, format!("the parameter {{{name}}} of the path has no type under `params`"));
         }
-        let scope = Scope { collections, params: &params, parent: None, depth: 0 };
+        let scope = RouteScope { collections, params: &params, parent: None, depth: 0 };
         let action = match (node.get("transition"), node.get("ask")) {
             (Some(transition), _) => self.change(node, transition, &scope)?,
-            (None, Some(ask)) => Action::Ask(self.route_ask(node, ask, &scope)?),
-            (None, None) => Action::Find(Box::new(self.find(node, &scope)?)),
+            (None, Some(ask)) => RouteAction::Query(self.route_ask(node, ask, &scope)?),
+            (None, None) => RouteAction::Lookup(Box::new(self.find(node, &scope)?)),
         };
-        if matches!(action, Action::Change { .. }) && *method == Method::Get {
+        if matches!(action, RouteAction::Transition { .. }) && *method == Method::Get {
             self.problem(path_node, "`get` changes nothing; a transition is a post, put, patch or delete");
         }
         let missing = node.get("missing").and_then(|node| self.text_of(node, "a sentence")).map(str::to_owned);
         Some(Route { method: *method, path, params, action, missing })
     }
 
-    fn route_ask(&mut self, node: &Node, ask: &Node, scope: &Scope<'_>) -> Option<Ask> {
+    fn route_ask(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
         self.section(ask, "ask", &[words::ROUTE_ASK])?;
         let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
         let mut param = |word: &str, ty: &FieldType| {
@@ -92,7 +93,7 @@ impl Reader<'_> {
         for (name, _, part) in self.named(node.get("answer"), "members") {
             answer.extend(self.choice(Some(part), "part of an answer", &ASK_PARTS).map(|part| (name.to_owned(), part)));
         }
-        if !answer.iter().any(|(_, part)| *part == AskPart::Rows) {
+        if !answer.iter().any(|(_, part)| *part == QueryPart::Rows) {
             self.problem(ask, "`answer` says which member holds the rows, and which the status: { data: rows, status: status }");
         }
         if query.is_some_and(|query| scope.params[query].required.is_none()) {
@@ -100,7 +101,7 @@ impl Reader<'_> {
         }
         self.required(ask, "query");
         self.required(ask, "ticket");
-        Some(Ask { query: query?, offset, limit, ticket: ticket?, by_source, answer })
+        Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, by_source, answer })
     }
 
     fn route_path(&mut self, node: &Node) -> Option<String> {
@@ -150,16 +151,16 @@ impl Reader<'_> {
             self.problem(node, "a parameter is not json");
         }
         let asks = matches!(method, Method::Get | Method::Delete);
-        let place = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamPlace::Query), ("body", ParamPlace::Body)]) {
-            _ if in_path => ParamPlace::Path,
+        let place = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamLocation::Query), ("body", ParamLocation::Body)]) {
+            _ if in_path => ParamLocation::Path,
             Some(place) => place,
-            None if asks => ParamPlace::Query,
-            None => ParamPlace::Body,
+            None if asks => ParamLocation::Query,
+            None => ParamLocation::Body,
         };
-        if place == ParamPlace::Path && ty.is_list() {
+        if place == ParamLocation::Path && ty.is_list() {
             self.problem(node, "a parameter of the path is not a list");
         }
-        if place == ParamPlace::Body && asks {
+        if place == ParamLocation::Body && asks {
             self.problem(node, "get and delete have no body");
         }
         let required = match node.get("required") {
@@ -186,7 +187,7 @@ impl Reader<'_> {
         Some(Param { name: name.to_owned(), ty, place, required, default, one_of, min, max })
     }
 
-    fn param_index(&mut self, node: &Node, scope: &Scope<'_>) -> Option<usize> {
+    fn param_index(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<usize> {
         let text = self.text_of(node, "params.NAME")?.to_owned();
         let Some(name) = text.strip_prefix("params.") else {
             self.problem(node, format!("expected a parameter, params.NAME, not `{text}`"));
@@ -199,7 +200,7 @@ impl Reader<'_> {
         found
     }
 
-    fn change(&mut self, node: &Node, transition_node: &Node, scope: &Scope<'_>) -> Option<Action> {
+    fn change(&mut self, node: &Node, transition_node: &Node, scope: &RouteScope<'_>) -> Option<RouteAction> {
         let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
         let collection = self.required(node, "of").and_then(|node| self.reference(node, "collection", &names))?;
         let definition = &scope.collections[collection];
@@ -226,10 +227,10 @@ impl Reader<'_> {
             let Some(index) = self.reference(name_node, "argument", &known) else { continue };
             args.extend(self.param_index(node, scope).map(|param| (known[index].to_owned(), param)));
         }
-        Some(Action::Change { collection, transition, key, args })
+        Some(RouteAction::Transition { collection, transition, key, args })
     }
 
-    fn find(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Find> {
+    fn find(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<LookupRoute> {
         let mut look = self.look(node, scope)?;
         look.trim();
         if look.conditions.is_empty() {
@@ -246,23 +247,23 @@ impl Reader<'_> {
                     self.problem(page, format!("`{}` counts: it is an integer with a default, a min and a max", param.name));
                 }
             }
-            Some(Page { number, size, most })
+            Some(PageParams { number, size, max_rows: most })
         });
         let mut answer = Vec::new();
         if let Some(Node { kind: NodeKind::Map(entries), .. }) = node.get("answer") {
             for (name, part) in entries {
-                let part = self.choice(Some(part), "part of an answer", &[("rows", Part::Rows), ("total", Part::Total)]);
+                let part = self.choice(Some(part), "part of an answer", &[("rows", LookupPart::Rows), ("total", LookupPart::Total)]);
                 answer.extend(name.text().map(str::to_owned).zip(part));
             }
         }
         let distinct = self.boolean(node.get("distinct"), "distinct");
-        if look.one && (page.is_some() || distinct) {
+        if look.single && (page.is_some() || distinct) {
             self.problem(node, "one record has no pages and is distinct already");
         }
-        Some(Find { look, distinct, page, answer })
+        Some(LookupRoute { lookup: look, distinct, page, answer })
     }
 
-    fn look(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Look> {
+    fn look(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<Lookup> {
         let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
         let (one, name) = match (node.get("one"), node.get("list")) {
             (Some(name), None) => (true, name),
@@ -284,19 +285,19 @@ impl Reader<'_> {
                 conditions.extend(self.matching(name, value, own, scope));
             }
         }
-        let drives = |condition: &Match| match condition.column {
-            Column::Key => condition.how == How::Equal,
-            Column::Field(index) if condition.how == How::Contains => own.fields[index].index.contains,
-            Column::Field(index) => own.fields[index].index.ordered,
-            Column::State(index) => own.states[index].index.ordered,
+        let drives = |condition: &LookupCondition| match condition.column {
+            RecordColumn::Key => condition.comparison == MatchKind::Equal,
+            RecordColumn::Field(index) if condition.comparison == MatchKind::Contains => own.fields[index].index.contains,
+            RecordColumn::Field(index) => own.fields[index].index.ordered,
+            RecordColumn::State(index) => own.states[index].index.ordered,
         };
         if !conditions.is_empty() && !conditions.iter().any(drives) {
             let where_node = node.get("where").unwrap_or(node);
             self.problem_with_help(where_node, "no condition finds records without reading all of them", "give a field an `index`");
         }
         // what finds records comes first
-        conditions.sort_by_key(|condition| !(drives(condition) && condition.how == How::Equal));
-        if scope.parent.is_some() && !conditions.first().is_some_and(|first| drives(first) && first.how == How::Equal) {
+        conditions.sort_by_key(|condition| !(drives(condition) && condition.comparison == MatchKind::Equal));
+        if scope.parent.is_some() && !conditions.first().is_some_and(|first| drives(first) && first.comparison == MatchKind::Equal) {
             self.problem(node, "an include needs an equality with `key` or an indexed field: `where: { field: field_of_the_other }`");
         }
         let mut sort = Vec::new();
@@ -310,7 +311,7 @@ impl Reader<'_> {
             self.problem(node, format!("includes are at most {DEEPEST} deep"));
             return None;
         }
-        let inner = Scope { parent: Some(own), depth: scope.depth + 1, ..*scope };
+        let inner = RouteScope { parent: Some(own), depth: scope.depth + 1, ..*scope };
         for (name, name_node, node) in self.named(node.get("include"), "includes") {
             if own.field(name).is_some() || own.state(name).is_some() || matches!(name, "key" | "params") {
                 self.problem(name_node, format!("`{name}` is a field already"));
@@ -325,28 +326,28 @@ impl Reader<'_> {
                 [(code, sentence)] => {
                     let status = code.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
                     match (status, sentence.text()) {
-                        (Some(status), Some(sentence)) => Required::Refuse(status, sentence.to_owned()),
+                        (Some(status), Some(sentence)) => IncludeRequirement::Refuse(status, sentence.to_owned()),
                         _ => {
                             self.problems.push(Diagnostic::new(span.clone(), "required is true, or a status from 400 to 499 and a sentence"));
-                            Required::Yes
+                            IncludeRequirement::DropRecord
                         }
                     }
                 }
-                _ => Required::Yes,
+                _ => IncludeRequirement::DropRecord,
             },
             other => {
                 if self.boolean(other, "required") {
-                    Required::Yes
+                    IncludeRequirement::DropRecord
                 } else {
-                    Required::No
+                    IncludeRequirement::Optional
                 }
             }
         };
         let shown = self.shown(node.get("fields"), own, &includes);
-        Some(Look { collection, one, conditions, sort, required, includes, shown })
+        Some(Lookup { collection, single: one, conditions, sort, required, includes, projection: shown })
     }
 
-    fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &Scope<'_>) -> Option<Match> {
+    fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &RouteScope<'_>) -> Option<LookupCondition> {
         let column = self.column(name, name.text().unwrap_or_default(), own)?;
         if let NodeKind::Map(entries) = &value.kind {
             self.section(value, "a condition", &[words::MATCH])?;
@@ -354,11 +355,11 @@ impl Reader<'_> {
                 self.problem(value, "one of prefix and contains");
                 return None;
             };
-            let how = if how.text() == Some("prefix") { How::Prefix } else { How::Contains };
+            let how = if how.text() == Some("prefix") { MatchKind::Prefix } else { MatchKind::Contains };
             let is_text = match column {
-                Column::Key => how == How::Prefix,
-                Column::Field(index) => own.fields[index].ty == FieldType::Text,
-                Column::State(index) => own.states[index].ty == FieldType::Text,
+                RecordColumn::Key => how == MatchKind::Prefix,
+                RecordColumn::Field(index) => own.fields[index].ty == FieldType::Text,
+                RecordColumn::State(index) => own.states[index].ty == FieldType::Text,
             };
             if !is_text {
                 self.problem(value, "only text has beginnings and parts");
@@ -367,41 +368,41 @@ impl Reader<'_> {
             if scope.params[param].ty != FieldType::Text {
                 self.problem(with, "the parameter is text");
             }
-            return Some(Match { column, how, with: Given::Param(param) });
+            return Some(LookupCondition { column, comparison: how, operand: OperandSource::Param(param) });
         }
         let text = self.text_of(value, "params.NAME or a field")?.to_owned();
         let with = match (text.starts_with("params."), scope.parent) {
-            (true, _) => Given::Param(self.param_index(value, scope)?),
-            (false, Some(parent)) => Given::Parent(self.column(value, &text, parent)?),
+            (true, _) => OperandSource::Param(self.param_index(value, scope)?),
+            (false, Some(parent)) => OperandSource::Parent(self.column(value, &text, parent)?),
             (false, None) => {
                 self.problem(value, format!("expected a parameter, params.NAME, not `{text}`"));
                 return None;
             }
         };
-        if let Given::Param(index) = with {
+        if let OperandSource::Param(index) = with {
             let (wanted, given) = (type_of(column, own), scope.params[index].ty.element());
-            if wanted.element() != given && column != Column::Key {
+            if wanted.element() != given && column != RecordColumn::Key {
                 self.problem(value, format!("the parameter is of type {given}, the field of type {wanted}"));
             }
         }
-        Some(Match { column, how: How::Equal, with })
+        Some(LookupCondition { column, comparison: MatchKind::Equal, operand: with })
     }
 
-    fn column(&mut self, node: &Node, name: &str, collection: &Collection) -> Option<Column> {
+    fn column(&mut self, node: &Node, name: &str, collection: &Collection) -> Option<RecordColumn> {
         if name == "key" {
-            return Some(Column::Key);
+            return Some(RecordColumn::Key);
         }
         if let Some((index, _)) = collection.field(name) {
-            return Some(Column::Field(index));
+            return Some(RecordColumn::Field(index));
         }
         if let Some((index, _)) = collection.state(name) {
-            return Some(Column::State(index));
+            return Some(RecordColumn::State(index));
         }
         self.problem(node, format!("`{}` has no field `{name}`", collection.name));
         None
     }
 
-    fn shown(&mut self, node: Option<&Node>, own: &Collection, includes: &[(String, Look)]) -> Vec<(String, Leaf)> {
+    fn shown(&mut self, node: Option<&Node>, own: &Collection, includes: &[(String, Lookup)]) -> Vec<(String, Projection)> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("fields are a mapping from names, this is {}", node.shape()));
@@ -414,7 +415,7 @@ impl Reader<'_> {
         // included records and parameters are JSON
         let mut types = golden(own, true);
         types.extend(own.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
-        types.insert("key".to_owned(), Kind::Text.into());
+        types.insert("key".to_owned(), TypeKind::Text.into());
         names.iter().filter(|name| includes.iter().any(|(include, _)| include == *name) || **name == "params").for_each(|name| {
             types.insert((*name).to_owned(), Type::any());
         });
@@ -427,21 +428,21 @@ impl Reader<'_> {
         shown
     }
 
-    fn leaf(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Leaf> {
+    fn leaf(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Projection> {
         let word =
             |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let parts: Vec<&str> = text.split('.').collect();
         if parts.iter().all(|part| word(part)) && names.contains(&parts[0]) {
-            return Some(Leaf::Path(parts.into_iter().map(str::to_owned).collect()));
+            return Some(Projection::Path(parts.into_iter().map(str::to_owned).collect()));
         }
         let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).filter(|inner| !inner.contains(['\'', '\\']));
         if let Some(constant) = quoted {
-            return Some(Leaf::Text(constant.to_owned()));
+            return Some(Projection::Text(constant.to_owned()));
         }
         match Expression::compile(text, names) {
             Ok(expression) => {
-                self.typed(node, &expression, types, Wanted::Field(&FieldType::Json, Reading::Value));
-                Some(Leaf::Expression(expression))
+                self.typed(node, &expression, types, Expected::Field(&FieldType::Json, TextConversion::Value));
+                Some(Projection::Expression(expression))
             }
             Err((at, message)) => {
                 self.problems.push(Diagnostic::new(self.inside(node, at), message));
@@ -451,10 +452,10 @@ impl Reader<'_> {
     }
 }
 
-fn type_of(column: Column, collection: &Collection) -> &FieldType {
+fn type_of(column: RecordColumn, collection: &Collection) -> &FieldType {
     match column {
-        Column::Key => &FieldType::Text,
-        Column::Field(index) => collection.fields[index].golden_type(),
-        Column::State(index) => &collection.states[index].ty,
+        RecordColumn::Key => &FieldType::Text,
+        RecordColumn::Field(index) => collection.fields[index].golden_type(),
+        RecordColumn::State(index) => &collection.states[index].ty,
     }
 }

@@ -1,15 +1,17 @@
 //! Services that are asked when a query needs them.
 
-use super::{Reader, SourceContext};
-use crate::definition::{AsOf, Asks, Call, CallArg, Collection, Family, Feed, Field, Paging, Service, Survivorship, Takes};
+use super::{DefinitionParser, SourceContext};
+use crate::definition::{
+    ArgumentForm, AsOfRule, CallArgument, Collection, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
+};
 use crate::links::{Derivation, id_of};
 use crate::value::{FieldType, Value, from_text};
 use crate::words;
-use crate::yaml::{Kind, Node};
+use crate::yaml::{Node, NodeKind};
 
 const SECOND: i64 = 1_000_000;
 
-impl Reader<'_> {
+impl DefinitionParser<'_> {
     pub(super) fn service(&mut self, name: &str, node: &Node) -> Option<Service> {
         self.section(node, "a service", &[words::SERVICE])?;
         let url_node = self.required(node, "url")?;
@@ -59,15 +61,15 @@ impl Reader<'_> {
         &mut self,
         source: &str,
         node: &Node,
-        (family, as_of, replaces): (Family, &AsOf, bool),
+        (family, as_of, replaces): (FormatFamily, &AsOfRule, bool),
         feeds: &[Feed],
         context: &SourceContext<'_>,
-    ) -> Option<Asks> {
+    ) -> Option<ServiceBinding> {
         self.section(node, "asks", &[words::ASKS])?;
-        if !matches!(family, Family::Json | Family::Xml) {
+        if !matches!(family, FormatFamily::Json | FormatFamily::Xml) {
             self.problem(node, format!("services answer json or xml; this source is {}", family.name()));
         }
-        if !matches!(as_of, AsOf::Received) {
+        if !matches!(as_of, AsOfRule::Received) {
             self.problem(node, "the newest answer of a service counts: add `as_of: meta.received`");
         }
         if replaces {
@@ -89,10 +91,10 @@ impl Reader<'_> {
         if calls.is_empty() && self.problems.is_empty() {
             self.problem(node, "`calls` says how the service is asked");
         }
-        Some(Asks { id: id_of(&format!("{source} asks")), service, calls })
+        Some(ServiceBinding { id: id_of(&format!("{source} asks")), service, calls })
     }
 
-    fn call(&mut self, name: &str, node: &Node, family: Family, collection: usize, context: &SourceContext<'_>) -> Option<Call> {
+    fn call(&mut self, name: &str, node: &Node, family: FormatFamily, collection: usize, context: &SourceContext<'_>) -> Option<ServiceCall> {
         self.section(node, "a call", &[words::CALL])?;
         let get_node = self.required(node, "get")?;
         let get = self.text_of(get_node, "a path")?.to_owned();
@@ -106,16 +108,16 @@ impl Reader<'_> {
         self.places(get_node, &get, &args);
         let page = node.get("page").and_then(|page| self.paging(page, family));
         let cost = node.get("cost").and_then(|node| self.number_of(node, "cost", 0..=u32::MAX)).unwrap_or(0);
-        Some(Call { name: name.to_owned(), get, args, page, cost })
+        Some(ServiceCall { name: name.to_owned(), get, args, page, cost })
     }
 
     /// `{argument}` in a path stands for what the argument is told.
-    fn places(&mut self, node: &Node, path: &str, args: &[CallArg]) {
+    fn places(&mut self, node: &Node, path: &str, args: &[CallArgument]) {
         for part in path.split('{').skip(1) {
             let name = part.split_once('}').map(|(name, _)| name);
             let arg = name.and_then(|name| args.iter().find(|arg| arg.name == name));
             match (name, arg) {
-                (_, Some(arg)) if (!arg.required && arg.default.is_none()) || arg.takes == Takes::List => {
+                (_, Some(arg)) if (!arg.required && arg.default.is_none()) || arg.takes == ArgumentForm::List => {
                     self.problem(node, format!("`{}` stands in the path: it has one value, and is `required` or has a `default`", arg.name));
                 }
                 (_, Some(_)) => {}
@@ -125,10 +127,10 @@ impl Reader<'_> {
         }
     }
 
-    fn call_arg(&mut self, name: &str, node: &Node, collection: usize, context: &SourceContext<'_>) -> Option<CallArg> {
+    fn call_arg(&mut self, name: &str, node: &Node, collection: usize, context: &SourceContext<'_>) -> Option<CallArgument> {
         let collection = &context.collections[collection];
         let fields: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
-        let is_short = matches!(node.kind, Kind::Scalar { .. });
+        let is_short = matches!(node.kind, NodeKind::Scalar { .. });
         if !is_short {
             self.section(node, "an argument", &[words::CALL_ARG])?;
         }
@@ -145,12 +147,18 @@ impl Reader<'_> {
         } else if own.derive.is_some() {
             self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", fields[field]));
         }
-        let kinds = [("value", Takes::Value), ("pattern", Takes::Pattern), ("list", Takes::List), ("from", Takes::From), ("to", Takes::To)];
-        let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(Takes::Value);
-        if list.is_some() && !matches!(takes, Takes::Value | Takes::Pattern) {
+        let kinds = [
+            ("value", ArgumentForm::Value),
+            ("pattern", ArgumentForm::Pattern),
+            ("list", ArgumentForm::List),
+            ("from", ArgumentForm::From),
+            ("to", ArgumentForm::To),
+        ];
+        let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(ArgumentForm::Value);
+        if list.is_some() && !matches!(takes, ArgumentForm::Value | ArgumentForm::Pattern) {
             self.problem(node, "of the elements of a list a service is told one value, or a pattern");
         }
-        if takes == Takes::Pattern && *ty != FieldType::Text {
+        if takes == ArgumentForm::Pattern && *ty != FieldType::Text {
             self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
         }
         let shape = node.get("shape").and_then(|node| self.regex(node, str::to_owned));
@@ -160,7 +168,7 @@ impl Reader<'_> {
             if !matches!(from_text(&text, ty, None), Ok(value) if value != Value::Null) {
                 self.problem(node, format!("`{text}` is no value of `{}`, which is of type {ty}", fields[field]));
             }
-            if matches!(takes, Takes::From | Takes::To) || list.is_some() {
+            if matches!(takes, ArgumentForm::From | ArgumentForm::To) || list.is_some() {
                 self.problem(node, "a bound has no default, nor has a condition on elements of a list");
             }
             Some(text)
@@ -169,7 +177,7 @@ impl Reader<'_> {
         if epoch && *ty != FieldType::Timestamp {
             self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", fields[field]));
         }
-        Some(CallArg { name: name.to_owned(), field, takes, shape, required, default, epoch })
+        Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch })
     }
 
     /// An argument about elements of a list: the answer tells those, so they must be known again among others.
@@ -183,7 +191,7 @@ impl Reader<'_> {
             self.problem(node, format!("a service is told of `{}` what queries look for: give it `index: equal`", own.name));
         }
         let reads = |field: &&Field| match &field.derive {
-            Some(Derivation::Own(expression)) => expression.variables().contains(&list.name),
+            Some(Derivation::SameRecord(expression)) => expression.variables().contains(&list.name),
             _ => false,
         };
         if let Some(derived) = collection.fields.iter().find(reads) {
@@ -194,17 +202,17 @@ impl Reader<'_> {
         }
     }
 
-    fn paging(&mut self, node: &Node, family: Family) -> Option<Paging> {
+    fn paging(&mut self, node: &Node, family: FormatFamily) -> Option<Pagination> {
         self.section(node, "page", &[words::CALL_PAGE])?;
         let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
         let (offset, limit, next, token, argument) = (text("offset"), text("limit"), text("next"), text("token"), text("argument"));
         let size = node.get("size").and_then(|node| self.number_of(node, "size", 1..=1_000_000)).map_or(1_000, u64::from);
         match (offset, limit, next, token) {
-            (Some(offset), Some(limit), None, None) => Some(Paging::Offset { offset, limit, size }),
-            (None, None, Some(next), None) if family == Family::Json => Some(Paging::Next(next)),
-            (None, None, None, Some(token)) if family == Family::Xml => {
+            (Some(offset), Some(limit), None, None) => Some(Pagination::Offset { offset, limit, size }),
+            (None, None, Some(next), None) if family == FormatFamily::Json => Some(Pagination::Next(next)),
+            (None, None, None, Some(token)) if family == FormatFamily::Xml => {
                 let argument = argument.unwrap_or_else(|| token.clone());
-                Some(Paging::Token(token, argument))
+                Some(Pagination::Token(token, argument))
             }
             _ => {
                 self.problem(node, "a page has `offset` and `limit`, or `next` (json), or `token` (xml)");

@@ -1,15 +1,15 @@
 //! Tags of a collection, and documents inside documents, of which tags are asked.
 
-use super::{Format, Reader, SourceContext};
-use crate::definition::{Collection, Embed, Family, Let, Source, TagDocument, TagRules};
+use super::{DefinitionParser, PathSettings, SourceContext};
+use crate::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
 use crate::diagnostic::Diagnostic;
 use crate::key::Template;
 use crate::links::id_of;
 use crate::words;
 use crate::yaml::Node;
 
-impl Reader<'_> {
-    pub(super) fn embeds(&mut self, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<Embed> {
+impl DefinitionParser<'_> {
+    pub(super) fn embeds(&mut self, node: &Node, format: PathSettings<'_>, lets: &[LetValue], context: &SourceContext<'_>) -> Vec<EmbeddedDocument> {
         let mut embeds = Vec::new();
         for (_, source_node, embed) in self.named(node.get("embeds"), "embedded documents") {
             let source = self.reference(source_node, "source", context.source_names);
@@ -33,7 +33,7 @@ impl Reader<'_> {
                 }
             });
             if let (Some(source), Some(path), Some(name)) = (source, path, name) {
-                embeds.push(Embed { source, path, name });
+                embeds.push(EmbeddedDocument { source, path, name });
             }
         }
         embeds
@@ -45,13 +45,13 @@ impl Reader<'_> {
             if !inner.embeds.is_empty() {
                 self.problem(name_node, format!("`{}` is embedded, so it embeds nothing itself", inner.name));
             }
-            if inner.replaces.is_some() || matches!(inner.family, Family::Marc | Family::Csv) {
+            if inner.replaces.is_some() || matches!(inner.family, FormatFamily::Marc | FormatFamily::Csv) {
                 self.problem(name_node, format!("`{}` cannot be embedded: what is embedded is xml or json, without `replaces`", inner.name));
             }
         }
     }
 
-    pub(super) fn tags(&mut self, (own, collection): (usize, &Collection), node: &Node, sources: &[Source]) -> Option<TagRules> {
+    pub(super) fn tags(&mut self, (own, collection): (usize, &Collection), node: &Node, sources: &[Source]) -> Option<TagSettings> {
         self.section(node, "tags", &[words::TAGS])?;
         let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
         let document = match node.get("document") {
@@ -76,7 +76,7 @@ impl Reader<'_> {
                 let mut namespaces: Vec<(String, String)> = parts.iter().map(|(prefix, _)| (prefix.clone(), prefix.clone())).collect();
                 for (node, index) in used {
                     let source = &sources[index];
-                    if source.family != Family::Xml {
+                    if source.family != FormatFamily::Xml {
                         self.problem(node, format!("`{}` is {}; an XPath is asked of xml", source.name, source.family.name()));
                     }
                     if source.replaces.is_some() {
@@ -94,7 +94,7 @@ impl Reader<'_> {
                 if !collection.keep_raw {
                     self.problem(document, "an XPath is asked of kept documents: add `raw: keep` to the collection");
                 }
-                Some(TagDocument { root, otherwise, parts, namespaces })
+                Some(TagDocument { root, placeholder: otherwise, embedded: parts, namespaces })
             }
         };
         let steps = node.get("steps").and_then(|node| self.number_of(node, "steps", 1_000..=u32::MAX)).map_or(1_000_000, u64::from);
@@ -105,6 +105,6 @@ impl Reader<'_> {
             }
             attributes.extend(self.field_type(ty).map(|ty| (name.to_owned(), ty)));
         }
-        Some(TagRules { id: id_of(&format!("tags {}", collection.name)), document, steps, attributes })
+        Some(TagSettings { id: id_of(&format!("tags {}", collection.name)), document, steps, attributes })
     }
 }

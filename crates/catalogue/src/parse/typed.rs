@@ -1,21 +1,21 @@
 //! What expressions of a definition may name, and of which types that is; see [`crate::types`] for the check itself.
 
-use super::Reader;
-use crate::definition::{Argument, Collection, KeyRule, Origin, Pattern, Rule, StateField, Survivorship};
+use super::DefinitionParser;
+use crate::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expression;
 use crate::links::{Derivation, Link};
-use crate::types::{self, Kind, Reading, Type, Wanted};
+use crate::types::{self, Expected, TextConversion, Type, TypeKind};
 use crate::value::FieldType;
-use crate::yaml::{Kind as NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 use std::collections::HashMap;
 
 /// Names, each with its type.
 pub(super) type Types = HashMap<String, Type>;
 
-impl Reader<'_> {
+impl DefinitionParser<'_> {
     /// Checks the types of an expression.
-    pub(super) fn typed(&mut self, node: &Node, expression: &Expression, names: &Types, wanted: Wanted<'_>) {
+    pub(super) fn typed(&mut self, node: &Node, expression: &Expression, names: &Types, wanted: Expected<'_>) {
         let found = types::check(expression, &self.tables, &|name| names.get(name).cloned(), wanted);
         let Err(mistake) = found else { return };
         let span = self.inside(node, mistake.span.start).start..self.inside(node, mistake.span.end.saturating_sub(1)).end;
@@ -27,7 +27,7 @@ impl Reader<'_> {
     }
 
     /// An expression, with the check of its types.
-    pub(super) fn cel_of(&mut self, node: &Node, names: &Types, wanted: Wanted<'_>) -> Option<Expression> {
+    pub(super) fn cel_of(&mut self, node: &Node, names: &Types, wanted: Expected<'_>) -> Option<Expression> {
         let known: Vec<&str> = names.keys().map(String::as_str).collect();
         let expression = self.cel(node, &known)?;
         self.typed(node, &expression, names, wanted);
@@ -38,31 +38,31 @@ impl Reader<'_> {
     pub(super) fn collections_are_typed(&mut self, collections: &[Collection], nodes: &[(&str, &Node, &Node)], links: &[Link]) {
         for (index, (_, _, node)) in nodes.iter().enumerate() {
             let collection = &collections[index];
-            let created = links.iter().any(|link| link.create && link.to == index);
+            let created = links.iter().any(|link| link.create && link.target_collection == index);
             let own = golden(collection, created);
             let mut derived = own.clone();
-            for link in links.iter().filter(|link| link.from == index) {
-                derived.insert(link.name.clone(), linked(link, &collections[link.to]));
+            for link in links.iter().filter(|link| link.child_collection == index) {
+                derived.insert(link.name.clone(), linked(link, &collections[link.target_collection]));
             }
             for (name, _, field_node) in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collection.field(name) else { continue };
                 let expression = field.derive.as_ref().and_then(Derivation::expression);
                 if let (Some(expression), Some(derive)) = (expression, field_node.get("derive")) {
-                    self.typed(derive, expression, &derived, Wanted::Field(&field.ty, Reading::Value));
+                    self.typed(derive, expression, &derived, Expected::Field(&field.ty, TextConversion::Value));
                 }
             }
-            if let (KeyRule::Expression(expression), Some(key)) = (&collection.key, node.get("key")) {
+            if let (KeyDefinition::Expression(expression), Some(key)) = (&collection.key, node.get("key")) {
                 let contributed = collection.fields.iter().filter(|field| field.derive.is_none());
                 let said = contributed.map(|field| {
                     let ty = Type::of(&field.ty);
                     (field.name.clone(), if field.required { ty } else { ty.or_null() })
                 });
-                self.typed(key, expression, &said.collect(), Wanted::Key);
+                self.typed(key, expression, &said.collect(), Expected::Key);
             }
             for (name, _, state_node) in self.named(node.get("state"), "state fields") {
-                let Some((_, StateField { seed: Some(seed), ty, .. })) = collection.state(name) else { continue };
+                let Some((_, StateField { initial: Some(seed), ty, .. })) = collection.state(name) else { continue };
                 if let Some(written) = state_node.get("seed") {
-                    self.typed(written, seed, &own, Wanted::Field(ty, Reading::Value));
+                    self.typed(written, seed, &own, Expected::Field(ty, TextConversion::Value));
                 }
             }
             self.transitions_are_typed(collection, node, &own);
@@ -75,9 +75,9 @@ impl Reader<'_> {
             let mut names = own.clone();
             names.extend(collection.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
             names.extend(callers());
-            names.insert("role".to_owned(), Kind::Text.into());
-            names.insert("key".to_owned(), Kind::Text.into());
-            let argument = |argument: &Argument| {
+            names.insert("role".to_owned(), TypeKind::Text.into());
+            names.insert("key".to_owned(), TypeKind::Text.into());
+            let argument = |argument: &TransitionArgument| {
                 let ty = Type::of(&argument.ty);
                 (argument.name.clone(), if argument.required { ty } else { ty.or_null() })
             };
@@ -85,42 +85,42 @@ impl Reader<'_> {
             names.insert("args".to_owned(), Type::structure(format!("args of `{name}`"), arguments));
             for (refusal, item) in transition.refuse.iter().zip(self.items(written.get("refuse"), "refuse")) {
                 if let (Some(when), Some(reason)) = (item.get("when"), item.get("reason")) {
-                    self.typed(when, &refusal.when, &names, Wanted::Condition);
-                    self.typed(reason, &refusal.reason, &names, Wanted::Field(&FieldType::Text, Reading::Value));
+                    self.typed(when, &refusal.when, &names, Expected::Condition);
+                    self.typed(reason, &refusal.reason, &names, Expected::Field(&FieldType::Text, TextConversion::Value));
                 }
             }
             for (state, _, value) in self.named(written.get("set"), "values to set") {
                 let place = collection.state(state).map(|(index, _)| index);
                 let set = transition.set.iter().find(|(index, _)| Some(*index) == place);
                 if let Some((index, Some(expression))) = set {
-                    self.typed(value, expression, &names, Wanted::Field(&collection.states[*index].ty, Reading::Value));
+                    self.typed(value, expression, &names, Expected::Field(&collection.states[*index].ty, TextConversion::Value));
                 }
             }
             for (argument, _, argument_node) in self.named(written.get("args"), "arguments") {
                 let of = transition.args.iter().find(|of| of.name == argument);
-                if let (Some(Argument { default: Some(default), ty, .. }), NodeKind::Map(_), Some(node)) =
+                if let (Some(TransitionArgument { default: Some(default), ty, .. }), NodeKind::Map(_), Some(node)) =
                     (of, &argument_node.kind, argument_node.get("default"))
                 {
-                    self.typed(node, default, &callers().into_iter().collect(), Wanted::Field(ty, Reading::Value));
+                    self.typed(node, default, &callers().into_iter().collect(), Expected::Field(ty, TextConversion::Value));
                 }
             }
         }
     }
 
     /// What a `let` value is.
-    pub(super) fn type_of_let(&self, rule: &Rule, patterns: &[Pattern], names: &Types) -> Type {
+    pub(super) fn type_of_let(&self, rule: &ValueRule, patterns: &[PatternSet], names: &Types) -> Type {
         match &rule.origin {
-            Origin::Match { pattern, .. } => {
+            ValueOrigin::Match { pattern, .. } => {
                 let pattern = &patterns[*pattern];
                 let mut groups: Vec<(String, Type)> = Vec::new();
                 for name in pattern.expressions.iter().flat_map(|own| own.groups()) {
                     if groups.iter().all(|(known, _)| known != name) {
-                        groups.push((name.to_owned(), Type::from(Kind::Text).or_null()));
+                        groups.push((name.to_owned(), Type::from(TypeKind::Text).or_null()));
                     }
                 }
                 Type::structure(format!("pattern `{}`", pattern.name), groups).or_null()
             }
-            Origin::Expression(expression) => {
+            ValueOrigin::Expression(expression) => {
                 let found = types::type_of(expression, &self.tables, &|name| names.get(name).cloned());
                 let Ok(found) = found else { return Type::any() };
                 let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
@@ -136,7 +136,7 @@ impl Reader<'_> {
 
 /// What every source knows of a document beside its content.
 pub(super) fn meta() -> (String, Type) {
-    let members = [("name", Kind::Text), ("ordinal", Kind::Integer), ("received", Kind::Timestamp)];
+    let members = [("name", TypeKind::Text), ("ordinal", TypeKind::Integer), ("received", TypeKind::Timestamp)];
     ("meta".to_owned(), Type::structure("meta", members.map(|(name, kind)| (name.to_owned(), kind.into())).into()))
 }
 
@@ -149,7 +149,7 @@ fn linked(link: &Link, target: &Collection) -> Type {
         (name, if link.many && is_list { ty } else { several(ty) })
     });
     let mut members: Vec<(String, Type)> = fields.collect();
-    let asked = [("key", several(Kind::Text.into())), ("exists", Kind::Boolean.into())];
+    let asked = [("key", several(TypeKind::Text.into())), ("exists", TypeKind::Boolean.into())];
     for (name, ty) in asked.into_iter().filter(|(name, _)| target.field(name).is_none()) {
         members.push((name.to_owned(), ty));
     }
@@ -161,15 +161,15 @@ fn linked(link: &Link, target: &Collection) -> Type {
 
 /// When, and who calls.
 fn callers() -> [(String, Type); 2] {
-    [("now".to_owned(), Kind::Timestamp.into()), ("caller".to_owned(), Kind::Text.into())]
+    [("now".to_owned(), TypeKind::Timestamp.into()), ("caller".to_owned(), TypeKind::Text.into())]
 }
 
 /// The golden fields of a collection's records. Those of a record that exists because others name it are null but its key.
 pub(super) fn golden(collection: &Collection, created: bool) -> Types {
     let in_key = |index: usize, name: &str| match &collection.key {
-        KeyRule::Field(field) => *field == index,
-        KeyRule::Template(template) => template.names().any(|own| own == name),
-        KeyRule::Expression(_) => false,
+        KeyDefinition::Field(field) => *field == index,
+        KeyDefinition::Template(template) => template.names().any(|own| own == name),
+        KeyDefinition::Expression(_) => false,
     };
     let of = |(index, field): (usize, &crate::definition::Field)| {
         let ty = match field.survivorship {

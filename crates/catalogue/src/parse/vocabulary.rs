@@ -1,12 +1,12 @@
 //! Words of queries.
 
-use super::Reader;
-use crate::definition::{Collection, QueryWord, WordTest};
+use super::DefinitionParser;
+use crate::definition::{AliasTarget, Collection, QueryAlias};
 use crate::words;
-use crate::yaml::{Kind, Node};
+use crate::yaml::{Node, NodeKind};
 
-impl Reader<'_> {
-    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryWord> {
+impl DefinitionParser<'_> {
+    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryAlias> {
         let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut found = Vec::new();
         for (name, name_node, word) in self.named(node, "words") {
@@ -23,24 +23,24 @@ impl Reader<'_> {
             let tests = match word.get("tests") {
                 None => Vec::new(),
                 Some(tests) => match &tests.kind {
-                    Kind::List(items) => items.iter().map(|item| self.word_test(item, collections, &names)).collect(),
+                    NodeKind::List(items) => items.iter().map(|item| self.word_test(item, collections, &names)).collect(),
                     _ => vec![self.word_test(tests, collections, &names)],
                 },
             };
-            found.push(QueryWord { name: name.to_owned(), select, tests });
+            found.push(QueryAlias { name: name.to_owned(), select, tests });
         }
         found
     }
 
-    fn word_test(&mut self, node: &Node, collections: &[Collection], names: &[&str]) -> WordTest {
-        let mut test = WordTest { shape: None, fields: Vec::new() };
-        let Kind::Map(entries) = &node.kind else {
+    fn word_test(&mut self, node: &Node, collections: &[Collection], names: &[&str]) -> AliasTarget {
+        let mut test = AliasTarget { matches: None, fields: Vec::new() };
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, "`tests` says for each collection which field is tested: { block: name }");
             return test;
         };
         for (name, value) in entries {
             if self.text_of(name, "a collection") == Some("shape") {
-                test.shape = self.regex(value, str::to_owned);
+                test.matches = self.regex(value, str::to_owned);
                 continue;
             }
             let Some(index) = self.reference(name, "collection", names) else { continue };

@@ -1,142 +1,146 @@
 //! What functions make of their arguments: by their signatures, or by rules of their own.
 
-use super::infer::{Checked, Checker, Wrong};
-use super::{Kind, Type};
-use crate::expr::Entry;
-use crate::functions::Function;
+use super::infer::{TypeChecker, TypeError, TypeResult};
+use super::{Type, TypeKind};
+use crate::expr::TableValue;
+use crate::functions::FunctionSpec;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
-impl Checker<'_> {
-    pub fn function(&self, at: &IdedExpr, function: &Function, args: &[&IdedExpr], types: &[Type]) -> Checked {
+impl TypeChecker<'_> {
+    pub fn function(&self, at: &IdedExpr, function: &FunctionSpec, args: &[&IdedExpr], types: &[Type]) -> TypeResult {
         let absent = !function.null_counts && types.iter().any(Type::may_be_null);
         let or_null = |ty: Type, may: bool| if may { ty.or_null() } else { ty };
         match (function.name, types) {
-            ("coalesce", []) | ("min", []) | ("max", []) => Err(Wrong::new(at, format!("`{}` needs a value", function.name))),
+            ("coalesce", []) | ("min", []) | ("max", []) => Err(TypeError::new(at, format!("`{}` needs a value", function.name))),
             ("coalesce", all) => {
                 let some = all.iter().fold(Type::default(), |some: Type, ty| some.or(&ty.present()));
                 Ok(or_null(some, all.iter().all(Type::may_be_null)))
             }
             ("dyn", [_]) => Ok(Type::any()),
             ("lookup", [_, key]) => {
-                if let Some(kind) = key.kinds.iter().find(|kind| !matches!(kind, Kind::Text | Kind::Integer | Kind::Null | Kind::Json)) {
-                    return Err(Wrong::new(args[1], format!("keys of a table are texts, this is {kind}")));
+                if let Some(kind) =
+                    key.kinds.iter().find(|kind| !matches!(kind, TypeKind::Text | TypeKind::Integer | TypeKind::Null | TypeKind::Json))
+                {
+                    return Err(TypeError::new(args[1], format!("keys of a table are texts, this is {kind}")));
                 }
                 let Some(table) = self.table(args[0])? else {
-                    return Ok(Type::from(Kind::Text).or(&Type::list(Kind::Text.into())).or_null());
+                    return Ok(Type::from(TypeKind::Text).or(&Type::list(TypeKind::Text.into())).or_null());
                 };
-                let kind = |entry: &Entry| match entry {
-                    Entry::Text(_) => Type::from(Kind::Text),
-                    Entry::List(_) => Type::list(Kind::Text.into()),
+                let kind = |entry: &TableValue| match entry {
+                    TableValue::Text(_) => Type::from(TypeKind::Text),
+                    TableValue::List(_) => Type::list(TypeKind::Text.into()),
                 };
                 if let Expr::Literal(LiteralValue::String(key)) = &args[1].expr {
                     return Ok(table.entry(key.inner()).map_or_else(Type::null, kind));
                 }
-                let all = table.rows.values().chain(table.patterns.iter().map(|(_, entry)| entry)).chain(&table.otherwise);
-                Ok(or_null(all.fold(Type::default(), |all: Type, entry| all.or(&kind(entry))), table.otherwise.is_none()))
+                let all = table.rows.values().chain(table.patterns.iter().map(|(_, entry)| entry)).chain(&table.default);
+                Ok(or_null(all.fold(Type::default(), |all: Type, entry| all.or(&kind(entry))), table.default.is_none()))
             }
-            ("keys", [_]) => self.table(args[0]).map(|_| Type::list(Kind::Text.into())),
+            ("keys", [_]) => self.table(args[0]).map(|_| Type::list(TypeKind::Text.into())),
             ("sum", [list]) => {
                 let elements = self.elements_of(at, function, list)?;
-                let number = elements.kinds.iter().all(|kind| kind.is_number() || *kind == Kind::Json);
-                let length = elements.kinds.iter().all(|kind| matches!(kind, Kind::Duration | Kind::Json));
-                if !number && !length || elements.kinds.contains(&Kind::Unsigned) && elements.kinds.len() > 1 {
-                    return Err(Wrong::new(at, format!("`sum` takes a list of numbers, or of durations, not of {elements}")));
+                let number = elements.kinds.iter().all(|kind| kind.is_number() || *kind == TypeKind::Json);
+                let length = elements.kinds.iter().all(|kind| matches!(kind, TypeKind::Duration | TypeKind::Json));
+                if !number && !length || elements.kinds.contains(&TypeKind::Unsigned) && elements.kinds.len() > 1 {
+                    return Err(TypeError::new(at, format!("`sum` takes a list of numbers, or of durations, not of {elements}")));
                 }
                 Ok(elements.or_null())
             }
             ("min" | "max", all) => {
                 let values = match all {
-                    [list] if list.kinds.iter().any(|kind| matches!(kind, Kind::List(_))) => self.elements_of(at, function, list)?,
+                    [list] if list.kinds.iter().any(|kind| matches!(kind, TypeKind::List(_))) => self.elements_of(at, function, list)?,
                     several => several.iter().fold(Type::default(), |all: Type, ty| all.or(&ty.present())),
                 };
                 for kind in &values.kinds {
                     if let Some(other) = values.kinds.iter().find(|other| !kind.is_ordered_with(other)) {
                         let both = if kind == other { format!("{kind} has no order") } else { format!("{kind} is not compared with {other}") };
-                        return Err(Wrong::new(at, format!("`{}`: {both}", function.name)));
+                        return Err(TypeError::new(at, format!("`{}`: {both}", function.name)));
                     }
                 }
-                let may = all.len() == 1 && all[0].kinds.iter().any(|kind| matches!(kind, Kind::List(_) | Kind::Json));
+                let may = all.len() == 1 && all[0].kinds.iter().any(|kind| matches!(kind, TypeKind::List(_) | TypeKind::Json));
                 Ok(or_null(values, may || all.iter().all(Type::may_be_null)))
             }
             ("without", [of, names]) => {
-                if let Some(kind) = of.kinds.iter().find(|kind| !matches!(kind, Kind::Struct(_) | Kind::Json | Kind::Null)) {
-                    return Err(Wrong::new(args[0], format!("`without` takes a struct, this is {kind}")));
+                if let Some(kind) = of.kinds.iter().find(|kind| !matches!(kind, TypeKind::Struct(_) | TypeKind::Json | TypeKind::Null)) {
+                    return Err(TypeError::new(args[0], format!("`without` takes a struct, this is {kind}")));
                 }
-                self.signature(at, function, args, &[Kind::Json.into(), names.clone()])?;
+                self.signature(at, function, args, &[TypeKind::Json.into(), names.clone()])?;
                 Ok(or_null(Type::mapping("struct", Type::any()), absent))
             }
-            ("squash", [list]) if list.kinds.iter().any(|kind| matches!(kind, Kind::List(_))) => {
+            ("squash", [list]) if list.kinds.iter().any(|kind| matches!(kind, TypeKind::List(_))) => {
                 let elements = self.elements_of(at, function, list)?;
-                if let Some(kind) = elements.kinds.iter().find(|kind| !matches!(kind, Kind::Text | Kind::Json)) {
-                    return Err(Wrong::new(at, format!("`squash` takes texts, this has {kind}")).help("write string(x) of what is no text"));
+                if let Some(kind) = elements.kinds.iter().find(|kind| !matches!(kind, TypeKind::Text | TypeKind::Json)) {
+                    return Err(TypeError::new(at, format!("`squash` takes texts, this has {kind}")).help("write string(x) of what is no text"));
                 }
-                Ok(or_null(Kind::Text.into(), absent))
+                Ok(or_null(TypeKind::Text.into(), absent))
             }
             _ => self.signature(at, function, args, types),
         }
     }
 
     /// The table that a constant names.
-    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::expr::Table>, Wrong> {
+    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::expr::ConstantTable>, TypeError> {
         match &name.expr {
             Expr::Literal(LiteralValue::String(text)) => match self.tables.get(text.inner()) {
                 Some(table) => Ok(Some(table)),
                 None => {
-                    let wrong = Wrong::new(name, format!("there is no table `{}` under `lookups`", text.inner()));
+                    let wrong = TypeError::new(name, format!("there is no table `{}` under `lookups`", text.inner()));
                     let meant = crate::diagnostic::did_you_mean(text.inner(), self.tables.keys().map(String::as_str));
-                    Err(meant.map_or(Wrong { help: None, ..Wrong::new(name, wrong.message.clone()) }, |meant| {
+                    Err(meant.map_or(TypeError { help: None, ..TypeError::new(name, wrong.message.clone()) }, |meant| {
                         wrong.help(format!("did you mean `{meant}`?"))
                     }))
                 }
             },
-            _ => Err(Wrong::new(name, "the name of a table is written as a constant text")),
+            _ => Err(TypeError::new(name, "the name of a table is written as a constant text")),
         }
     }
 
     /// What the elements of an argument are, if not null.
-    fn elements_of(&self, at: &IdedExpr, function: &Function, list: &Type) -> Checked {
+    fn elements_of(&self, at: &IdedExpr, function: &FunctionSpec, list: &Type) -> TypeResult {
         let mut elements = Type::default();
         for kind in &list.kinds {
             match kind {
-                Kind::List(element) => elements = elements.or(&element.present()),
-                Kind::Json => elements = elements.or(&Kind::Json.into()),
-                Kind::Null => {}
-                other => return Err(Wrong::new(at, format!("`{}` takes a list, this is {other}", function.name))),
+                TypeKind::List(element) => elements = elements.or(&element.present()),
+                TypeKind::Json => elements = elements.or(&TypeKind::Json.into()),
+                TypeKind::Null => {}
+                other => return Err(TypeError::new(at, format!("`{}` takes a list, this is {other}", function.name))),
             }
         }
         Ok(elements)
     }
 
     /// What a function gives by its signatures: each combination of kinds has to fit one.
-    fn signature(&self, at: &IdedExpr, function: &Function, args: &[&IdedExpr], types: &[Type]) -> Checked {
-        let all: Vec<Signature> = function.signatures.iter().map(|text| Signature::of(text)).collect();
-        let fitting: Vec<&Signature> = all.iter().filter(|signature| signature.args.len() == types.len()).collect();
+    fn signature(&self, at: &IdedExpr, function: &FunctionSpec, args: &[&IdedExpr], types: &[Type]) -> TypeResult {
+        let all: Vec<FunctionSignature> = function.signatures.iter().map(|text| FunctionSignature::of(text)).collect();
+        let fitting: Vec<&FunctionSignature> = all.iter().filter(|signature| signature.args.len() == types.len()).collect();
         if fitting.is_empty() {
             let counts: Vec<String> = all.iter().map(|signature| signature.args.len().to_string()).collect();
             let mut counts: Vec<&str> = counts.iter().map(String::as_str).collect();
             counts.dedup();
             let help = format!("it is written {}", function.signatures.join(", or "));
-            return Err(Wrong::new(at, format!("`{}` takes {} arguments, here are {}", function.name, counts.join(" or "), types.len())).help(help));
+            return Err(
+                TypeError::new(at, format!("`{}` takes {} arguments, here are {}", function.name, counts.join(" or "), types.len())).help(help)
+            );
         }
-        let mut left: Vec<Vec<Kind>> = vec![Vec::new()];
+        let mut left: Vec<Vec<TypeKind>> = vec![Vec::new()];
         for ty in types {
-            let kinds: Vec<Kind> = if function.null_counts { ty.kinds.clone() } else { ty.present().kinds };
+            let kinds: Vec<TypeKind> = if function.null_counts { ty.kinds.clone() } else { ty.present().kinds };
             left = left.iter().flat_map(|before| kinds.iter().map(|kind| [before.as_slice(), std::slice::from_ref(kind)].concat())).collect();
         }
         let mut found = Type::default();
         for kinds in left {
-            let own: Vec<&&Signature> =
+            let own: Vec<&&FunctionSignature> =
                 fitting.iter().filter(|signature| signature.args.iter().zip(&kinds).all(|(wanted, kind)| takes(wanted, kind))).collect();
             if own.is_empty() {
                 let place = (0..kinds.len()).find(|place| fitting.iter().all(|signature| !takes(&signature.args[*place], &kinds[*place])));
                 let place = place.unwrap_or(0);
                 let mut wanted: Vec<&str> = fitting.iter().map(|signature| signature.args[place].as_str()).collect();
                 wanted.dedup();
-                let wrong = Wrong::new(args[place], format!("`{}` takes {} here, this is {}", function.name, wanted.join(" or "), kinds[place]));
+                let wrong = TypeError::new(args[place], format!("`{}` takes {} here, this is {}", function.name, wanted.join(" or "), kinds[place]));
                 return Err(match (&kinds[place], function.name) {
-                    (Kind::Duration, "double") => wrong.help("a duration in seconds: x / duration('1s')"),
-                    (Kind::Duration, "int") => wrong.help("a duration in seconds: x.getSeconds()"),
-                    (other, _) if wanted.contains(&"text") && (other.is_number() || *other == Kind::Boolean) => {
+                    (TypeKind::Duration, "double") => wrong.help("a duration in seconds: x / duration('1s')"),
+                    (TypeKind::Duration, "int") => wrong.help("a duration in seconds: x.getSeconds()"),
+                    (other, _) if wanted.contains(&"text") && (other.is_number() || *other == TypeKind::Boolean) => {
                         wrong.help("string(x) makes a text of it")
                     }
                     _ => wrong,
@@ -152,12 +156,12 @@ impl Checker<'_> {
 }
 
 /// A way to call a function.
-struct Signature {
+struct FunctionSignature {
     args: Vec<String>,
     gives: Type,
 }
 
-impl Signature {
+impl FunctionSignature {
     fn of(text: &str) -> Self {
         let (call, gives) = text.split_once(" -> ").unwrap_or((text, "any"));
         let (name, inside) = call.trim_end_matches(')').split_once('(').unwrap_or((call, ""));
@@ -171,33 +175,35 @@ impl Signature {
 /// The type that a signature names.
 fn named(kind: &str) -> Type {
     match kind {
-        "text" => Kind::Text.into(),
-        "integer" => Kind::Integer.into(),
-        "unsigned" => Kind::Unsigned.into(),
-        "float" => Kind::Float.into(),
-        "boolean" => Kind::Boolean.into(),
-        "timestamp" => Kind::Timestamp.into(),
-        "duration" => Kind::Duration.into(),
-        "bytes" => Kind::Bytes.into(),
-        "[text]" => Type::list(Kind::Text.into()),
+        "text" => TypeKind::Text.into(),
+        "integer" => TypeKind::Integer.into(),
+        "unsigned" => TypeKind::Unsigned.into(),
+        "float" => TypeKind::Float.into(),
+        "boolean" => TypeKind::Boolean.into(),
+        "timestamp" => TypeKind::Timestamp.into(),
+        "duration" => TypeKind::Duration.into(),
+        "bytes" => TypeKind::Bytes.into(),
+        "[text]" => Type::list(TypeKind::Text.into()),
         "struct" => Type::mapping("struct", Type::any()),
         _ => Type::any(),
     }
 }
 
 /// Whether a signature's argument takes values of a kind.
-fn takes(wanted: &str, kind: &Kind) -> bool {
+fn takes(wanted: &str, kind: &TypeKind) -> bool {
     match (wanted, kind) {
-        ("any", _) | (_, Kind::Json) => true,
-        ("text", Kind::Text) | ("integer", Kind::Integer) | ("unsigned", Kind::Unsigned) | ("float", Kind::Float) | ("boolean", Kind::Boolean) => {
-            true
-        }
-        ("timestamp", Kind::Timestamp)
-        | ("duration", Kind::Duration)
-        | ("bytes", Kind::Bytes)
-        | ("struct", Kind::Struct(_))
-        | ("[any]", Kind::List(_)) => true,
-        ("[text]", Kind::List(element)) => element.present().kinds.iter().all(|kind| matches!(kind, Kind::Text | Kind::Json)),
+        ("any", _) | (_, TypeKind::Json) => true,
+        ("text", TypeKind::Text)
+        | ("integer", TypeKind::Integer)
+        | ("unsigned", TypeKind::Unsigned)
+        | ("float", TypeKind::Float)
+        | ("boolean", TypeKind::Boolean) => true,
+        ("timestamp", TypeKind::Timestamp)
+        | ("duration", TypeKind::Duration)
+        | ("bytes", TypeKind::Bytes)
+        | ("struct", TypeKind::Struct(_))
+        | ("[any]", TypeKind::List(_)) => true,
+        ("[text]", TypeKind::List(element)) => element.present().kinds.iter().all(|kind| matches!(kind, TypeKind::Text | TypeKind::Json)),
         _ => false,
     }
 }

@@ -1,25 +1,25 @@
 //! What is known not to be null where a condition has come out in a certain way.
 
-use super::infer::{Checked, Checker};
+use super::infer::{TypeChecker, TypeResult};
 use crate::functions;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 /// What a condition has come out as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Assumption {
     True,
     False,
     NotTrue,
     NotFalse,
 }
 
-impl Checker<'_> {
+impl TypeChecker<'_> {
     /// Checks a part where a condition has come out in a certain way.
-    pub fn given(&mut self, condition: &IdedExpr, outcome: Outcome, part: impl FnOnce(&mut Self) -> Checked) -> Checked {
-        let before = self.facts.len();
+    pub fn given(&mut self, condition: &IdedExpr, outcome: Assumption, part: impl FnOnce(&mut Self) -> TypeResult) -> TypeResult {
+        let before = self.non_null.len();
         self.learn(condition, outcome);
         let found = part(self);
-        self.facts.truncate(before);
+        self.non_null.truncate(before);
         found
     }
 
@@ -44,7 +44,7 @@ impl Checker<'_> {
 
     /// Notes that a value is there, and what it is a member of.
     fn is_there(&mut self, expression: &IdedExpr) {
-        self.facts.extend(self.path(expression));
+        self.non_null.extend(self.path(expression));
         match &expression.expr {
             Expr::Select(select) => self.is_there(&select.operand),
             Expr::Call(call) => match call.func_name.as_str() {
@@ -64,18 +64,18 @@ impl Checker<'_> {
     }
 
     /// What is known not to be null where a condition has come out in a certain way.
-    fn learn(&mut self, condition: &IdedExpr, outcome: Outcome) {
+    fn learn(&mut self, condition: &IdedExpr, outcome: Assumption) {
         match &condition.expr {
             // these are never null themselves
             Expr::Select(select) if select.test => {
-                if matches!(outcome, Outcome::True | Outcome::NotFalse) {
-                    self.facts.extend(self.path(&select.operand).map(|of| format!("{of}.{}", select.field)));
+                if matches!(outcome, Assumption::True | Assumption::NotFalse) {
+                    self.non_null.extend(self.path(&select.operand).map(|of| format!("{of}.{}", select.field)));
                     self.is_there(&select.operand);
                 }
             }
             Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
                 ("_==_" | "_!=_", [first, second]) => {
-                    let holds = matches!(outcome, Outcome::True | Outcome::NotFalse);
+                    let holds = matches!(outcome, Assumption::True | Assumption::NotFalse);
                     let is_null = |side: &IdedExpr| matches!(side.expr, Expr::Literal(LiteralValue::Null));
                     let equal = holds == (call.func_name == "_==_");
                     for (side, other) in [(first, second), (second, first)] {
@@ -88,27 +88,27 @@ impl Checker<'_> {
                 ("!_", [inner]) => self.learn(
                     inner,
                     match outcome {
-                        Outcome::True => Outcome::False,
-                        Outcome::False => Outcome::True,
-                        Outcome::NotTrue => Outcome::NotFalse,
-                        Outcome::NotFalse => Outcome::NotTrue,
+                        Assumption::True => Assumption::False,
+                        Assumption::False => Assumption::True,
+                        Assumption::NotTrue => Assumption::NotFalse,
+                        Assumption::NotFalse => Assumption::NotTrue,
                     },
                 ),
-                ("_&&_", [first, second]) if matches!(outcome, Outcome::True | Outcome::NotFalse) => {
+                ("_&&_", [first, second]) if matches!(outcome, Assumption::True | Assumption::NotFalse) => {
                     self.learn(first, outcome);
                     self.learn(second, outcome);
                 }
-                ("_||_", [first, second]) if matches!(outcome, Outcome::False | Outcome::NotTrue) => {
+                ("_||_", [first, second]) if matches!(outcome, Assumption::False | Assumption::NotTrue) => {
                     self.learn(first, outcome);
                     self.learn(second, outcome);
                 }
                 ("_?_:_" | "_&&_" | "_||_", _) => {}
                 // what the condition of an element says holds of that element alone
-                ("@in", [_, list]) if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(list),
-                _ if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(condition),
+                ("@in", [_, list]) if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(list),
+                _ if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(condition),
                 _ => {}
             },
-            _ if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(condition),
+            _ if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(condition),
             _ => {}
         }
     }

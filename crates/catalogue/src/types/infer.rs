@@ -1,24 +1,24 @@
 //! The types of what an expression is made of, from its leaves up.
 
-use super::facts::Outcome;
+use super::facts::Assumption;
 use super::operators::{binary, unify};
-use super::{Kind, Members, Mistake, Type};
+use super::{ExpressionError, StructType, Type, TypeKind};
 use crate::eval::{Macro, MacroKind, constant, macro_of};
-use crate::expr::{Expression, Tables};
-use crate::functions::{self, Fault, Form};
+use crate::expr::{ConstantTables, Expression};
+use crate::functions::{self, CallForm, EvalError};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 /// The type of an expression over names of these types.
 ///
 /// # Errors
 /// What cannot work.
-pub fn type_of(expression: &Expression, tables: &Tables, names: &dyn Fn(&str) -> Option<Type>) -> Result<Type, Mistake> {
-    let mut checker = Checker { tables, names, facts: Vec::new(), elements: Vec::new() };
+pub fn type_of(expression: &Expression, tables: &ConstantTables, names: &dyn Fn(&str) -> Option<Type>) -> Result<Type, ExpressionError> {
+    let mut checker = TypeChecker { tables, names, non_null: Vec::new(), elements: Vec::new() };
     checker.ty(expression.root()).map_err(|wrong| wrong.placed(expression))
 }
 
 /// A mistake at a node.
-pub(super) struct Wrong {
+pub(super) struct TypeError {
     pub at: u64,
     pub message: String,
     pub help: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Wrong {
     pub whole: bool,
 }
 
-impl Wrong {
+impl TypeError {
     pub fn new(at: &IdedExpr, message: impl Into<String>) -> Self {
         Self { at: at.id, message: message.into(), help: None, whole: false }
     }
@@ -36,35 +36,35 @@ impl Wrong {
         self
     }
 
-    pub fn placed(self, expression: &Expression) -> Mistake {
+    pub fn placed(self, expression: &Expression) -> ExpressionError {
         let all = 0..expression.source().len();
         let span = if self.whole { all } else { expression.place(self.at).unwrap_or(all) };
-        Mistake { span, message: self.message, help: self.help }
+        ExpressionError { span, message: self.message, help: self.help }
     }
 }
 
-pub(super) type Checked = Result<Type, Wrong>;
+pub(super) type TypeResult = Result<Type, TypeError>;
 
-pub(super) struct Checker<'c> {
-    pub tables: &'c Tables,
+pub(super) struct TypeChecker<'c> {
+    pub tables: &'c ConstantTables,
     names: &'c dyn Fn(&str) -> Option<Type>,
     /// Paths of what is known not to be null here.
-    pub facts: Vec<String>,
+    pub non_null: Vec<String>,
     /// Elements of lists that are gone through.
     pub elements: Vec<(String, Type)>,
 }
 
-impl Checker<'_> {
-    pub fn ty(&mut self, expression: &IdedExpr) -> Checked {
+impl TypeChecker<'_> {
+    pub fn ty(&mut self, expression: &IdedExpr) -> TypeResult {
         let found = match &expression.expr {
             Expr::Literal(literal) => match literal {
                 LiteralValue::Null => Type::null(),
-                LiteralValue::Boolean(_) => Kind::Boolean.into(),
-                LiteralValue::Int(_) => Kind::Integer.into(),
-                LiteralValue::UInt(_) => Kind::Unsigned.into(),
-                LiteralValue::Double(_) => Kind::Float.into(),
-                LiteralValue::String(_) => Kind::Text.into(),
-                LiteralValue::Bytes(_) => Kind::Bytes.into(),
+                LiteralValue::Boolean(_) => TypeKind::Boolean.into(),
+                LiteralValue::Int(_) => TypeKind::Integer.into(),
+                LiteralValue::UInt(_) => TypeKind::Unsigned.into(),
+                LiteralValue::Double(_) => TypeKind::Float.into(),
+                LiteralValue::String(_) => TypeKind::Text.into(),
+                LiteralValue::Bytes(_) => TypeKind::Bytes.into(),
             },
             Expr::Ident(name) => match self.elements.iter().rev().find(|(known, _)| known == name) {
                 Some((_, ty)) => ty.clone(),
@@ -73,7 +73,7 @@ impl Checker<'_> {
             Expr::Select(select) => {
                 let of = self.ty(&select.operand)?;
                 let found = self.member(expression, &of, &select.field)?;
-                if select.test { Kind::Boolean.into() } else { found }
+                if select.test { TypeKind::Boolean.into() } else { found }
             }
             Expr::Call(call) => self.call(expression, call)?,
             Expr::List(list) => {
@@ -84,14 +84,16 @@ impl Checker<'_> {
                 Type::list(element)
             }
             Expr::Map(map) => {
-                let mut members = Members { of: "struct".to_owned(), known: Vec::new(), others: None };
+                let mut members = StructType { of: "struct".to_owned(), known: Vec::new(), others: None };
                 for entry in &map.entries {
                     let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
                     let key = self.ty(&entry.key)?;
-                    let fits = |kind: &Kind| matches!(kind, Kind::Text | Kind::Integer | Kind::Unsigned | Kind::Boolean | Kind::Json);
+                    let fits = |kind: &TypeKind| {
+                        matches!(kind, TypeKind::Text | TypeKind::Integer | TypeKind::Unsigned | TypeKind::Boolean | TypeKind::Json)
+                    };
                     if let Some(kind) = key.kinds.iter().find(|kind| !fits(kind)) {
-                        let wrong = Wrong::new(&entry.key, format!("a member is named by a text, this may be {kind}"));
-                        return Err(if *kind == Kind::Null { wrong.help("give it a name with coalesce(..., 'none')") } else { wrong });
+                        let wrong = TypeError::new(&entry.key, format!("a member is named by a text, this may be {kind}"));
+                        return Err(if *kind == TypeKind::Null { wrong.help("give it a name with coalesce(..., 'none')") } else { wrong });
                     }
                     let value = self.ty(&entry.value)?;
                     match &entry.key.expr {
@@ -107,29 +109,29 @@ impl Checker<'_> {
                 if let Some(others) = members.others.clone() {
                     members.known.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or(&others));
                 }
-                Kind::Struct(members).into()
+                TypeKind::Struct(members).into()
             }
             Expr::Comprehension(made) => match macro_of(made) {
                 Some(own) => self.each(&own)?,
-                None => return Err(Wrong::new(expression, "this macro is not known")),
+                None => return Err(TypeError::new(expression, "this macro is not known")),
             },
-            Expr::Struct(_) | Expr::Unspecified => return Err(Wrong::new(expression, "messages are not known here; write {'name': value}")),
+            Expr::Struct(_) | Expr::Unspecified => return Err(TypeError::new(expression, "messages are not known here; write {'name': value}")),
         };
-        let is_there = found.may_be_null() && self.path(expression).is_some_and(|path| self.facts.contains(&path));
+        let is_there = found.may_be_null() && self.path(expression).is_some_and(|path| self.non_null.contains(&path));
         Ok(if is_there { found.present() } else { found })
     }
 
-    fn member(&self, at: &IdedExpr, of: &Type, name: &str) -> Checked {
+    fn member(&self, at: &IdedExpr, of: &Type, name: &str) -> TypeResult {
         let mut found = Type::default();
         for kind in &of.kinds {
             found = found.or(&match kind {
-                Kind::Null => Type::null(),
-                Kind::Json => Type::any(),
-                Kind::Struct(members) => match members.get(name) {
+                TypeKind::Null => Type::null(),
+                TypeKind::Json => Type::any(),
+                TypeKind::Struct(members) => match members.get(name) {
                     Some(member) => member,
                     None => {
                         let known = members.known.iter().map(|(name, _)| name.as_str());
-                        let wrong = Wrong::new(at, format!("{} has no member `{name}`", members.of));
+                        let wrong = TypeError::new(at, format!("{} has no member `{name}`", members.of));
                         return Err(match crate::diagnostic::did_you_mean(name, known.clone()) {
                             Some(meant) => wrong.help(format!("did you mean `{meant}`?")),
                             None if members.known.is_empty() => wrong,
@@ -138,56 +140,61 @@ impl Checker<'_> {
                     }
                 },
                 other => {
-                    let wrong = Wrong::new(at, format!("{other} has no members, so there is no `{name}`"));
-                    return Err(if matches!(other, Kind::List(_)) { wrong.help(format!("for each element: .map(x, x.{name})")) } else { wrong });
+                    let wrong = TypeError::new(at, format!("{other} has no members, so there is no `{name}`"));
+                    return Err(if matches!(other, TypeKind::List(_)) { wrong.help(format!("for each element: .map(x, x.{name})")) } else { wrong });
                 }
             });
         }
         Ok(found)
     }
 
-    fn condition(&mut self, at: &IdedExpr) -> Checked {
+    fn condition(&mut self, at: &IdedExpr) -> TypeResult {
         let ty = self.ty(at)?;
-        match ty.kinds.iter().find(|kind| !matches!(kind, Kind::Boolean | Kind::Null | Kind::Json)) {
-            None => Ok(if ty.may_be_null() { Type::from(Kind::Boolean).or_null() } else { Kind::Boolean.into() }),
+        match ty.kinds.iter().find(|kind| !matches!(kind, TypeKind::Boolean | TypeKind::Null | TypeKind::Json)) {
+            None => Ok(if ty.may_be_null() { Type::from(TypeKind::Boolean).or_null() } else { TypeKind::Boolean.into() }),
             Some(kind) => {
-                Err(Wrong::new(at, format!("a condition is true or false, this is {kind}")).help("compare it with something, for example with null"))
+                Err(TypeError::new(at, format!("a condition is true or false, this is {kind}"))
+                    .help("compare it with something, for example with null"))
             }
         }
     }
 
     /// Checks a part where a condition has come out in a certain way.
-    fn call(&mut self, at: &IdedExpr, call: &CallExpr) -> Checked {
+    fn call(&mut self, at: &IdedExpr, call: &CallExpr) -> TypeResult {
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("_?_:_", [condition, then, otherwise]) => {
                 self.condition(condition)?;
-                let then = self.given(condition, Outcome::True, |own| own.ty(then))?;
-                let otherwise = self.given(condition, Outcome::NotTrue, |own| own.ty(otherwise))?;
+                let then = self.given(condition, Assumption::True, |own| own.ty(then))?;
+                let otherwise = self.given(condition, Assumption::NotTrue, |own| own.ty(otherwise))?;
                 return Ok(then.or(&otherwise));
             }
             ("_&&_", [first, second]) => {
                 let left = self.condition(first)?;
-                return Ok(left.or(&self.given(first, Outcome::NotFalse, |own| own.condition(second))?));
+                return Ok(left.or(&self.given(first, Assumption::NotFalse, |own| own.condition(second))?));
             }
             ("_||_", [first, second]) => {
                 let left = self.condition(first)?;
-                return Ok(left.or(&self.given(first, Outcome::NotTrue, |own| own.condition(second))?));
+                return Ok(left.or(&self.given(first, Assumption::NotTrue, |own| own.condition(second))?));
             }
             ("!_", [inner]) => return self.condition(inner),
             ("_==_" | "_!=_", [first, second]) => {
                 let (left, right) = (self.ty(first)?, self.ty(second)?);
                 if !left.can_equal(&right) {
-                    return Err(Wrong::new(at, format!("{} and {} are never equal", left.present(), right.present())).help(unify(&left, &right)));
+                    return Err(TypeError::new(at, format!("{} and {} are never equal", left.present(), right.present())).help(unify(&left, &right)));
                 }
-                return Ok(Kind::Boolean.into());
+                return Ok(TypeKind::Boolean.into());
             }
             ("@in", [item, list]) => return self.contained(at, item, list),
             ("_[_]", [of, place]) => return self.element(at, of, place),
             ("-_", [inner]) => {
                 let ty = self.ty(inner)?;
-                return match ty.kinds.iter().find(|kind| !matches!(kind, Kind::Integer | Kind::Float | Kind::Duration | Kind::Null | Kind::Json)) {
+                return match ty
+                    .kinds
+                    .iter()
+                    .find(|kind| !matches!(kind, TypeKind::Integer | TypeKind::Float | TypeKind::Duration | TypeKind::Null | TypeKind::Json))
+                {
                     None => Ok(ty),
-                    Some(kind) => Err(Wrong::new(at, format!("`-` takes a number or a duration, this is {kind}"))),
+                    Some(kind) => Err(TypeError::new(at, format!("`-` takes a number or a duration, this is {kind}"))),
                 };
             }
             ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_<_" | "_<=_" | "_>_" | "_>=_", [first, second]) => {
@@ -198,11 +205,11 @@ impl Checker<'_> {
             _ => {}
         }
         let name = call.func_name.as_str();
-        let Some(function) = functions::function(name) else { return Err(Wrong::new(at, format!("there is no function `{name}`"))) };
+        let Some(function) = functions::function(name) else { return Err(TypeError::new(at, format!("there is no function `{name}`"))) };
         match (function.form, &call.target) {
-            (Form::Global, Some(_)) => return Err(Wrong::new(at, format!("`{name}` stands before what it is about: {name}(...)"))),
-            (Form::Member, None) => return Err(Wrong::new(at, format!("`{name}` stands behind what it is about: x.{name}(...)"))),
-            (Form::Macro, _) => return Err(Wrong::new(at, format!("`{name}` is written {}", function.signatures[0]))),
+            (CallForm::Global, Some(_)) => return Err(TypeError::new(at, format!("`{name}` stands before what it is about: {name}(...)"))),
+            (CallForm::Member, None) => return Err(TypeError::new(at, format!("`{name}` stands behind what it is about: x.{name}(...)"))),
+            (CallForm::Macro, _) => return Err(TypeError::new(at, format!("`{name}` is written {}", function.signatures[0]))),
             _ => {}
         }
         let args: Vec<&IdedExpr> = call.target.iter().map(|target| &**target).chain(&call.args).collect();
@@ -216,14 +223,14 @@ impl Checker<'_> {
     }
 
     /// A call of constants is the same for every record: if it fails, it always does. So do patterns and formats.
-    fn is_sound(&self, at: &IdedExpr, call: &CallExpr) -> Result<(), Wrong> {
+    fn is_sound(&self, at: &IdedExpr, call: &CallExpr) -> Result<(), TypeError> {
         let literal = |argument: &IdedExpr| match &argument.expr {
             Expr::Literal(literal) if *literal != LiteralValue::Null => Some(constant(literal)),
             _ => None,
         };
         let parts = || call.target.iter().map(|target| &**target).chain(&call.args);
         let given: Option<Vec<_>> = parts().map(literal).collect();
-        let failed = |fault: Fault| Wrong::new(at, fault.message());
+        let failed = |fault: EvalError| TypeError::new(at, fault.message());
         let last = call.args.last().and_then(literal);
         match (call.func_name.as_str(), given, last) {
             ("matches", _, Some(cel::Value::String(pattern))) => functions::regex(&pattern).map(drop).map_err(failed),
@@ -231,7 +238,7 @@ impl Checker<'_> {
                 let time = cel::Value::Timestamp(chrono::DateTime::UNIX_EPOCH.fixed_offset());
                 functions::call("strftime", &[time, format], self.tables).map(drop).map_err(failed)
             }
-            ("_/_" | "_%_", _, Some(cel::Value::Int(0))) => Err(Wrong::new(at, "this is a division by zero")),
+            ("_/_" | "_%_", _, Some(cel::Value::Int(0))) => Err(TypeError::new(at, "this is a division by zero")),
             (name, Some(given), _) if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                 functions::call(name, &given, self.tables).map(drop).map_err(failed)
             }
@@ -239,74 +246,74 @@ impl Checker<'_> {
         }
     }
 
-    fn contained(&mut self, at: &IdedExpr, item: &IdedExpr, list: &IdedExpr) -> Checked {
+    fn contained(&mut self, at: &IdedExpr, item: &IdedExpr, list: &IdedExpr) -> TypeResult {
         let (left, right) = (self.ty(item)?, self.ty(list)?);
-        let mut found: Type = Kind::Boolean.into();
+        let mut found: Type = TypeKind::Boolean.into();
         for kind in &right.kinds {
             match kind {
-                Kind::Null => found = found.or_null(),
-                Kind::Json => {}
-                Kind::Struct(_) if left.can_equal(&Kind::Text.into()) => {}
-                Kind::Struct(_) => return Err(Wrong::new(at, format!("members are named by texts, {} is none", left.present()))),
-                Kind::List(element) if element.kinds.is_empty() || left.can_equal(element) => {}
-                Kind::List(element) => {
+                TypeKind::Null => found = found.or_null(),
+                TypeKind::Json => {}
+                TypeKind::Struct(_) if left.can_equal(&TypeKind::Text.into()) => {}
+                TypeKind::Struct(_) => return Err(TypeError::new(at, format!("members are named by texts, {} is none", left.present()))),
+                TypeKind::List(element) if element.kinds.is_empty() || left.can_equal(element) => {}
+                TypeKind::List(element) => {
                     let message = format!("{} is never among elements that are {}", left.present(), element.present());
-                    return Err(Wrong::new(at, message).help(unify(&left, element)));
+                    return Err(TypeError::new(at, message).help(unify(&left, element)));
                 }
                 other => {
-                    let wrong = Wrong::new(at, format!("`in` asks a list, this is {other}"));
-                    return Err(if *other == Kind::Text { wrong.help("of a text: text.contains('part')") } else { wrong });
+                    let wrong = TypeError::new(at, format!("`in` asks a list, this is {other}"));
+                    return Err(if *other == TypeKind::Text { wrong.help("of a text: text.contains('part')") } else { wrong });
                 }
             }
         }
         Ok(found)
     }
 
-    fn element(&mut self, at: &IdedExpr, of: &IdedExpr, place: &IdedExpr) -> Checked {
+    fn element(&mut self, at: &IdedExpr, of: &IdedExpr, place: &IdedExpr) -> TypeResult {
         let (ty, index) = (self.ty(of)?, self.ty(place)?);
         let mut found = if index.may_be_null() { Type::null() } else { Type::default() };
         for kind in &ty.kinds {
             let wanted = match kind {
-                Kind::List(_) => Some(Kind::Integer),
-                Kind::Struct(_) => Some(Kind::Text),
+                TypeKind::List(_) => Some(TypeKind::Integer),
+                TypeKind::Struct(_) => Some(TypeKind::Text),
                 _ => None,
             };
             if let Some(wanted) = wanted
-                && let Some(other) = index.present().kinds.iter().find(|kind| **kind != wanted && **kind != Kind::Json)
+                && let Some(other) = index.present().kinds.iter().find(|kind| **kind != wanted && **kind != TypeKind::Json)
             {
-                let named = if wanted == Kind::Integer { "elements of a list have a number" } else { "members are named by texts" };
-                return Err(Wrong::new(place, format!("{named}, this is {other}")));
+                let named = if wanted == TypeKind::Integer { "elements of a list have a number" } else { "members are named by texts" };
+                return Err(TypeError::new(place, format!("{named}, this is {other}")));
             }
             found = found.or(&match (kind, &place.expr) {
-                (Kind::Null, _) => Type::null(),
-                (Kind::Json, _) => Type::any(),
-                (Kind::List(element), _) => (**element).clone().or_null(),
-                (Kind::Struct(_), Expr::Literal(LiteralValue::String(name))) => self.member(at, &kind.clone().into(), name.inner())?,
-                (Kind::Struct(members), _) => members.any(),
-                (other, _) => return Err(Wrong::new(at, format!("{other} has no elements"))),
+                (TypeKind::Null, _) => Type::null(),
+                (TypeKind::Json, _) => Type::any(),
+                (TypeKind::List(element), _) => (**element).clone().or_null(),
+                (TypeKind::Struct(_), Expr::Literal(LiteralValue::String(name))) => self.member(at, &kind.clone().into(), name.inner())?,
+                (TypeKind::Struct(members), _) => members.any(),
+                (other, _) => return Err(TypeError::new(at, format!("{other} has no elements"))),
             });
         }
         Ok(found)
     }
 
-    fn each(&mut self, own: &Macro<'_>) -> Checked {
+    fn each(&mut self, own: &Macro<'_>) -> TypeResult {
         let range = self.ty(own.range)?;
         let mut element = Type::default();
         for kind in range.present().kinds() {
             element = element.or(&match kind {
-                Kind::Json => Type::any(),
-                Kind::List(element) => (**element).clone(),
-                Kind::Struct(_) => Kind::Text.into(),
-                other => return Err(Wrong::new(own.range, format!("this goes through a list, and here is {other}"))),
+                TypeKind::Json => Type::any(),
+                TypeKind::List(element) => (**element).clone(),
+                TypeKind::Struct(_) => TypeKind::Text.into(),
+                other => return Err(TypeError::new(own.range, format!("this goes through a list, and here is {other}"))),
             });
         }
         self.elements.push((own.name.to_owned(), element));
         let inner = match own.kind {
             MacroKind::Map(None, made) => self.ty(made).map(Type::list),
             MacroKind::Map(Some(condition), made) => {
-                self.condition(condition).and_then(|_| self.given(condition, Outcome::True, |own| own.ty(made))).map(Type::list)
+                self.condition(condition).and_then(|_| self.given(condition, Assumption::True, |own| own.ty(made))).map(Type::list)
             }
-            MacroKind::ExistsOne(condition) => self.condition(condition).map(|_| Kind::Boolean.into()),
+            MacroKind::ExistsOne(condition) => self.condition(condition).map(|_| TypeKind::Boolean.into()),
             MacroKind::All(condition) | MacroKind::Exists(condition) => self.condition(condition),
         };
         self.elements.pop();

@@ -11,7 +11,7 @@ mod operators;
 mod wanted;
 
 pub use infer::type_of;
-pub use wanted::{Mistake, Reading, Wanted, check};
+pub use wanted::{Expected, ExpressionError, TextConversion, check};
 
 use crate::value::FieldType;
 use std::fmt;
@@ -20,12 +20,12 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Type {
     /// In order, each once.
-    kinds: Vec<Kind>,
+    kinds: Vec<TypeKind>,
 }
 
 /// A kind of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum TypeKind {
     /// Absent.
     Null,
     /// true or false.
@@ -47,14 +47,14 @@ pub enum Kind {
     /// A list of elements.
     List(Box<Type>),
     /// Named values.
-    Struct(Members),
+    Struct(StructType),
     /// Anything that JSON can say, except null.
     Json,
 }
 
 /// The members of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Members {
+pub struct StructType {
     /// What it is, for messages.
     pub of: String,
     /// Those that are known.
@@ -63,74 +63,74 @@ pub struct Members {
     pub others: Option<Box<Type>>,
 }
 
-impl Kind {
+impl TypeKind {
     /// Its place in the order of kinds.
     fn rank(&self) -> u8 {
         match self {
-            Kind::Boolean => 0,
-            Kind::Integer => 1,
-            Kind::Unsigned => 2,
-            Kind::Float => 3,
-            Kind::Text => 4,
-            Kind::Bytes => 5,
-            Kind::Timestamp => 6,
-            Kind::Duration => 7,
-            Kind::List(_) => 8,
-            Kind::Struct(_) => 9,
-            Kind::Json => 10,
-            Kind::Null => 11,
+            TypeKind::Boolean => 0,
+            TypeKind::Integer => 1,
+            TypeKind::Unsigned => 2,
+            TypeKind::Float => 3,
+            TypeKind::Text => 4,
+            TypeKind::Bytes => 5,
+            TypeKind::Timestamp => 6,
+            TypeKind::Duration => 7,
+            TypeKind::List(_) => 8,
+            TypeKind::Struct(_) => 9,
+            TypeKind::Json => 10,
+            TypeKind::Null => 11,
         }
     }
 
     fn is_number(&self) -> bool {
-        matches!(self, Kind::Integer | Kind::Unsigned | Kind::Float)
+        matches!(self, TypeKind::Integer | TypeKind::Unsigned | TypeKind::Float)
     }
 
     /// Whether values can be in order with those of another kind.
-    fn is_ordered_with(&self, other: &Kind) -> bool {
-        let scalar = matches!(self, Kind::Boolean | Kind::Text | Kind::Timestamp | Kind::Duration);
-        self == &Kind::Json || other == &Kind::Json || self.is_number() && other.is_number() || scalar && self == other
+    fn is_ordered_with(&self, other: &TypeKind) -> bool {
+        let scalar = matches!(self, TypeKind::Boolean | TypeKind::Text | TypeKind::Timestamp | TypeKind::Duration);
+        self == &TypeKind::Json || other == &TypeKind::Json || self.is_number() && other.is_number() || scalar && self == other
     }
 
     /// Whether values can be equal to those of another kind.
-    fn can_equal(&self, other: &Kind) -> bool {
+    fn can_equal(&self, other: &TypeKind) -> bool {
         match (self, other) {
-            (Kind::Json, _) | (_, Kind::Json) => true,
-            (Kind::List(own), Kind::List(other)) => own.kinds.is_empty() || other.kinds.is_empty() || own.can_equal(other),
+            (TypeKind::Json, _) | (_, TypeKind::Json) => true,
+            (TypeKind::List(own), TypeKind::List(other)) => own.kinds.is_empty() || other.kinds.is_empty() || own.can_equal(other),
             (own, other) => own.rank() == other.rank() || own.is_number() && other.is_number(),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TypeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Null => "null",
-            Kind::Boolean => "boolean",
-            Kind::Integer => "integer",
-            Kind::Unsigned => "unsigned",
-            Kind::Float => "float",
-            Kind::Text => "text",
-            Kind::Bytes => "bytes",
-            Kind::Timestamp => "timestamp",
-            Kind::Duration => "duration",
-            Kind::List(element) if element.kinds.is_empty() => "an empty list",
-            Kind::List(element) => return write!(f, "[{}]", element.present()),
-            Kind::Struct(members) => &members.of,
-            Kind::Json => "json",
+            TypeKind::Null => "null",
+            TypeKind::Boolean => "boolean",
+            TypeKind::Integer => "integer",
+            TypeKind::Unsigned => "unsigned",
+            TypeKind::Float => "float",
+            TypeKind::Text => "text",
+            TypeKind::Bytes => "bytes",
+            TypeKind::Timestamp => "timestamp",
+            TypeKind::Duration => "duration",
+            TypeKind::List(element) if element.kinds.is_empty() => "an empty list",
+            TypeKind::List(element) => return write!(f, "[{}]", element.present()),
+            TypeKind::Struct(members) => &members.of,
+            TypeKind::Json => "json",
         })
     }
 }
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<String> = self.kinds.iter().map(Kind::to_string).collect();
+        let shown: Vec<String> = self.kinds.iter().map(TypeKind::to_string).collect();
         f.write_str(&if shown.is_empty() { "nothing".to_owned() } else { shown.join(" or ") })
     }
 }
 
-impl From<Kind> for Type {
-    fn from(kind: Kind) -> Self {
+impl From<TypeKind> for Type {
+    fn from(kind: TypeKind) -> Self {
         Self { kinds: vec![kind] }
     }
 }
@@ -138,40 +138,40 @@ impl From<Kind> for Type {
 impl Type {
     /// Null, and nothing else.
     pub fn null() -> Self {
-        Kind::Null.into()
+        TypeKind::Null.into()
     }
 
     /// Anything: what JSON says, or null.
     pub fn any() -> Self {
-        Type::from(Kind::Json).or_null()
+        Type::from(TypeKind::Json).or_null()
     }
 
     /// A list.
     pub fn list(element: Type) -> Self {
-        Kind::List(Box::new(element)).into()
+        TypeKind::List(Box::new(element)).into()
     }
 
     /// A struct whose members are known.
     pub fn structure(of: impl Into<String>, known: Vec<(String, Type)>) -> Self {
-        Kind::Struct(Members { of: of.into(), known, others: None }).into()
+        TypeKind::Struct(StructType { of: of.into(), known, others: None }).into()
     }
 
     /// A struct with any members, all of one type.
     pub fn mapping(of: impl Into<String>, element: Type) -> Self {
-        Kind::Struct(Members { of: of.into(), known: Vec::new(), others: Some(Box::new(element)) }).into()
+        TypeKind::Struct(StructType { of: of.into(), known: Vec::new(), others: Some(Box::new(element)) }).into()
     }
 
     /// What expressions see of a field that has a value.
     pub fn of(ty: &FieldType) -> Self {
         match ty {
-            FieldType::Text | FieldType::Date | FieldType::Uuid => Kind::Text.into(),
-            FieldType::Integer | FieldType::Size => Kind::Integer.into(),
-            FieldType::Float => Kind::Float.into(),
-            FieldType::Boolean => Kind::Boolean.into(),
-            FieldType::Timestamp => Kind::Timestamp.into(),
-            FieldType::Duration => Kind::Duration.into(),
-            FieldType::Json => Kind::Json.into(),
-            FieldType::Ranges => Type::list(Type::list(Kind::Integer.into())),
+            FieldType::Text | FieldType::Date | FieldType::Uuid => TypeKind::Text.into(),
+            FieldType::Integer | FieldType::Size => TypeKind::Integer.into(),
+            FieldType::Float => TypeKind::Float.into(),
+            FieldType::Boolean => TypeKind::Boolean.into(),
+            FieldType::Timestamp => TypeKind::Timestamp.into(),
+            FieldType::Duration => TypeKind::Duration.into(),
+            FieldType::Json => TypeKind::Json.into(),
+            FieldType::Ranges => Type::list(Type::list(TypeKind::Integer.into())),
             FieldType::Struct(members) => {
                 Type::structure("struct", members.iter().map(|member| (member.name.clone(), Type::of(&member.ty).or_null())).collect())
             }
@@ -186,16 +186,16 @@ impl Type {
 
     /// The same where it is not null.
     pub fn present(&self) -> Self {
-        Self { kinds: self.kinds.iter().filter(|kind| **kind != Kind::Null).cloned().collect() }
+        Self { kinds: self.kinds.iter().filter(|kind| **kind != TypeKind::Null).cloned().collect() }
     }
 
     /// Whether a value may be null.
     pub fn may_be_null(&self) -> bool {
-        self.kinds.contains(&Kind::Null)
+        self.kinds.contains(&TypeKind::Null)
     }
 
     /// What a value may be.
-    pub fn kinds(&self) -> &[Kind] {
+    pub fn kinds(&self) -> &[TypeKind] {
         &self.kinds
     }
 
@@ -205,16 +205,16 @@ impl Type {
             match self.kinds.iter_mut().find(|own| own.rank() == kind.rank()) {
                 None => self.kinds.push(kind.clone()),
                 Some(own) => match (own, kind) {
-                    (Kind::List(own), Kind::List(other)) => **own = std::mem::take(&mut **own).or(other),
-                    (Kind::Struct(own), Kind::Struct(other)) if own != other => *own = own.or(other),
+                    (TypeKind::List(own), TypeKind::List(other)) => **own = std::mem::take(&mut **own).or(other),
+                    (TypeKind::Struct(own), TypeKind::Struct(other)) if own != other => *own = own.or(other),
                     _ => {}
                 },
             }
         }
-        if self.kinds.contains(&Kind::Json) {
-            self.kinds.retain(|kind| matches!(kind, Kind::Json | Kind::Null));
+        if self.kinds.contains(&TypeKind::Json) {
+            self.kinds.retain(|kind| matches!(kind, TypeKind::Json | TypeKind::Null));
         }
-        self.kinds.sort_by_key(Kind::rank);
+        self.kinds.sort_by_key(TypeKind::rank);
         self
     }
 
@@ -226,11 +226,11 @@ impl Type {
     /// What it is after it was kept as JSON: times and durations are texts then.
     pub fn as_json(&self) -> Self {
         let kinds = self.kinds.iter().map(|kind| match kind {
-            Kind::Timestamp | Kind::Duration => Kind::Text.into(),
-            Kind::Unsigned => Kind::Json.into(),
-            Kind::Bytes => Type::null(),
-            Kind::List(element) => Type::list(element.as_json()),
-            Kind::Struct(members) => Kind::Struct(Members {
+            TypeKind::Timestamp | TypeKind::Duration => TypeKind::Text.into(),
+            TypeKind::Unsigned => TypeKind::Json.into(),
+            TypeKind::Bytes => Type::null(),
+            TypeKind::List(element) => Type::list(element.as_json()),
+            TypeKind::Struct(members) => TypeKind::Struct(StructType {
                 of: members.of.clone(),
                 known: members.known.iter().map(|(name, ty)| (name.clone(), ty.as_json())).collect(),
                 others: members.others.as_ref().map(|others| Box::new(others.as_json())),
@@ -242,7 +242,7 @@ impl Type {
     }
 }
 
-impl Members {
+impl StructType {
     /// What a member is; nothing if there is none of this name.
     fn get(&self, name: &str) -> Option<Type> {
         let known = self.known.iter().find(|(known, _)| known == name).map(|(_, ty)| ty.clone());
@@ -255,11 +255,11 @@ impl Members {
         self.others.as_ref().map_or(known.clone(), |others| known.or(others))
     }
 
-    fn or(&self, other: &Members) -> Members {
+    fn or(&self, other: &StructType) -> StructType {
         let mut known: Vec<(String, Type)> = Vec::new();
         for (name, ty) in self.known.iter().chain(&other.known) {
             if known.iter().all(|(known, _)| known != name) {
-                let both = |members: &Members| members.get(name).unwrap_or_else(Type::null);
+                let both = |members: &StructType| members.get(name).unwrap_or_else(Type::null);
                 known.push((name.clone(), ty.clone().or(&both(self)).or(&both(other))));
             }
         }
@@ -268,7 +268,7 @@ impl Members {
             (Some(others), None) | (None, Some(others)) => Some(others.clone()),
             (None, None) => None,
         };
-        Members { of: "struct".to_owned(), known, others }
+        StructType { of: "struct".to_owned(), known, others }
     }
 }
 
@@ -276,11 +276,13 @@ impl Members {
 pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
     use cel::Value as Cel;
     ty.kinds.iter().any(|kind| match (value, kind) {
-        (Cel::Null, Kind::Null) | (Cel::Bool(_), Kind::Boolean) | (Cel::Int(_), Kind::Integer) | (Cel::UInt(_), Kind::Unsigned) => true,
-        (Cel::Float(_), Kind::Float) | (Cel::String(_), Kind::Text) | (Cel::Bytes(_), Kind::Bytes) => true,
-        (Cel::Timestamp(_), Kind::Timestamp) | (Cel::Duration(_), Kind::Duration) => true,
-        (Cel::List(items), Kind::List(element)) => items.iter().all(|item| is_of(item, element)),
-        (Cel::Map(map), Kind::Struct(members)) => map.map.iter().all(|(name, value)| {
+        (Cel::Null, TypeKind::Null) | (Cel::Bool(_), TypeKind::Boolean) | (Cel::Int(_), TypeKind::Integer) | (Cel::UInt(_), TypeKind::Unsigned) => {
+            true
+        }
+        (Cel::Float(_), TypeKind::Float) | (Cel::String(_), TypeKind::Text) | (Cel::Bytes(_), TypeKind::Bytes) => true,
+        (Cel::Timestamp(_), TypeKind::Timestamp) | (Cel::Duration(_), TypeKind::Duration) => true,
+        (Cel::List(items), TypeKind::List(element)) => items.iter().all(|item| is_of(item, element)),
+        (Cel::Map(map), TypeKind::Struct(members)) => map.map.iter().all(|(name, value)| {
             let name = match name {
                 cel::objects::Key::String(name) => name.to_string(),
                 _ => return members.others.as_ref().is_some_and(|others| is_of(value, others)),
@@ -288,7 +290,7 @@ pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
             members.get(&name).is_some_and(|member| is_of(value, &member))
         }),
         (Cel::Null, _) => false,
-        (_, Kind::Json) => true,
+        (_, TypeKind::Json) => true,
         _ => false,
     })
 }

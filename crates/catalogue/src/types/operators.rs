@@ -1,44 +1,44 @@
 //! What operators make of values.
 
-use super::infer::{Checked, Wrong};
-use super::{Kind, Type};
+use super::infer::{TypeError, TypeResult};
+use super::{Type, TypeKind};
 use cel::common::ast::IdedExpr;
 
 /// How two values that differ in type can be compared.
 pub(super) fn unify(left: &Type, right: &Type) -> String {
-    let has = |ty: &Type, kind: &dyn Fn(&Kind) -> bool| ty.kinds.iter().any(kind);
-    let text = |ty: &Type| has(ty, &|kind| *kind == Kind::Text);
-    let either = |kind: &dyn Fn(&Kind) -> bool| has(left, kind) || has(right, kind);
+    let has = |ty: &Type, kind: &dyn Fn(&TypeKind) -> bool| ty.kinds.iter().any(kind);
+    let text = |ty: &Type| has(ty, &|kind| *kind == TypeKind::Text);
+    let either = |kind: &dyn Fn(&TypeKind) -> bool| has(left, kind) || has(right, kind);
     match () {
-        () if (text(left) || text(right)) && either(&Kind::is_number) => {
+        () if (text(left) || text(right)) && either(&TypeKind::is_number) => {
             "compare texts with texts: string(x), or numbers with numbers: int(x)".to_owned()
         }
-        () if (text(left) || text(right)) && either(&|kind| *kind == Kind::Timestamp) => {
+        () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Timestamp) => {
             "timestamp('2026-01-31T00:00:00Z') makes a time of a text".to_owned()
         }
-        () if (text(left) || text(right)) && either(&|kind| *kind == Kind::Duration) => "duration('90s') makes a duration of a text".to_owned(),
-        () if (text(left) || text(right)) && either(&|kind| *kind == Kind::Boolean) => "true and false are written without quotes".to_owned(),
+        () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Duration) => "duration('90s') makes a duration of a text".to_owned(),
+        () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Boolean) => "true and false are written without quotes".to_owned(),
         () => "compare values of one type".to_owned(),
     }
 }
 
 /// What an operator makes of two values.
-pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -> Checked {
+pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -> TypeResult {
     let sign = operator.trim_matches('_');
     let compares = matches!(sign, "<" | "<=" | ">" | ">=");
     let mut found = Type::default();
     for first in left.present().kinds() {
         for second in right.present().kinds() {
-            let one = if compares { first.is_ordered_with(second).then_some(Kind::Boolean) } else { arithmetic(sign, first, second) };
+            let one = if compares { first.is_ordered_with(second).then_some(TypeKind::Boolean) } else { arithmetic(sign, first, second) };
             match one {
                 Some(kind) => found = found.or(&kind.into()),
                 None if compares => {
-                    let wrong = Wrong::new(at, format!("{first} is not compared with {second}"));
+                    let wrong = TypeError::new(at, format!("{first} is not compared with {second}"));
                     return Err(wrong.help(unify(&first.clone().into(), &second.clone().into())));
                 }
                 None => {
-                    let wrong = Wrong::new(at, format!("`{sign}` does not take {first} and {second}"));
-                    let is_text = *first == Kind::Text || *second == Kind::Text;
+                    let wrong = TypeError::new(at, format!("`{sign}` does not take {first} and {second}"));
+                    let is_text = *first == TypeKind::Text || *second == TypeKind::Text;
                     return Err(if sign == "+" && is_text { wrong.help("string(x) makes a text of it") } else { wrong });
                 }
             }
@@ -49,8 +49,8 @@ pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -
     Ok(if absent { found.or_null() } else { found })
 }
 
-fn arithmetic(sign: &str, first: &Kind, second: &Kind) -> Option<Kind> {
-    use Kind::{Bytes, Duration, Float, Integer, Json, List, Text, Timestamp, Unsigned};
+fn arithmetic(sign: &str, first: &TypeKind, second: &TypeKind) -> Option<TypeKind> {
+    use TypeKind::{Bytes, Duration, Float, Integer, Json, List, Text, Timestamp, Unsigned};
     Some(match (sign, first, second) {
         ("+", Text, Text | Json) | ("+", Json, Text) => Text,
         ("+", Bytes, Bytes | Json) | ("+", Json, Bytes) => Bytes,

@@ -1,14 +1,14 @@
 //! What is asked of an expression where it stands, and whether values of its type are that.
 
-use super::infer::{Wrong, type_of};
-use super::{Kind, Type};
-use crate::expr::{Expression, Tables};
-use crate::value::{FieldType, Member, from_text};
+use super::infer::{TypeError, type_of};
+use super::{Type, TypeKind};
+use crate::expr::{ConstantTables, Expression};
+use crate::value::{FieldType, StructMember, from_text};
 use cel::common::ast::{Expr, LiteralValue};
 
 /// How texts become values of other types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum TextConversion {
     /// As texts of a document do: they are read as the field's type.
     Document,
     /// Only where no function makes the type of them: dates, sizes, UUIDs.
@@ -17,9 +17,9 @@ pub enum Reading {
 
 /// What is asked of an expression.
 #[derive(Debug, Clone, Copy)]
-pub enum Wanted<'w> {
+pub enum Expected<'w> {
     /// A value of a field.
-    Field(&'w FieldType, Reading),
+    Field(&'w FieldType, TextConversion),
     /// The key of a record: a text that is never null.
     Key,
     /// true or false; null does not hold.
@@ -30,7 +30,7 @@ pub enum Wanted<'w> {
 
 /// A mistake in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ExpressionError {
     /// Where, in bytes of the expression.
     pub span: std::ops::Range<usize>,
     /// What is wrong.
@@ -43,27 +43,33 @@ pub struct Mistake {
 ///
 /// # Errors
 /// What cannot work, or is not what is wanted.
-pub fn check(expression: &Expression, tables: &Tables, names: &dyn Fn(&str) -> Option<Type>, wanted: Wanted<'_>) -> Result<Type, Mistake> {
+pub fn check(
+    expression: &Expression,
+    tables: &ConstantTables,
+    names: &dyn Fn(&str) -> Option<Type>,
+    wanted: Expected<'_>,
+) -> Result<Type, ExpressionError> {
     let ty = type_of(expression, tables, names)?;
     let root = expression.root();
     let shown = expression.source();
-    let wrong = |message: String, help: Option<String>| Wrong { at: root.id, message, help, whole: true }.placed(expression);
+    let wrong = |message: String, help: Option<String>| TypeError { at: root.id, message, help, whole: true }.placed(expression);
     match wanted {
-        Wanted::Condition => {
-            if let Some(kind) = ty.kinds.iter().find(|kind| !matches!(kind, Kind::Boolean | Kind::Null | Kind::Json)) {
+        Expected::Condition => {
+            if let Some(kind) = ty.kinds.iter().find(|kind| !matches!(kind, TypeKind::Boolean | TypeKind::Null | TypeKind::Json)) {
                 let help = format!("write what must hold of it, for example `{} != null`", short(shown));
                 return Err(wrong(format!("a condition is true or false, this is {kind}"), Some(help)));
             }
         }
-        Wanted::Number => {
-            let fits = |kind: &&Kind| kind.is_number() || matches!(kind, Kind::Timestamp | Kind::Duration | Kind::Null | Kind::Json);
+        Expected::Number => {
+            let fits =
+                |kind: &&TypeKind| kind.is_number() || matches!(kind, TypeKind::Timestamp | TypeKind::Duration | TypeKind::Null | TypeKind::Json);
             if let Some(kind) = ty.kinds.iter().find(|kind| !fits(kind)) {
                 return Err(wrong(format!("this is a number, a duration or a time, not {kind}"), None));
             }
         }
-        Wanted::Key => {
+        Expected::Key => {
             if let Some((kind, help)) =
-                ty.present().kinds.iter().find_map(|kind| Some((kind, misfit(kind, &FieldType::Text, Reading::Value, shown)?)))
+                ty.present().kinds.iter().find_map(|kind| Some((kind, misfit(kind, &FieldType::Text, TextConversion::Value, shown)?)))
             {
                 return Err(wrong(format!("a key is text, this is {kind}"), help));
             }
@@ -72,7 +78,7 @@ pub fn check(expression: &Expression, tables: &Tables, names: &dyn Fn(&str) -> O
                 return Err(wrong("a record needs a key, and this may be null".to_owned(), Some(help)));
             }
         }
-        Wanted::Field(field, reading) => {
+        Expected::Field(field, reading) => {
             if let Expr::Literal(LiteralValue::String(text)) = &root.expr
                 && *field != FieldType::Text
                 && let Err(error) = from_text(text.inner(), field.element(), None)
@@ -88,51 +94,51 @@ pub fn check(expression: &Expression, tables: &Tables, names: &dyn Fn(&str) -> O
 }
 
 /// Where values of a kind cannot become those of a field: what can be done about it, if anything.
-fn misfit(kind: &Kind, field: &FieldType, reading: Reading, shown: &str) -> Option<Option<String>> {
+fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &str) -> Option<Option<String>> {
     let write = |function: &str| Some(Some(format!("write {function}({})", short(shown))));
     match (kind, field) {
-        (Kind::Bytes, _) => write("string"),
-        (Kind::Null | Kind::Json, _) | (_, FieldType::Json) => None,
+        (TypeKind::Bytes, _) => write("string"),
+        (TypeKind::Null | TypeKind::Json, _) | (_, FieldType::Json) => None,
         // both forms of ranges
-        (Kind::List(element), FieldType::Ranges) => {
+        (TypeKind::List(element), FieldType::Ranges) => {
             let inner = element.present();
-            let fits = |kind: &Kind| match kind {
-                Kind::Integer | Kind::Json => true,
-                Kind::List(pair) => pair.present().kinds.iter().all(|kind| matches!(kind, Kind::Integer | Kind::Json)),
+            let fits = |kind: &TypeKind| match kind {
+                TypeKind::Integer | TypeKind::Json => true,
+                TypeKind::List(pair) => pair.present().kinds.iter().all(|kind| matches!(kind, TypeKind::Integer | TypeKind::Json)),
                 _ => false,
             };
             if inner.kinds.iter().all(fits) { None } else { Some(None) }
         }
-        (Kind::List(element), FieldType::List(wanted)) => {
+        (TypeKind::List(element), FieldType::List(wanted)) => {
             element.present().kinds.iter().find_map(|kind| misfit(kind, wanted, reading, shown)).map(|_| None)
         }
-        (Kind::List(element), FieldType::Text) if element.present().kinds.iter().all(|kind| *kind == Kind::Text) => write("squash"),
-        (Kind::List(_), _) => Some(None),
+        (TypeKind::List(element), FieldType::Text) if element.present().kinds.iter().all(|kind| *kind == TypeKind::Text) => write("squash"),
+        (TypeKind::List(_), _) => Some(None),
         (kind, FieldType::List(wanted)) => misfit(kind, wanted, reading, shown),
-        (Kind::Struct(own), FieldType::Struct(wanted)) => {
-            let kinds = |member: &Member| own.get(&member.name).map(|ty| ty.present().kinds).unwrap_or_default();
+        (TypeKind::Struct(own), FieldType::Struct(wanted)) => {
+            let kinds = |member: &StructMember| own.get(&member.name).map(|ty| ty.present().kinds).unwrap_or_default();
             let wrong = wanted.iter().any(|member| kinds(member).iter().any(|kind| misfit(kind, &member.ty, reading, shown).is_some()));
             wrong.then_some(None)
         }
-        (Kind::Struct(_), _) | (_, FieldType::Struct(_)) => Some(None),
+        (TypeKind::Struct(_), _) | (_, FieldType::Struct(_)) => Some(None),
         (_, FieldType::Text) => None,
-        (Kind::Text, FieldType::Date | FieldType::Uuid | FieldType::Size | FieldType::Ranges) => None,
-        (Kind::Text, _) if reading == Reading::Document => None,
-        (Kind::Text, FieldType::Integer) => write("int"),
-        (Kind::Text, FieldType::Float) => write("double"),
-        (Kind::Text, FieldType::Boolean) => write("bool"),
-        (Kind::Text, FieldType::Timestamp) => write("timestamp"),
-        (Kind::Text, FieldType::Duration) => write("duration"),
-        (Kind::Integer | Kind::Unsigned, FieldType::Integer | FieldType::Size | FieldType::Float) => None,
-        (Kind::Integer, FieldType::Ranges) => None,
-        (Kind::Float, FieldType::Float) => None,
-        (Kind::Float, FieldType::Integer | FieldType::Size) => write("int"),
-        (Kind::Boolean, FieldType::Boolean) => None,
-        (Kind::Timestamp, FieldType::Timestamp) => None,
-        (Kind::Timestamp, FieldType::Date) => Some(Some(format!("write strftime({}, '%Y-%m-%d')", short(shown)))),
-        (Kind::Duration, FieldType::Duration) => None,
-        (Kind::Duration, FieldType::Float) => Some(Some(format!("write {} / duration('1s')", enclosed(shown)))),
-        (Kind::Duration, FieldType::Integer) => Some(Some(format!("write {}.getSeconds()", enclosed(shown)))),
+        (TypeKind::Text, FieldType::Date | FieldType::Uuid | FieldType::Size | FieldType::Ranges) => None,
+        (TypeKind::Text, _) if reading == TextConversion::Document => None,
+        (TypeKind::Text, FieldType::Integer) => write("int"),
+        (TypeKind::Text, FieldType::Float) => write("double"),
+        (TypeKind::Text, FieldType::Boolean) => write("bool"),
+        (TypeKind::Text, FieldType::Timestamp) => write("timestamp"),
+        (TypeKind::Text, FieldType::Duration) => write("duration"),
+        (TypeKind::Integer | TypeKind::Unsigned, FieldType::Integer | FieldType::Size | FieldType::Float) => None,
+        (TypeKind::Integer, FieldType::Ranges) => None,
+        (TypeKind::Float, FieldType::Float) => None,
+        (TypeKind::Float, FieldType::Integer | FieldType::Size) => write("int"),
+        (TypeKind::Boolean, FieldType::Boolean) => None,
+        (TypeKind::Timestamp, FieldType::Timestamp) => None,
+        (TypeKind::Timestamp, FieldType::Date) => Some(Some(format!("write strftime({}, '%Y-%m-%d')", short(shown)))),
+        (TypeKind::Duration, FieldType::Duration) => None,
+        (TypeKind::Duration, FieldType::Float) => Some(Some(format!("write {} / duration('1s')", enclosed(shown)))),
+        (TypeKind::Duration, FieldType::Integer) => Some(Some(format!("write {}.getSeconds()", enclosed(shown)))),
         _ => Some(None),
     }
 }

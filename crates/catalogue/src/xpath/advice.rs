@@ -1,14 +1,14 @@
 //! What an expression probably does not mean.
 
-use super::{Axis, Expr, Function, Kind, Name, NodeTest, Operator, Path, Start, Step, XPath};
+use super::{Axis, CoreFunction, ExpandedName, Expr, LocationPath, NodeTest, PathStart, ResultType, Step, XPath, XPathOperator};
 
 /// A sentence of advice.
-pub type Advice = String;
+pub type Lint = String;
 
 /// Advice on an expression that decides whether a document is one of a kind: what can never hold, or always does, or looks at
 /// less than it seems to.
-pub fn advise(xpath: &XPath) -> Vec<Advice> {
-    let mut adviser = Adviser { names: &xpath.names, advice: Vec::new() };
+pub fn advise(xpath: &XPath) -> Vec<Lint> {
+    let mut adviser = Linter { names: &xpath.names, advice: Vec::new() };
     if reads_nothing(&xpath.expression) {
         adviser.say("it reads nothing of a document: it is the same for all".to_owned());
     }
@@ -22,13 +22,13 @@ pub fn advise(xpath: &XPath) -> Vec<Advice> {
     adviser.advice
 }
 
-struct Adviser<'x> {
-    names: &'x [Name],
-    advice: Vec<Advice>,
+struct Linter<'x> {
+    names: &'x [ExpandedName],
+    advice: Vec<Lint>,
 }
 
-impl<'x> Adviser<'x> {
-    fn say(&mut self, advice: Advice) {
+impl<'x> Linter<'x> {
+    fn say(&mut self, advice: Lint) {
         if !self.advice.contains(&advice) {
             self.advice.push(advice);
         }
@@ -39,7 +39,7 @@ impl<'x> Adviser<'x> {
             Expr::Literal(_) | Expr::Number(_) => {}
             Expr::Negate(inner) => self.expression(inner),
             Expr::Call(function, arguments) => {
-                if matches!(function, Function::Contains | Function::StartsWith)
+                if matches!(function, CoreFunction::Contains | CoreFunction::StartsWith)
                     && let Some(Expr::Path(path)) = arguments.first()
                     && finds_many(path)
                 {
@@ -53,7 +53,7 @@ impl<'x> Adviser<'x> {
                     self.compared(&sides.0, &sides.1);
                     self.compared(&sides.1, &sides.0);
                 }
-                if let (Operator::NotEqual, Expr::Path(path), true) = (operator, &sides.0, sides.1.kind() != Kind::Nodes)
+                if let (XPathOperator::NotEqual, Expr::Path(path), true) = (operator, &sides.0, sides.1.kind() != ResultType::Nodes)
                     && finds_many(path)
                 {
                     self.say("`!=` holds if any node differs; `not(… = …)` holds if none is equal".to_owned());
@@ -78,8 +78,8 @@ impl<'x> Adviser<'x> {
         }
     }
 
-    fn path(&mut self, path: &'x Path) {
-        if let Start::Nodes(nodes, conditions) = &path.start {
+    fn path(&mut self, path: &'x LocationPath) {
+        if let PathStart::Filtered(nodes, conditions) = &path.start {
             self.expression(nodes);
             conditions.iter().for_each(|condition| self.expression(&condition.expression));
         }
@@ -88,7 +88,7 @@ impl<'x> Adviser<'x> {
             if let Some(name) = self.name_of(step)
                 && name == "not"
                 && path.steps.len() > 1
-                && path.start == Start::Here
+                && path.start == PathStart::ContextNode
             {
                 self.say("`not` means elements of this name here; the function is written not(…)".to_owned());
             }
@@ -111,15 +111,15 @@ impl<'x> Adviser<'x> {
     }
 
     /// The name, where a path is nothing else.
-    fn word(&self, path: &Path) -> Option<&'x str> {
+    fn word(&self, path: &LocationPath) -> Option<&'x str> {
         match (path.steps.as_slice(), &path.start) {
-            ([step], Start::Here) if step.axis == Axis::Child && step.conditions.is_empty() => self.name_of(step),
+            ([step], PathStart::ContextNode) if step.axis == Axis::Child && step.conditions.is_empty() => self.name_of(step),
             _ => None,
         }
     }
 }
 
-fn finds_many(path: &Path) -> bool {
+fn finds_many(path: &LocationPath) -> bool {
     path.steps.iter().any(|step| matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf | Axis::Following | Axis::Preceding))
 }
 
@@ -130,7 +130,7 @@ fn reads_nothing(expression: &Expr) -> bool {
         Expr::Negate(inner) => reads_nothing(inner),
         Expr::Binary(_, sides) => reads_nothing(&sides.0) && reads_nothing(&sides.1),
         Expr::Call(function, arguments) => {
-            use Function::{Id, Lang, LocalName, Name, NamespaceUri, NormalizeSpace, Number, String, StringLength};
+            use CoreFunction::{Id, Lang, LocalName, Name, NamespaceUri, NormalizeSpace, Number, String, StringLength};
             let reads_here = matches!(function, LocalName | Name | NamespaceUri | NormalizeSpace | Number | String | StringLength);
             let reads = matches!(function, Id | Lang) || (reads_here && arguments.is_empty());
             !reads && arguments.iter().all(reads_nothing)
@@ -142,7 +142,7 @@ fn reads_nothing(expression: &Expr) -> bool {
 mod tests {
     use super::*;
 
-    fn advice(text: &str) -> Vec<Advice> {
+    fn advice(text: &str) -> Vec<Lint> {
         let xpath = XPath::parse(text, &[]).unwrap_or_else(|error| panic!("{text}: {}", error.message));
         advise(&xpath)
     }

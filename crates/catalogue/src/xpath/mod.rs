@@ -8,7 +8,7 @@ mod advice;
 mod parse;
 mod reach;
 
-pub use advice::{Advice, advise};
+pub use advice::{Lint, advise};
 
 /// Longest expression, in bytes.
 pub const MOST_BYTES: usize = 1 << 16;
@@ -19,12 +19,12 @@ pub struct XPath {
     /// The expression.
     pub expression: Expr,
     /// Names that it looks for; [`NodeTest::Name`] is an index into these.
-    pub names: Vec<Name>,
+    pub names: Vec<ExpandedName>,
 }
 
 /// The name of an element or attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct ExpandedName {
     /// Its namespace; empty for none.
     pub uri: Box<str>,
     /// Its local part.
@@ -33,7 +33,7 @@ pub struct Name {
     pub hash: u32,
 }
 
-impl Name {
+impl ExpandedName {
     fn new(uri: &str, local: &str) -> Self {
         Self { uri: uri.into(), local: local.into(), hash: name_hash(uri, local) }
     }
@@ -50,7 +50,7 @@ pub fn name_hash(uri: &str, local: &str) -> u32 {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
     /// Two expressions and what is made of them.
-    Binary(Operator, Box<(Expr, Expr)>),
+    Binary(XPathOperator, Box<(Expr, Expr)>),
     /// `-`.
     Negate(Box<Expr>),
     /// A text in quotes.
@@ -58,15 +58,15 @@ pub enum Expr {
     /// A number.
     Number(f64),
     /// A function of the core library.
-    Call(Function, Vec<Expr>),
+    Call(CoreFunction, Vec<Expr>),
     /// Nodes.
-    Path(Path),
+    Path(LocationPath),
 }
 
 /// Operators with two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are their names")]
-pub enum Operator {
+pub enum XPathOperator {
     Or,
     And,
     Equal,
@@ -83,32 +83,32 @@ pub enum Operator {
     Union,
 }
 
-impl Operator {
+impl XPathOperator {
     /// Whether it compares its sides.
     pub fn compares(self) -> bool {
-        use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        use XPathOperator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         matches!(self, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual)
     }
 }
 
 /// A path: where it begins and where it goes from there.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Path {
+pub struct LocationPath {
     /// Where it begins.
-    pub start: Start,
+    pub start: PathStart,
     /// Its steps.
     pub steps: Vec<Step>,
 }
 
 /// Where a path begins.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Start {
+pub enum PathStart {
     /// At the document.
     Root,
     /// At the node at hand.
-    Here,
+    ContextNode,
     /// At each of the nodes that an expression gives, those that satisfy the conditions in brackets.
-    Nodes(Box<Expr>, Vec<Condition>),
+    Filtered(Box<Expr>, Vec<Predicate>),
 }
 
 /// One step of a path.
@@ -119,12 +119,12 @@ pub struct Step {
     /// Which nodes.
     pub test: NodeTest,
     /// Conditions in brackets, applied in order.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<Predicate>,
 }
 
 /// An expression in brackets.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
+pub struct Predicate {
     /// The expression. A number is compared with the position.
     pub expression: Expr,
     /// Whether its value depends on the position, or the number, of the nodes.
@@ -195,7 +195,7 @@ pub enum NodeTest {
 
 /// What an expression gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ResultType {
     /// A set of nodes.
     Nodes,
     /// True or false.
@@ -209,7 +209,7 @@ pub enum Kind {
 /// Functions of the core library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are their names")]
-pub enum Function {
+pub enum CoreFunction {
     Boolean,
     Ceiling,
     Concat,
@@ -240,39 +240,39 @@ pub enum Function {
 }
 
 /// What is known of a function: its name, fewest and most arguments, what it gives, whether its arguments must be sets of nodes.
-type Signature = (Function, &'static str, usize, usize, Kind, bool);
+type CoreSignature = (CoreFunction, &'static str, usize, usize, ResultType, bool);
 
 const MANY: usize = usize::MAX;
 
 /// The core library.
-pub(crate) const FUNCTIONS: [Signature; 27] = [
-    (Function::Boolean, "boolean", 1, 1, Kind::Boolean, false),
-    (Function::Ceiling, "ceiling", 1, 1, Kind::Number, false),
-    (Function::Concat, "concat", 2, MANY, Kind::Text, false),
-    (Function::Contains, "contains", 2, 2, Kind::Boolean, false),
-    (Function::Count, "count", 1, 1, Kind::Number, true),
-    (Function::False, "false", 0, 0, Kind::Boolean, false),
-    (Function::Floor, "floor", 1, 1, Kind::Number, false),
-    (Function::Id, "id", 1, 1, Kind::Nodes, false),
-    (Function::Lang, "lang", 1, 1, Kind::Boolean, false),
-    (Function::Last, "last", 0, 0, Kind::Number, false),
-    (Function::LocalName, "local-name", 0, 1, Kind::Text, true),
-    (Function::Name, "name", 0, 1, Kind::Text, true),
-    (Function::NamespaceUri, "namespace-uri", 0, 1, Kind::Text, true),
-    (Function::NormalizeSpace, "normalize-space", 0, 1, Kind::Text, false),
-    (Function::Not, "not", 1, 1, Kind::Boolean, false),
-    (Function::Number, "number", 0, 1, Kind::Number, false),
-    (Function::Position, "position", 0, 0, Kind::Number, false),
-    (Function::Round, "round", 1, 1, Kind::Number, false),
-    (Function::StartsWith, "starts-with", 2, 2, Kind::Boolean, false),
-    (Function::String, "string", 0, 1, Kind::Text, false),
-    (Function::StringLength, "string-length", 0, 1, Kind::Number, false),
-    (Function::Substring, "substring", 2, 3, Kind::Text, false),
-    (Function::SubstringAfter, "substring-after", 2, 2, Kind::Text, false),
-    (Function::SubstringBefore, "substring-before", 2, 2, Kind::Text, false),
-    (Function::Sum, "sum", 1, 1, Kind::Number, true),
-    (Function::Translate, "translate", 3, 3, Kind::Text, false),
-    (Function::True, "true", 0, 0, Kind::Boolean, false),
+pub(crate) const FUNCTIONS: [CoreSignature; 27] = [
+    (CoreFunction::Boolean, "boolean", 1, 1, ResultType::Boolean, false),
+    (CoreFunction::Ceiling, "ceiling", 1, 1, ResultType::Number, false),
+    (CoreFunction::Concat, "concat", 2, MANY, ResultType::Text, false),
+    (CoreFunction::Contains, "contains", 2, 2, ResultType::Boolean, false),
+    (CoreFunction::Count, "count", 1, 1, ResultType::Number, true),
+    (CoreFunction::False, "false", 0, 0, ResultType::Boolean, false),
+    (CoreFunction::Floor, "floor", 1, 1, ResultType::Number, false),
+    (CoreFunction::Id, "id", 1, 1, ResultType::Nodes, false),
+    (CoreFunction::Lang, "lang", 1, 1, ResultType::Boolean, false),
+    (CoreFunction::Last, "last", 0, 0, ResultType::Number, false),
+    (CoreFunction::LocalName, "local-name", 0, 1, ResultType::Text, true),
+    (CoreFunction::Name, "name", 0, 1, ResultType::Text, true),
+    (CoreFunction::NamespaceUri, "namespace-uri", 0, 1, ResultType::Text, true),
+    (CoreFunction::NormalizeSpace, "normalize-space", 0, 1, ResultType::Text, false),
+    (CoreFunction::Not, "not", 1, 1, ResultType::Boolean, false),
+    (CoreFunction::Number, "number", 0, 1, ResultType::Number, false),
+    (CoreFunction::Position, "position", 0, 0, ResultType::Number, false),
+    (CoreFunction::Round, "round", 1, 1, ResultType::Number, false),
+    (CoreFunction::StartsWith, "starts-with", 2, 2, ResultType::Boolean, false),
+    (CoreFunction::String, "string", 0, 1, ResultType::Text, false),
+    (CoreFunction::StringLength, "string-length", 0, 1, ResultType::Number, false),
+    (CoreFunction::Substring, "substring", 2, 3, ResultType::Text, false),
+    (CoreFunction::SubstringAfter, "substring-after", 2, 2, ResultType::Text, false),
+    (CoreFunction::SubstringBefore, "substring-before", 2, 2, ResultType::Text, false),
+    (CoreFunction::Sum, "sum", 1, 1, ResultType::Number, true),
+    (CoreFunction::Translate, "translate", 3, 3, ResultType::Text, false),
+    (CoreFunction::True, "true", 0, 0, ResultType::Boolean, false),
 ];
 
 /// Where and why a text is not an expression.
@@ -296,25 +296,25 @@ impl XPath {
 
 impl Expr {
     /// What it gives.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ResultType {
         match self {
-            Expr::Binary(Operator::Or | Operator::And, _) => Kind::Boolean,
-            Expr::Binary(Operator::Union, _) | Expr::Path(_) => Kind::Nodes,
-            Expr::Binary(operator, _) if operator.compares() => Kind::Boolean,
-            Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => Kind::Number,
-            Expr::Literal(_) => Kind::Text,
-            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.0 == *function).map_or(Kind::Text, |own| own.4),
+            Expr::Binary(XPathOperator::Or | XPathOperator::And, _) => ResultType::Boolean,
+            Expr::Binary(XPathOperator::Union, _) | Expr::Path(_) => ResultType::Nodes,
+            Expr::Binary(operator, _) if operator.compares() => ResultType::Boolean,
+            Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => ResultType::Number,
+            Expr::Literal(_) => ResultType::Text,
+            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.0 == *function).map_or(ResultType::Text, |own| own.4),
         }
     }
 
     /// Whether its own value depends on the position, or the number, of the nodes it is evaluated for.
     fn reads_position(&self) -> bool {
         match self {
-            Expr::Call(Function::Position | Function::Last, _) => true,
+            Expr::Call(CoreFunction::Position | CoreFunction::Last, _) => true,
             Expr::Call(_, arguments) => arguments.iter().any(Expr::reads_position),
             Expr::Binary(_, sides) => sides.0.reads_position() || sides.1.reads_position(),
             Expr::Negate(inner) => inner.reads_position(),
-            Expr::Path(Path { start: Start::Nodes(nodes, _), .. }) => nodes.reads_position(),
+            Expr::Path(LocationPath { start: PathStart::Filtered(nodes, _), .. }) => nodes.reads_position(),
             Expr::Literal(_) | Expr::Number(_) | Expr::Path(_) => false,
         }
     }

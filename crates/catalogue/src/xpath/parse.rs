@@ -1,12 +1,15 @@
 //! Text to an expression, by the grammar of the standard.
 
-use super::{AXES, Axis, Condition, Expr, FUNCTIONS, Function, Kind, MOST_BYTES, Name, NodeTest, Operator, Path, Start, Step, XPath, XPathError};
+use super::{
+    AXES, Axis, CoreFunction, ExpandedName, Expr, FUNCTIONS, LocationPath, MOST_BYTES, NodeTest, PathStart, Predicate, ResultType, Step, XPath,
+    XPathError, XPathOperator,
+};
 
 /// Deepest nesting of parentheses and brackets.
 const MOST_DEPTH: usize = 64;
 
 pub(super) fn parse(text: &str, namespaces: &[(String, String)]) -> Result<XPath, XPathError> {
-    let mut parser = Parser { text, at: 0, depth: 0, brackets: 0, names: Vec::new(), namespaces };
+    let mut parser = XPathParser { text, at: 0, depth: 0, brackets: 0, names: Vec::new(), namespaces };
     if text.len() > MOST_BYTES {
         return Err(parser.error(format!("an expression has at most {MOST_BYTES} bytes")));
     }
@@ -18,28 +21,28 @@ pub(super) fn parse(text: &str, namespaces: &[(String, String)]) -> Result<XPath
     Ok(XPath { expression, names: parser.names })
 }
 
-struct Parser<'a> {
+struct XPathParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
     brackets: usize,
-    names: Vec<Name>,
+    names: Vec<ExpandedName>,
     namespaces: &'a [(String, String)],
 }
 
 type Parsed<T> = Result<T, XPathError>;
 
 /// Operators from those that bind least, each line of equal strength.
-const LEVELS: [&[(&str, Operator)]; 6] = [
-    &[("or", Operator::Or)],
-    &[("and", Operator::And)],
-    &[("=", Operator::Equal), ("!=", Operator::NotEqual)],
-    &[("<=", Operator::LessOrEqual), ("<", Operator::Less), (">=", Operator::GreaterOrEqual), (">", Operator::Greater)],
-    &[("+", Operator::Add), ("-", Operator::Subtract)],
-    &[("*", Operator::Multiply), ("div", Operator::Divide), ("mod", Operator::Modulo)],
+const LEVELS: [&[(&str, XPathOperator)]; 6] = [
+    &[("or", XPathOperator::Or)],
+    &[("and", XPathOperator::And)],
+    &[("=", XPathOperator::Equal), ("!=", XPathOperator::NotEqual)],
+    &[("<=", XPathOperator::LessOrEqual), ("<", XPathOperator::Less), (">=", XPathOperator::GreaterOrEqual), (">", XPathOperator::Greater)],
+    &[("+", XPathOperator::Add), ("-", XPathOperator::Subtract)],
+    &[("*", XPathOperator::Multiply), ("div", XPathOperator::Divide), ("mod", XPathOperator::Modulo)],
 ];
 
-impl<'a> Parser<'a> {
+impl<'a> XPathParser<'a> {
     fn error(&self, message: impl Into<String>) -> XPathError {
         error_at(self.at, message)
     }
@@ -66,7 +69,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An operator; one that is a name ends where the name does.
-    fn operator(&mut self, level: &[(&str, Operator)]) -> Option<Operator> {
+    fn operator(&mut self, level: &[(&str, XPathOperator)]) -> Option<XPathOperator> {
         self.blanks();
         let rest = self.rest();
         let (token, operator) = level.iter().find(|(token, _)| rest.starts_with(token))?;
@@ -128,7 +131,7 @@ impl<'a> Parser<'a> {
             at = self.at;
             let right = self.path()?;
             nodes(&right, at, "`|`")?;
-            left = Expr::Binary(Operator::Union, Box::new((left, right)));
+            left = Expr::Binary(XPathOperator::Union, Box::new((left, right)));
             length += 1;
             if length > 1_000 {
                 return Err(self.error("more than 1000 operators in a row"));
@@ -153,7 +156,7 @@ impl<'a> Parser<'a> {
             Vec::new()
         };
         nodes(&primary, at, "a path")?;
-        Ok(Expr::Path(Path { start: Start::Nodes(Box::new(primary), conditions), steps: shorten(steps) }))
+        Ok(Expr::Path(LocationPath { start: PathStart::Filtered(Box::new(primary), conditions), steps: shorten(steps) }))
     }
 
     /// What a path can begin with that is no step.
@@ -191,7 +194,7 @@ impl<'a> Parser<'a> {
             let hint = near.filter(|near| strsim::jaro_winkler(name, near) > 0.85).map(|near| format!("; did you mean `{near}`?"));
             return Err(error_at(at, format!("XPath 1.0 has no function `{name}`{}", hint.unwrap_or_default())));
         };
-        if self.brackets == 0 && matches!(function, Function::Position | Function::Last) {
+        if self.brackets == 0 && matches!(function, CoreFunction::Position | CoreFunction::Last) {
             return Err(error_at(at, format!("`{name}()` means something in brackets only: there is one document")));
         }
         self.eat("(");
@@ -226,30 +229,30 @@ impl<'a> Parser<'a> {
         if self.eat(token) { Ok(()) } else { Err(self.error(format!("expected an operator or `{token}`"))) }
     }
 
-    fn conditions(&mut self) -> Parsed<Vec<Condition>> {
+    fn conditions(&mut self) -> Parsed<Vec<Predicate>> {
         let mut conditions = Vec::new();
         while self.eat("[") {
             self.brackets += 1;
             let expression = self.expression()?;
             self.brackets -= 1;
             self.close("]")?;
-            let positional = expression.kind() == Kind::Number || expression.reads_position();
-            conditions.push(Condition { expression, positional });
+            let positional = expression.kind() == ResultType::Number || expression.reads_position();
+            conditions.push(Predicate { expression, positional });
         }
         Ok(conditions)
     }
 
-    fn location(&mut self) -> Parsed<Path> {
+    fn location(&mut self) -> Parsed<LocationPath> {
         let (start, steps) = if self.eat("//") {
-            (Start::Root, self.steps(vec![descend()])?)
+            (PathStart::Root, self.steps(vec![descend()])?)
         } else if self.eat("/") {
             self.blanks();
             let goes_on = self.rest().starts_with(['.', '@', '*']) || name_length(self.rest()) > 0;
-            (Start::Root, if goes_on { self.steps(Vec::new())? } else { Vec::new() })
+            (PathStart::Root, if goes_on { self.steps(Vec::new())? } else { Vec::new() })
         } else {
-            (Start::Here, self.steps(Vec::new())?)
+            (PathStart::ContextNode, self.steps(Vec::new())?)
         };
-        Ok(Path { start, steps: shorten(steps) })
+        Ok(LocationPath { start, steps: shorten(steps) })
     }
 
     fn steps(&mut self, mut steps: Vec<Step>) -> Parsed<Vec<Step>> {
@@ -313,14 +316,14 @@ impl<'a> Parser<'a> {
             if length == 0 {
                 return Err(self.error("expected a name or `*` behind the prefix"));
             }
-            let name = Name::new(&uri, &self.rest()[..length]);
+            let name = ExpandedName::new(&uri, &self.rest()[..length]);
             self.at += length;
             return Ok(self.name(name));
         }
         if self.sees("(") {
             return self.type_test(name, at);
         }
-        Ok(self.name(Name::new("", name)))
+        Ok(self.name(ExpandedName::new("", name)))
     }
 
     fn type_test(&mut self, name: &str, at: usize) -> Parsed<NodeTest> {
@@ -352,7 +355,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn name(&mut self, name: Name) -> NodeTest {
+    fn name(&mut self, name: ExpandedName) -> NodeTest {
         let known = self.names.iter().position(|known| *known == name);
         NodeTest::Name(known.unwrap_or_else(|| {
             self.names.push(name);
@@ -389,10 +392,10 @@ fn error_at(at: usize, message: impl Into<String>) -> XPathError {
 
 fn nodes(expression: &Expr, at: usize, what: &str) -> Parsed<()> {
     match expression.kind() {
-        Kind::Nodes => Ok(()),
-        Kind::Boolean => Err(error_at(at, format!("{what} needs a set of nodes, this is true or false"))),
-        Kind::Number => Err(error_at(at, format!("{what} needs a set of nodes, this is a number"))),
-        Kind::Text => Err(error_at(at, format!("{what} needs a set of nodes, this is text"))),
+        ResultType::Nodes => Ok(()),
+        ResultType::Boolean => Err(error_at(at, format!("{what} needs a set of nodes, this is true or false"))),
+        ResultType::Number => Err(error_at(at, format!("{what} needs a set of nodes, this is a number"))),
+        ResultType::Text => Err(error_at(at, format!("{what} needs a set of nodes, this is text"))),
     }
 }
 
@@ -437,7 +440,7 @@ fn shorten(steps: Vec<Step>) -> Vec<Step> {
     short
 }
 
-impl Function {
+impl CoreFunction {
     /// Its name.
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, ..)| *known == self).map_or("?", |(_, name, ..)| name)

@@ -1,16 +1,16 @@
 //! What of a document an expression can see.
 
-use super::{Axis, Condition, Expr, Function, NodeTest, Path, Start, Step, XPath};
+use super::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, Step, XPath};
 
 /// Where an expression is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ContextScope {
     /// At the document.
     Root,
     /// Anywhere.
-    Anything,
+    Anywhere,
     /// At elements that were found by name, or inside of them.
-    Inside,
+    NamedSubtree,
 }
 
 impl XPath {
@@ -19,11 +19,11 @@ impl XPath {
     /// these names and in other namespaces, nothing changes for the expression.
     pub fn sees_only(&self) -> Option<Vec<&str>> {
         let mut seen = Vec::new();
-        self.value(&self.expression, At::Root, &mut seen)?;
+        self.value(&self.expression, ContextScope::Root, &mut seen)?;
         Some(seen.into_iter().map(|name| &*self.names[name].local).collect())
     }
 
-    fn value(&self, expression: &Expr, at: At, seen: &mut Vec<usize>) -> Option<()> {
+    fn value(&self, expression: &Expr, at: ContextScope, seen: &mut Vec<usize>) -> Option<()> {
         match expression {
             Expr::Literal(_) | Expr::Number(_) => Some(()),
             Expr::Negate(inner) => self.value(inner, at, seen),
@@ -31,23 +31,23 @@ impl XPath {
                 self.value(&sides.0, at, seen)?;
                 self.value(&sides.1, at, seen)
             }
-            Expr::Call(Function::Id | Function::Lang, _) => None,
-            Expr::Call(Function::True | Function::False | Function::Position | Function::Last, _) => Some(()),
+            Expr::Call(CoreFunction::Id | CoreFunction::Lang, _) => None,
+            Expr::Call(CoreFunction::True | CoreFunction::False | CoreFunction::Position | CoreFunction::Last, _) => Some(()),
             // of the node at hand
-            Expr::Call(_, arguments) if arguments.is_empty() => (at == At::Inside).then_some(()),
+            Expr::Call(_, arguments) if arguments.is_empty() => (at == ContextScope::NamedSubtree).then_some(()),
             Expr::Call(_, arguments) => arguments.iter().try_for_each(|argument| self.value(argument, at, seen)),
-            Expr::Path(path) => (self.path(path, at, seen)? == At::Inside).then_some(()),
+            Expr::Path(path) => (self.path(path, at, seen)? == ContextScope::NamedSubtree).then_some(()),
         }
     }
 
-    fn path(&self, path: &Path, at: At, seen: &mut Vec<usize>) -> Option<At> {
+    fn path(&self, path: &LocationPath, at: ContextScope, seen: &mut Vec<usize>) -> Option<ContextScope> {
         let mut at = match &path.start {
-            Start::Root => At::Root,
-            Start::Here => at,
-            Start::Nodes(nodes, conditions) => {
+            PathStart::Root => ContextScope::Root,
+            PathStart::ContextNode => at,
+            PathStart::Filtered(nodes, conditions) => {
                 self.value(nodes, at, seen)?;
-                self.conditions(conditions, At::Inside, seen)?;
-                At::Inside
+                self.conditions(conditions, ContextScope::NamedSubtree, seen)?;
+                ContextScope::NamedSubtree
             }
         };
         for step in &path.steps {
@@ -57,21 +57,23 @@ impl XPath {
         Some(at)
     }
 
-    fn conditions(&self, conditions: &[Condition], at: At, seen: &mut Vec<usize>) -> Option<()> {
-        conditions.iter().try_for_each(|condition| (at == At::Inside).then(|| self.value(&condition.expression, at, seen))?)
+    fn conditions(&self, conditions: &[Predicate], at: ContextScope, seen: &mut Vec<usize>) -> Option<()> {
+        conditions.iter().try_for_each(|condition| (at == ContextScope::NamedSubtree).then(|| self.value(&condition.expression, at, seen))?)
     }
 
-    fn step(&self, step: &Step, at: At, seen: &mut Vec<usize>) -> Option<At> {
+    fn step(&self, step: &Step, at: ContextScope, seen: &mut Vec<usize>) -> Option<ContextScope> {
         let is_down = matches!(step.axis, Axis::Child | Axis::Descendant | Axis::DescendantOrSelf | Axis::SelfNode);
         match (&step.test, step.axis) {
             (NodeTest::Node, Axis::SelfNode) => Some(at),
-            (NodeTest::Node, Axis::DescendantOrSelf) if at != At::Inside => Some(At::Anything),
+            (NodeTest::Node, Axis::DescendantOrSelf) if at != ContextScope::NamedSubtree => Some(ContextScope::Anywhere),
             (_, Axis::Namespace) => None,
-            (NodeTest::Name(name), axis) if axis != Axis::Attribute && self.names[*name].uri.is_empty() && (is_down || at == At::Inside) => {
+            (NodeTest::Name(name), axis)
+                if axis != Axis::Attribute && self.names[*name].uri.is_empty() && (is_down || at == ContextScope::NamedSubtree) =>
+            {
                 seen.push(*name);
-                Some(At::Inside)
+                Some(ContextScope::NamedSubtree)
             }
-            _ => (at == At::Inside && (is_down || step.axis == Axis::Attribute)).then_some(At::Inside),
+            _ => (at == ContextScope::NamedSubtree && (is_down || step.axis == Axis::Attribute)).then_some(ContextScope::NamedSubtree),
         }
     }
 }

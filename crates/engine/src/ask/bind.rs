@@ -4,36 +4,36 @@
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
 use std::cmp::Ordering;
-use stook_catalogue::definition::{Asks, Call, CallArg, Collection, Field, Takes};
+use stook_catalogue::definition::{ArgumentForm, CallArgument, Collection, Field, ServiceBinding, ServiceCall};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::plan::{Aggregate, Column, Plan, Test};
+use stook_store::plan::{Aggregate, Comparison, PlanColumn, QueryPlan};
 
 /// What a service is told: arguments of a call, each with the condition on its field.
-pub type Told = Vec<(usize, Test)>;
+pub type BoundArguments = Vec<(usize, Comparison)>;
 
 /// Conditions of a query by field, and what it needs besides.
-pub struct Conditions<'p> {
-    by_field: Vec<(usize, &'p Test)>,
+pub struct QueryConditions<'p> {
+    by_field: Vec<(usize, &'p Comparison)>,
     /// Conditions on members of the struct that a row is of.
-    of_row: Vec<(usize, &'p Test)>,
+    of_row: Vec<(usize, &'p Comparison)>,
     /// The list that rows are structs of.
     each: Option<usize>,
     /// Lists that may be told in part, of which the query needs all there is.
-    whole: Vec<usize>,
+    complete_lists: Vec<usize>,
 }
 
-impl<'p> Conditions<'p> {
+impl<'p> QueryConditions<'p> {
     /// Those that are about fields; the key is one where it is text. With what else the query reads.
-    pub fn of(collection: &Collection, asks: &Asks, plan: &'p Plan, aggregates: &[Aggregate]) -> Self {
+    pub fn of(collection: &Collection, asks: &ServiceBinding, plan: &'p QueryPlan, aggregates: &[Aggregate]) -> Self {
         let key = key_field(collection);
         let (mut by_field, mut of_row) = (Vec::new(), Vec::new());
         for condition in &plan.conditions {
             match condition.column {
-                Column::Field(field) => by_field.push((field, &condition.test)),
-                Column::Key => by_field.extend(key.map(|field| (field, &condition.test))),
-                Column::Element(member) => {
+                PlanColumn::Field(field) => by_field.push((field, &condition.test)),
+                PlanColumn::Key => by_field.extend(key.map(|field| (field, &condition.test))),
+                PlanColumn::Element(member) => {
                     let is_own =
                         |field: &Field| matches!(field.derive, Some(Derivation::Member(list, own)) if Some(list) == plan.each && own == member);
                     let own = collection.fields.iter().position(is_own);
@@ -46,25 +46,25 @@ impl<'p> Conditions<'p> {
         let is_read = |list: &usize| {
             let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
             let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
-            read.any(|column| matches!(column, Column::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
+            read.any(|column| matches!(column, PlanColumn::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
         };
         let mut whole: Vec<usize> = in_part.filter(is_read).collect();
         whole.sort_unstable();
         whole.dedup();
-        Self { by_field, of_row, each: plan.each, whole }
+        Self { by_field, of_row, each: plan.each, complete_lists: whole }
     }
 
     /// Lists of which the query needs all there is, as a text.
     pub fn needs(&self) -> String {
-        format!("{:?}", self.whole)
+        format!("{:?}", self.complete_lists)
     }
 
-    fn on(&self, field: usize) -> impl Iterator<Item = &'p Test> {
+    fn on(&self, field: usize) -> impl Iterator<Item = &'p Comparison> {
         self.by_field.iter().chain(&self.of_row).filter(move |(own, _)| *own == field).map(|(_, test)| *test)
     }
 
     /// Whether a condition on a field holds of everything that the query asks for. A call's default stands for a missing one.
-    fn imply(&self, field: usize, test: &Test, default: Option<&Test>) -> bool {
+    fn imply(&self, field: usize, test: &Comparison, default: Option<&Comparison>) -> bool {
         let mut own = self.on(field).peekable();
         match (own.peek(), default) {
             (None, Some(default)) => implies(default, test),
@@ -73,10 +73,10 @@ impl<'p> Conditions<'p> {
     }
 
     /// What a call was told that the query does not say.
-    pub fn by_default(&self, collection: &Collection, call: &Call, told: &Told) -> Option<String> {
+    pub fn by_default(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
         let is_said = |field: usize| self.on(field).next().is_some();
         let assumed = told.iter().filter_map(|(place, test)| match test {
-            Test::Equal(value) if !is_said(call.args[*place].field) && call.args[*place].default.is_some() => {
+            Comparison::Equal(value) if !is_said(call.args[*place].field) && call.args[*place].default.is_some() => {
                 let arg = &call.args[*place];
                 Some(format!("{}={}", collection.fields[arg.field].name, value.show(type_of(collection, arg))))
             }
@@ -86,22 +86,22 @@ impl<'p> Conditions<'p> {
     }
 
     /// The condition that an argument needs.
-    fn wanted(&self, collection: &Collection, arg: &CallArg) -> Wanted {
+    fn wanted(&self, collection: &Collection, arg: &CallArgument) -> MissingCondition {
         let name = &collection.fields[arg.field].name;
         if self.on(arg.field).next().is_none() {
-            return Wanted::Any(name.clone());
+            return MissingCondition::Any(name.clone());
         }
-        let form = if arg.shape.is_some() { " of its form" } else { "" };
-        Wanted::Form(match arg.takes {
-            Takes::Value => format!("one value{form} of {name}"),
-            Takes::Pattern => format!("a value or a pattern{form} of {name}"),
-            Takes::List => format!("values{form} of {name}"),
-            Takes::From | Takes::To => format!("a bound of {name}"),
+        let form = if arg.matches.is_some() { " of its form" } else { "" };
+        MissingCondition::Form(match arg.takes {
+            ArgumentForm::Value => format!("one value{form} of {name}"),
+            ArgumentForm::Pattern => format!("a value or a pattern{form} of {name}"),
+            ArgumentForm::List => format!("values{form} of {name}"),
+            ArgumentForm::From | ArgumentForm::To => format!("a bound of {name}"),
         })
     }
 
     /// Whether an answer to what a call was told is enough for the query.
-    pub fn are_covered(&self, collection: &Collection, call: &Call, told: &Told) -> bool {
+    pub fn are_covered(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> bool {
         told.iter().all(|(place, test)| {
             let Some(arg) = call.args.get(*place) else { return false };
             self.bears_part(collection, arg.field, test) && self.imply(arg.field, test, default(collection, arg).as_ref())
@@ -109,25 +109,25 @@ impl<'p> Conditions<'p> {
     }
 
     /// Whether a query needs of a list only elements of which a condition on a member holds; true for other fields.
-    fn bears_part(&self, collection: &Collection, field: usize, test: &Test) -> bool {
+    fn bears_part(&self, collection: &Collection, field: usize, test: &Comparison) -> bool {
         let Some((list, _)) = collection.member(field) else { return true };
-        let is_told = |own: &(usize, &Test)| own.0 == field && implies(own.1, test);
+        let is_told = |own: &(usize, &Comparison)| own.0 == field && implies(own.1, test);
         let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();
         let of_row = if self.each == Some(list) { self.of_row.iter().any(is_told) } else { any.peek().is_some() };
         // each of several conditions may hold of another element
-        of_row && any.all(is_told) && !self.whole.contains(&list)
+        of_row && any.all(is_told) && !self.complete_lists.contains(&list)
     }
 
     /// What a call is told of the query; of equalities only those that `wanted` says.
     ///
     /// # Errors
     /// Which condition the call needs and the query has not.
-    pub fn bind(&self, collection: &Collection, call: &Call, wanted: impl Fn(usize) -> bool) -> Result<Told, Wanted> {
-        let mut told = Told::new();
+    pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(usize) -> bool) -> Result<BoundArguments, MissingCondition> {
+        let mut told = BoundArguments::new();
         let mut in_part = false;
         for (place, arg) in call.args.iter().enumerate() {
             let is_part = collection.member(arg.field).is_some();
-            let bears = |test: &Test| !is_part || (!in_part && self.bears_part(collection, arg.field, test));
+            let bears = |test: &Comparison| !is_part || (!in_part && self.bears_part(collection, arg.field, test));
             let found = self.on(arg.field).filter(|_| wanted(place)).find_map(|test| take(collection, arg, test).filter(bears));
             // of one list only: what holds of two need not be told of either
             in_part |= is_part && found.is_some();
@@ -143,7 +143,7 @@ impl<'p> Conditions<'p> {
 
 /// A condition that a call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum MissingCondition {
     /// One on this field.
     Any(String),
     /// Another one than the query has, in words.
@@ -156,12 +156,12 @@ pub fn key_field(collection: &Collection) -> Option<usize> {
 }
 
 /// The type of what an argument says: that of one element where its field has several.
-pub fn type_of<'c>(collection: &'c Collection, arg: &CallArg) -> &'c FieldType {
+pub fn type_of<'c>(collection: &'c Collection, arg: &CallArgument) -> &'c FieldType {
     collection.fields[arg.field].golden_type().element()
 }
 
 /// Of which list an answer tells only some elements, and which: a contributor's part. Nothing for an answer that tells the whole.
-pub fn part(collection: &Collection, call: &Call, told: &Told) -> Option<String> {
+pub fn part(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
     told.iter().find_map(|(place, test)| {
         let arg = &call.args[*place];
         collection.member(arg.field)?;
@@ -170,61 +170,61 @@ pub fn part(collection: &Collection, call: &Call, told: &Told) -> Option<String>
 }
 
 /// What a part is called by; nothing where it could not be told from a pattern, or is too long.
-fn pattern(collection: &Collection, arg: &CallArg, test: &Test) -> Option<String> {
+fn pattern(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Option<String> {
     let text = match test {
-        Test::Equal(value) => Some(value.show(type_of(collection, arg))).filter(|text| !text.contains('*'))?,
+        Comparison::Equal(value) => Some(value.show(type_of(collection, arg))).filter(|text| !text.contains('*'))?,
         other => pieces(other)?.join("*"),
     };
     (text.len() <= parts::LONGEST).then_some(text)
 }
 
-fn default(collection: &Collection, arg: &CallArg) -> Option<Test> {
+fn default(collection: &Collection, arg: &CallArgument) -> Option<Comparison> {
     let text = arg.default.as_deref()?;
-    from_text(text, type_of(collection, arg), None).ok().map(Test::Equal)
+    from_text(text, type_of(collection, arg), None).ok().map(Comparison::Equal)
 }
 
 /// What an argument takes of a condition.
-fn take(collection: &Collection, arg: &CallArg, test: &Test) -> Option<Test> {
+fn take(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Option<Comparison> {
     let ty = type_of(collection, arg);
-    let fits = |value: &Value| *value != Value::Null && arg.shape.as_ref().is_none_or(|shape| shape.is_match(&value.show(ty)));
+    let fits = |value: &Value| *value != Value::Null && arg.matches.as_ref().is_none_or(|shape| shape.is_match(&value.show(ty)));
     let taken = match (arg.takes, test) {
-        (Takes::Value | Takes::Pattern | Takes::List, Test::Equal(value)) => fits(value).then(|| test.clone()),
-        (Takes::Value | Takes::Pattern, Test::In(values)) => match values.as_slice() {
-            [only] => fits(only).then(|| Test::Equal(only.clone())),
+        (ArgumentForm::Value | ArgumentForm::Pattern | ArgumentForm::List, Comparison::Equal(value)) => fits(value).then(|| test.clone()),
+        (ArgumentForm::Value | ArgumentForm::Pattern, Comparison::In(values)) => match values.as_slice() {
+            [only] => fits(only).then(|| Comparison::Equal(only.clone())),
             _ => None,
         },
-        (Takes::List, Test::In(values)) => (!values.is_empty() && values.iter().all(fits)).then(|| test.clone()),
-        (Takes::Pattern, Test::Prefix(_) | Test::Wildcard(_)) => {
+        (ArgumentForm::List, Comparison::In(values)) => (!values.is_empty() && values.iter().all(fits)).then(|| test.clone()),
+        (ArgumentForm::Pattern, Comparison::Prefix(_) | Comparison::Wildcard(_)) => {
             let shown = pieces(test)?.join("*");
-            arg.shape.as_ref().is_none_or(|shape| shape.is_match(&shown)).then(|| test.clone())
+            arg.matches.as_ref().is_none_or(|shape| shape.is_match(&shown)).then(|| test.clone())
         }
         // a service's bounds are included, so what it is told may be a little wider
-        (Takes::From, _) => bounds(test)?.0.map(|low| Test::Range { low: Some((low, true)), high: None }),
-        (Takes::To, _) => bounds(test)?.1.map(|high| Test::Range { low: None, high: Some((high, true)) }),
+        (ArgumentForm::From, _) => bounds(test)?.0.map(|low| Comparison::Range { low: Some((low, true)), high: None }),
+        (ArgumentForm::To, _) => bounds(test)?.1.map(|high| Comparison::Range { low: None, high: Some((high, true)) }),
         _ => None,
     };
     taken.filter(|test| collection.member(arg.field).is_none() || pattern(collection, arg, test).is_some())
 }
 
 /// The smallest and the largest value that a condition lets pass.
-fn bounds(test: &Test) -> Option<(Option<Value>, Option<Value>)> {
+fn bounds(test: &Comparison) -> Option<(Option<Value>, Option<Value>)> {
     match test {
-        Test::Equal(value) => Some((Some(value.clone()), Some(value.clone()))),
-        Test::In(values) => {
+        Comparison::Equal(value) => Some((Some(value.clone()), Some(value.clone()))),
+        Comparison::In(values) => {
             let least = values.iter().min_by(|a, b| order(a, b).unwrap_or(Ordering::Equal))?;
             let most = values.iter().max_by(|a, b| order(a, b).unwrap_or(Ordering::Equal))?;
             Some((Some(least.clone()), Some(most.clone())))
         }
-        Test::Range { low, high } => Some((low.as_ref().map(|(low, _)| low.clone()), high.as_ref().map(|(high, _)| high.clone()))),
+        Comparison::Range { low, high } => Some((low.as_ref().map(|(low, _)| low.clone()), high.as_ref().map(|(high, _)| high.clone()))),
         _ => None,
     }
 }
 
 /// The pieces of a pattern between its stars.
-pub fn pieces(test: &Test) -> Option<Vec<String>> {
+pub fn pieces(test: &Comparison) -> Option<Vec<String>> {
     match test {
-        Test::Prefix(prefix) => Some(vec![prefix.clone(), String::new()]),
-        Test::Wildcard(pieces) => Some(pieces.clone()),
+        Comparison::Prefix(prefix) => Some(vec![prefix.clone(), String::new()]),
+        Comparison::Wildcard(pieces) => Some(pieces.clone()),
         _ => None,
     }
 }
@@ -242,7 +242,7 @@ pub fn order(a: &Value, b: &Value) -> Option<Ordering> {
 }
 
 /// Whether a value satisfies what an argument may say.
-pub fn holds(test: &Test, value: &Value) -> bool {
+pub fn holds(test: &Comparison, value: &Value) -> bool {
     let above = |low: &Option<(Value, bool)>| match low {
         None => true,
         Some((low, included)) => order(value, low).is_some_and(|order| order == Ordering::Greater || (*included && order == Ordering::Equal)),
@@ -252,25 +252,25 @@ pub fn holds(test: &Test, value: &Value) -> bool {
         Some((high, included)) => order(value, high).is_some_and(|order| order == Ordering::Less || (*included && order == Ordering::Equal)),
     };
     match test {
-        Test::Equal(own) => order(value, own) == Some(Ordering::Equal),
-        Test::In(values) => values.iter().any(|own| order(value, own) == Some(Ordering::Equal)),
-        Test::Range { low, high } => *value != Value::Null && above(low) && below(high),
-        Test::Prefix(_) | Test::Wildcard(_) => match (value, pieces(test)) {
+        Comparison::Equal(own) => order(value, own) == Some(Ordering::Equal),
+        Comparison::In(values) => values.iter().any(|own| order(value, own) == Some(Ordering::Equal)),
+        Comparison::Range { low, high } => *value != Value::Null && above(low) && below(high),
+        Comparison::Prefix(_) | Comparison::Wildcard(_) => match (value, pieces(test)) {
             (Value::Text(text), Some(pieces)) => matches(&pieces, text),
             _ => false,
         },
-        Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => false,
+        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
     }
 }
 
 /// Whether everything that satisfies `narrow` satisfies `wide`.
-pub fn implies(narrow: &Test, wide: &Test) -> bool {
+pub fn implies(narrow: &Comparison, wide: &Comparison) -> bool {
     // only a star of the wider pattern takes a star of the narrower one
     const STAR: &str = "\0";
     match (narrow, wide) {
-        (Test::Equal(value), _) => holds(wide, value),
-        (Test::In(values), _) => values.iter().all(|value| holds(wide, value)),
-        (Test::Range { low, high }, Test::Range { low: least, high: most }) => {
+        (Comparison::Equal(value), _) => holds(wide, value),
+        (Comparison::In(values), _) => values.iter().all(|value| holds(wide, value)),
+        (Comparison::Range { low, high }, Comparison::Range { low: least, high: most }) => {
             let inside = |own: &Option<(Value, bool)>, bound: &Option<(Value, bool)>, towards: Ordering| match (own, bound) {
                 (_, None) => true,
                 (None, Some(_)) => false,
@@ -282,7 +282,7 @@ pub fn implies(narrow: &Test, wide: &Test) -> bool {
             };
             inside(low, least, Ordering::Greater) && inside(high, most, Ordering::Less)
         }
-        (Test::Prefix(_) | Test::Wildcard(_), Test::Prefix(_) | Test::Wildcard(_)) => match (pieces(narrow), pieces(wide)) {
+        (Comparison::Prefix(_) | Comparison::Wildcard(_), Comparison::Prefix(_) | Comparison::Wildcard(_)) => match (pieces(narrow), pieces(wide)) {
             (Some(narrow), Some(wide)) => matches(&wide, &narrow.join(STAR)),
             _ => false,
         },
@@ -294,8 +294,8 @@ pub fn implies(narrow: &Test, wide: &Test) -> bool {
 mod tests {
     use super::*;
 
-    fn pattern(text: &str) -> Test {
-        Test::Wildcard(text.split('*').map(str::to_owned).collect())
+    fn pattern(text: &str) -> Comparison {
+        Comparison::Wildcard(text.split('*').map(str::to_owned).collect())
     }
 
     #[test]
@@ -316,25 +316,25 @@ mod tests {
         ] {
             assert_eq!(contains(narrow, wide), expected, "{narrow} in {wide}");
         }
-        assert!(implies(&Test::Equal(Value::text("T1_CH_CERN")), &pattern("T1_*")));
-        assert!(!implies(&Test::Equal(Value::text("/a/b/c*")), &Test::Equal(Value::text("/a/b/c"))));
-        assert!(!implies(&pattern("site*"), &Test::Equal(Value::text("site_ch"))));
+        assert!(implies(&Comparison::Equal(Value::text("T1_CH_CERN")), &pattern("T1_*")));
+        assert!(!implies(&Comparison::Equal(Value::text("/a/b/c*")), &Comparison::Equal(Value::text("/a/b/c"))));
+        assert!(!implies(&pattern("site*"), &Comparison::Equal(Value::text("site_ch"))));
     }
 
     #[test]
     fn ranges_and_lists_contain_each_other() {
-        let range = |low: Option<(i64, bool)>, high: Option<(i64, bool)>| Test::Range {
+        let range = |low: Option<(i64, bool)>, high: Option<(i64, bool)>| Comparison::Range {
             low: low.map(|(value, included)| (Value::Int(value), included)),
             high: high.map(|(value, included)| (Value::Int(value), included)),
         };
-        let list = |values: &[i64]| Test::In(values.iter().map(|value| Value::Int(*value)).collect());
+        let list = |values: &[i64]| Comparison::In(values.iter().map(|value| Value::Int(*value)).collect());
         assert!(implies(&range(Some((10, false)), None), &range(Some((9, false)), None)));
         assert!(!implies(&range(Some((10, false)), None), &range(Some((11, false)), None)));
         assert!(implies(&range(Some((10, false)), None), &range(Some((10, true)), None)));
         assert!(!implies(&range(Some((10, true)), None), &range(Some((10, false)), None)));
         assert!(implies(&list(&[2, 3]), &list(&[1, 2, 3])) && !implies(&list(&[1, 2, 3]), &list(&[2, 3])));
         // a number inside a range, which the original did not find
-        assert!(implies(&Test::Equal(Value::Int(5)), &range(Some((1, true)), Some((10, true)))));
+        assert!(implies(&Comparison::Equal(Value::Int(5)), &range(Some((1, true)), Some((10, true)))));
     }
 
     /// Whatever one test implies of another holds of values.

@@ -1,10 +1,10 @@
 //! One question to one service: requests within its limits, pages spooled and imported, and what is not said any more taken back.
 
-use super::answer::{Answer, Known, State, is_wide, noted};
-use super::bind::{Told, holds, implies, key_field, part, pieces, type_of};
-use crate::http::{Attempt, Client, encoded, persist, with_environment};
-use crate::settle::{self, Rules};
-use crate::withdraw::{self, Taken};
+use super::answer::{AnswerState, AnswerStore, ServiceAnswer, is_wide, noted};
+use super::bind::{BoundArguments, holds, implies, key_field, part, pieces, type_of};
+use crate::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
+use crate::settle::{self, SettleRules};
+use crate::withdraw::{self, RemoveContributions};
 use crate::{EngineError, Result, import};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::collections::HashSet;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Call, Collection, Family, Paging, Service, Source, Takes};
-use stook_catalogue::parts::Part;
-use stook_catalogue::record::{Contribution, Origin, Retired, Said};
+use stook_catalogue::definition::{ArgumentForm, Collection, FormatFamily, Pagination, Service, ServiceCall, Source};
+use stook_catalogue::parts::PartialList;
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_formats::Syntax;
-use stook_formats::read::{Documents, open};
+use stook_formats::read::{DocumentReader, open};
 use stook_formats::strange;
 use stook_store::journal::Outcome;
-use stook_store::plan::{Column, Condition, Plan, Test, keys_of};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, keys_of};
 use stook_store::queue::{JobId, JobState};
-use stook_store::{Pass, Store, Tenant};
+use stook_store::{SettlePass, Store, Tenant};
 use ureq::http::{HeaderMap, Uri};
 
 /// The first pause between two attempts; each further one is twice as long.
@@ -35,23 +35,23 @@ const MOST_LOOKED_AT: usize = 100;
 const MOST_PAGES: u64 = 100_000;
 
 /// What a service bears, of all questions of this process.
-pub struct Limits {
+pub struct ServiceLimits {
     /// For all requests of an answer.
     pub deadline: Duration,
     timeout: Duration,
     interval: Duration,
     parallel: usize,
-    busy: Mutex<Busy>,
+    busy: Mutex<LimitState>,
     freed: Condvar,
 }
 
-struct Busy {
+struct LimitState {
     requests: usize,
     /// When the next request may begin.
     next: Instant,
 }
 
-impl Limits {
+impl ServiceLimits {
     pub fn new(service: &Service) -> Self {
         let micros = |micros: i64| Duration::from_micros(micros.max(0) as u64);
         Self {
@@ -59,13 +59,13 @@ impl Limits {
             timeout: micros(service.timeout),
             interval: service.rate.map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate),
             parallel: service.parallel,
-            busy: Mutex::new(Busy { requests: 0, next: Instant::now() }),
+            busy: Mutex::new(LimitState { requests: 0, next: Instant::now() }),
             freed: Condvar::new(),
         }
     }
 
     /// Waits until a request may begin; nothing when it is too late for one.
-    fn enter(&self, until: Instant, stop: &AtomicBool) -> Option<Place<'_>> {
+    fn enter(&self, until: Instant, stop: &AtomicBool) -> Option<RequestSlot<'_>> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
@@ -79,7 +79,7 @@ impl Limits {
             } else {
                 busy.requests += 1;
                 busy.next = busy.next.max(now - self.interval) + self.interval;
-                return Some(Place(self));
+                return Some(RequestSlot(self));
             };
             // `stop` is not notified
             let wait = wait.min(Duration::from_millis(200));
@@ -89,9 +89,9 @@ impl Limits {
 }
 
 /// A request on its way.
-struct Place<'l>(&'l Limits);
+struct RequestSlot<'l>(&'l ServiceLimits);
 
-impl Drop for Place<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
         self.0.busy.lock().unwrap_or_else(PoisonError::into_inner).requests -= 1;
         self.0.freed.notify_one();
@@ -99,7 +99,7 @@ impl Drop for Place<'_> {
 }
 
 /// What a service is asked.
-pub struct Question<'q> {
+pub struct FetchRequest<'q> {
     /// Whose records.
     pub tenant: &'q Tenant,
     /// The source's index.
@@ -107,13 +107,13 @@ pub struct Question<'q> {
     /// The call's index.
     pub call: usize,
     /// What it is told.
-    pub told: Told,
+    pub arguments: BoundArguments,
     /// The same as it is asked.
-    pub asked: &'q str,
+    pub request: &'q str,
 }
 
 /// What a call asks, behind the service's URL; `wildcard` is what stands for any text there.
-pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -> String {
+pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, wildcard: &str) -> String {
     let mut path = call.get.clone();
     for (place, test) in told {
         let arg = &call.args[*place];
@@ -122,14 +122,14 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
             // a bound may be a little wider, never narrower
             (FieldType::Timestamp, Value::Int(micros)) if arg.epoch => {
                 let rest = micros.rem_euclid(1_000_000);
-                (micros.div_euclid(1_000_000) + i64::from(arg.takes == Takes::To && rest > 0)).to_string()
+                (micros.div_euclid(1_000_000) + i64::from(arg.takes == ArgumentForm::To && rest > 0)).to_string()
             }
             _ => value.show(ty),
         };
         let texts = match test {
-            Test::Equal(value) => vec![show(value)],
-            Test::In(values) => values.iter().map(show).collect(),
-            Test::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
+            Comparison::Equal(value) => vec![show(value)],
+            Comparison::In(values) => values.iter().map(show).collect(),
+            Comparison::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
             other => pieces(other).map(|pieces| pieces.join(wildcard)).into_iter().collect(),
         };
         let own = format!("{{{}}}", arg.name);
@@ -151,17 +151,23 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
 ///
 /// # Errors
 /// When the store fails; what is wrong with a service stands in the answer.
-pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question: &Question<'_>, stop: &AtomicBool) -> Result<Answer> {
+pub fn fetch(
+    rules: &Arc<SettleRules>,
+    store: &dyn Store,
+    limits: &[ServiceLimits],
+    question: &FetchRequest<'_>,
+    stop: &AtomicBool,
+) -> Result<ServiceAnswer> {
     let catalogue = &rules.catalogue;
     let source = &catalogue.sources[question.source];
     let Some(asks) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` is not asked", source.name))) };
     let collection = &catalogue.collections[source.feeds[0].collection];
     let (service, call) = (&catalogue.services[asks.service], &asks.calls[question.call]);
-    let known = Known { store, tenant: question.tenant, collection, asks };
+    let known = AnswerStore { store, tenant: question.tenant, collection, asks };
     let begun = store.clock();
-    let old = known.of(question.asked)?;
+    let old = known.of(question.request)?;
     let asked_before = !old.is_empty();
-    for old in old.iter().filter(|old| old.state == State::Running && old.expires < begun) {
+    for old in old.iter().filter(|old| old.state == AnswerState::Running && old.expires < begun) {
         // whoever had asked is gone
         for job in &old.jobs {
             if store.job_state(*job).is_ok_and(|state| !state.is_final()) {
@@ -169,10 +175,11 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
             }
         }
     }
-    let wide = is_wide(&question.told);
-    let mut answer = Answer::begun(question.asked, &call.name, noted(collection, call, &question.told), begun, begun + service.deadline);
+    let wide = is_wide(&question.arguments);
+    let mut answer =
+        ServiceAnswer::begun(question.request, &call.name, noted(collection, call, &question.arguments), begun, begun + service.deadline);
     known.note(&answer, wide)?;
-    let mut fetching = Fetching {
+    let mut fetching = FetchRun {
         rules,
         store,
         tenant: question.tenant,
@@ -180,45 +187,45 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         service,
         limits: &limits[asks.service],
         until: Instant::now() + limits[asks.service].deadline,
-        part: part(collection, call, &question.told),
+        part: part(collection, call, &question.arguments),
         stop,
         ttl: None,
         beginning: String::new(),
     };
-    let fetched = fetching.pages(call, question.asked, &mut answer, &mut |answer| known.note(answer, wide));
+    let fetched = fetching.pages(call, question.request, &mut answer, &mut |answer| known.note(answer, wide));
     match fetched {
         Err(EngineError::Store(error)) => return Err(error.into()),
         Err(error) => {
-            answer.state = if answer.documents > answer.failed { State::Partial } else { State::Failed };
+            answer.state = if answer.documents > answer.failed { AnswerState::Partial } else { AnswerState::Failed };
             answer.reason = Some(match error {
                 EngineError::NoDocument { reason, .. } => format!("its answer {reason}"),
                 other => other.to_string(),
             });
         }
         Ok(()) if answer.failed > 0 => {
-            answer.state = if answer.documents > answer.failed { State::Partial } else { State::Failed };
+            answer.state = if answer.documents > answer.failed { AnswerState::Partial } else { AnswerState::Failed };
             let jobs: Vec<String> = answer.jobs.iter().map(ToString::to_string).collect();
             let first =
                 fetching.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
             let (failed, all) = (answer.failed, answer.documents);
             // an error may be a document of the format
-            let first = if answer.state == State::Failed { format!("{first}, which begins with: {}", fetching.beginning) } else { first };
+            let first = if answer.state == AnswerState::Failed { format!("{first}, which begins with: {}", fetching.beginning) } else { first };
             answer.reason = Some(format!("{failed} of {all} documents could not be read{first}; see the journal of job {}", jobs.join(", ")));
         }
-        Ok(()) => answer.state = State::Complete,
+        Ok(()) => answer.state = AnswerState::Complete,
     }
-    if answer.state == State::Complete && (asked_before || known.has_others(question.asked)?) {
-        answer.retired += fetching.retire(&known, (call, &question.told), begun)?;
+    if answer.state == AnswerState::Complete && (asked_before || known.has_others(question.request)?) {
+        answer.retired += fetching.retire(&known, (call, &question.arguments), begun)?;
     }
     let ttl = match answer.state {
-        State::Complete => fetching.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
+        AnswerState::Complete => fetching.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
         _ => service.ttl_failed,
     };
     answer.ended = store.clock();
     answer.expires = answer.ended.saturating_add(ttl);
     known.note(&answer, wide)?;
     // the last whole answer keeps its jobs, and what was tried since; somebody may have asked meanwhile
-    let kept = known.of(question.asked)?;
+    let kept = known.of(question.request)?;
     for job in old.iter().flat_map(|old| &old.jobs).filter(|job| !kept.iter().any(|kept| kept.jobs.contains(job))) {
         if store.job_state(*job).is_ok_and(JobState::is_final) {
             store.forget_job(*job)?;
@@ -233,13 +240,13 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
     Ok(answer)
 }
 
-struct Fetching<'f> {
-    rules: &'f Arc<Rules>,
+struct FetchRun<'f> {
+    rules: &'f Arc<SettleRules>,
     store: &'f dyn Store,
     tenant: &'f Tenant,
     source: &'f Source,
     service: &'f Service,
-    limits: &'f Limits,
+    limits: &'f ServiceLimits,
     until: Instant,
     /// What the answer tells of a list, if not all.
     part: Option<String>,
@@ -250,15 +257,21 @@ struct Fetching<'f> {
     beginning: String,
 }
 
-impl Fetching<'_> {
+impl FetchRun<'_> {
     /// All pages, each imported when it is here.
-    fn pages(&mut self, call: &Call, asked: &str, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<()> {
+    fn pages(
+        &mut self,
+        call: &ServiceCall,
+        asked: &str,
+        answer: &mut ServiceAnswer,
+        note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>,
+    ) -> Result<()> {
         let base = with_environment(&self.service.url)?.replace("{tenant}", self.tenant.as_str());
-        let client = Client::new(self.service.credentials.as_deref())?;
+        let client = HttpClient::new(self.service.credentials.as_deref())?;
         let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
         let first = format!("{}{asked}", base.trim_end_matches('/'));
         let mut url = match &call.page {
-            Some(Paging::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
+            Some(Pagination::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
             _ => first.clone(),
         };
         let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
@@ -267,7 +280,7 @@ impl Fetching<'_> {
         for page in 0..MOST_PAGES {
             let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
             self.request(&client, &url, &file)?;
-            if let Some(Paging::Offset { offset, .. }) = &call.page {
+            if let Some(Pagination::Offset { offset, .. }) = &call.page {
                 let own = self.first_document(&file)?;
                 if page == 0 {
                     first_document = own;
@@ -280,12 +293,12 @@ impl Fetching<'_> {
             let next = match &call.page {
                 None => None,
                 // a service may give less at once than it is asked for: a page is the last one when it is shorter than the first
-                Some(Paging::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
+                Some(Pagination::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
                     Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
                 }
-                Some(Paging::Offset { .. }) => None,
-                Some(Paging::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
-                Some(Paging::Token(element, argument)) => {
+                Some(Pagination::Offset { .. }) => None,
+                Some(Pagination::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
+                Some(Pagination::Token(element, argument)) => {
                     element_of(&file, element)?.map(|token| with_arguments(&with_verb_only(&first), &[(argument, &token)]))
                 }
             };
@@ -300,7 +313,7 @@ impl Fetching<'_> {
     }
 
     /// One response into a file.
-    fn request(&mut self, client: &Client, url: &str, file: &Path) -> Result<()> {
+    fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<()> {
         let late = || format!("it has not answered within {} s", self.limits.deadline.as_secs_f64());
         let pause = |pause: Duration| {
             let until = Instant::now() + pause;
@@ -313,20 +326,20 @@ impl Fetching<'_> {
             !self.stop.load(Ordering::SeqCst)
         };
         let (accept, family) = match self.source.family {
-            Family::Xml => ("application/xml, text/xml", "xml"),
+            FormatFamily::Xml => ("application/xml, text/xml", "xml"),
             _ => ("application/json", "json"),
         };
         let attempt = || {
-            let Some(_place) = self.limits.enter(self.until, self.stop) else { return Attempt::Never(late()) };
+            let Some(_place) = self.limits.enter(self.until, self.stop) else { return HttpAttempt::GiveUp(late()) };
             let time = self.limits.timeout.min(self.until.saturating_duration_since(Instant::now()));
             client.get(url, accept, (time, self.service.most_bytes), &mut |headers, body| {
                 let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or(family);
                 if !kind.contains(family) {
-                    return Ok(Attempt::Never(format!("it sends {kind}, not {family}")));
+                    return Ok(HttpAttempt::GiveUp(format!("it sends {kind}, not {family}")));
                 }
                 let mut out = File::create(file)?;
                 let bytes = std::io::copy(body, &mut out)?;
-                Ok(if bytes == 0 { Attempt::Later("it sends nothing".into(), None) } else { Attempt::Answered(fresh_for(headers)) })
+                Ok(if bytes == 0 { HttpAttempt::RetryLater("it sends nothing".into(), None) } else { HttpAttempt::Answered(fresh_for(headers)) })
             })
         };
         let fresh = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
@@ -341,12 +354,12 @@ impl Fetching<'_> {
         let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
         let opened = open(file).map_err(wrong)?;
         let Some(syntax) = opened.syntax.and_then(|found| found.as_family(self.source.family)) else { return Ok(None) };
-        let mut documents = Documents::new(opened.bytes, syntax, self.source.records.as_deref());
+        let mut documents = DocumentReader::new(opened.bytes, syntax, self.source.records.as_deref());
         Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
     }
 
     /// Imports a page; returns its documents.
-    fn import(&mut self, file: &Path, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<u64> {
+    fn import(&mut self, file: &Path, answer: &mut ServiceAnswer, note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>) -> Result<u64> {
         let opened = open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
         if opened.syntax.is_none() {
             // a file may be empty, an answer says at least that there is nothing
@@ -357,7 +370,7 @@ impl Fetching<'_> {
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
         let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
-        let request = import::Request { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
+        let request = import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
         note(answer)?;
@@ -405,19 +418,19 @@ impl Fetching<'_> {
 
     /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had. They may be there
     /// with other values: older answers that would have those are not fresh any more.
-    fn retire(&self, known: &Known<'_>, (call, told): (&Call, &Told), begun: i64) -> Result<u64> {
+    fn retire(&self, known: &AnswerStore<'_>, (call, told): (&ServiceCall, &BoundArguments), begun: i64) -> Result<u64> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
         let tests = tests_of(call, told);
-        let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
+        let column = |field: usize| if key == Some(field) { PlanColumn::Key } else { PlanColumn::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
-        let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
-        let wider = Arc::new(Wider::of(known, &tests, key, begun)?);
+        let keys = keys_of(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
+        let wider = Arc::new(BroaderAnswers::of(known, &tests, key, begun)?);
         // a condition on members chose elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
-        let old = Old { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
-        let taken: Taken = match part(collection, call, told) {
+        let old = PreviousContributions { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
+        let taken: RemoveContributions = match part(collection, call, told) {
             None => Arc::new(move |all| old.retire(all)),
             Some(part) => {
                 let (rules, contributor) = (self.rules.clone(), format!("{}:{part}", self.source.name));
@@ -433,7 +446,7 @@ impl Fetching<'_> {
             known.expire(answer, self.store.clock())?;
         }
         if retired > 0 {
-            let rules: Arc<dyn Pass> = self.rules.clone();
+            let rules: Arc<dyn SettlePass> = self.rules.clone();
             settle::drain(self.store, &rules, self.stop)?;
         }
         Ok(retired)
@@ -457,40 +470,40 @@ fn with_verb_only(url: &str) -> String {
 }
 
 /// What a call was told, by field.
-fn tests_of(call: &Call, told: &Told) -> Vec<(usize, Test)> {
+fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(usize, Comparison)> {
     told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect()
 }
 
 /// Whether tests by field hold of values.
-fn hold(tests: &[(usize, Test)], values: &[Value]) -> bool {
+fn hold(tests: &[(usize, Comparison)], values: &[Value]) -> bool {
     tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
 }
 
 /// What a source said of some records before it was asked again.
-struct Old {
+struct PreviousContributions {
     source: String,
     /// When it was asked again.
     begun: i64,
     /// Conditions that it was told, by field.
-    tests: Vec<(usize, Test)>,
+    tests: Vec<(usize, Comparison)>,
     /// Answers that are not fresh any more when something of theirs is not said again.
-    wider: Arc<Wider>,
+    wider: Arc<BroaderAnswers>,
 }
 
 /// Older answers of a source that would also have records of which a newer one says nothing because they have changed.
-struct Wider(Vec<Older>);
+struct BroaderAnswers(Vec<BroaderAnswer>);
 
-struct Older {
-    answer: Answer,
+struct BroaderAnswer {
+    answer: ServiceAnswer,
     /// What it was told of records.
-    tests: Vec<(usize, Test)>,
+    tests: Vec<(usize, Comparison)>,
     /// Whether it would have something that is not said again.
-    doubted: AtomicBool,
+    is_stale: AtomicBool,
 }
 
-impl Wider {
+impl BroaderAnswers {
     /// Those that are fresh and whole, and have more than what satisfies `tests`.
-    fn of(known: &Known<'_>, tests: &[(usize, Test)], key: Option<usize>, begun: i64) -> Result<Self> {
+    fn of(known: &AnswerStore<'_>, tests: &[(usize, Comparison)], key: Option<usize>, begun: i64) -> Result<Self> {
         // a record that is not there by its key is nowhere
         if tests.iter().all(|(field, _)| Some(*field) == key) {
             return Ok(Self(Vec::new()));
@@ -503,7 +516,7 @@ impl Wider {
             let is_narrower = tests.iter().all(|(field, test)| own.iter().any(|(other, own)| other == field && implies(own, test)));
             if !is_narrower {
                 let tests = own.into_iter().filter(|(field, _)| known.collection.member(*field).is_none()).collect();
-                wider.push(Older { answer, tests, doubted: AtomicBool::new(false) });
+                wider.push(BroaderAnswer { answer, tests, is_stale: AtomicBool::new(false) });
             }
         }
         Ok(Self(wider))
@@ -513,20 +526,20 @@ impl Wider {
     fn doubt(&self, values: &[Value]) {
         for older in &self.0 {
             if hold(&older.tests, values) {
-                older.doubted.store(true, Ordering::Relaxed);
+                older.is_stale.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    fn doubted(&self) -> impl Iterator<Item = &Answer> {
-        self.0.iter().filter(|older| older.doubted.load(Ordering::Relaxed)).map(|older| &older.answer)
+    fn doubted(&self) -> impl Iterator<Item = &ServiceAnswer> {
+        self.0.iter().filter(|older| older.is_stale.load(Ordering::Relaxed)).map(|older| &older.answer)
     }
 }
 
-impl Old {
+impl PreviousContributions {
     /// The values of a contribution, if it is what the source said then.
     fn said<'c>(&self, own: &'c Contribution) -> Option<&'c [Value]> {
-        let Said::Values(values) = &own.said else { return None };
+        let ContributionContent::Values(values) = &own.said else { return None };
         (own.source() == self.source && own.as_of < self.begun && hold(&self.tests, values)).then_some(values)
     }
 
@@ -539,7 +552,7 @@ impl Old {
 
     /// An answer that tells a part does not tell the elements of the part any more.
     fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
-        let Some(part) = Part::of(collection, contributor) else { return };
+        let Some(part) = PartialList::of(collection, contributor) else { return };
         let tells = |values: &&[Value]| values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
         let told: Vec<&[Value]> = contributions.iter().filter_map(|own| self.said(own)).filter(tells).collect();
         let is_said_anew = contributions.iter().any(|own| *own.contributor == *contributor && own.as_of >= self.begun);
@@ -553,10 +566,10 @@ impl Old {
             as_of: self.begun,
             hash: [0; 16],
             generation: 0,
-            origin: Origin::default(),
+            origin: ContributionOrigin::default(),
             before: None,
-            retired: Retired::No,
-            said: Said::Gone,
+            retired: Retirement::Live,
+            said: ContributionContent::Tombstone,
             raw: None,
             unread: Vec::new(),
         });
@@ -565,7 +578,7 @@ impl Old {
 
     /// That the source knows nothing of a part need not be said where it says nothing else.
     fn leave_out_nothing(&self, contributions: &mut Vec<Contribution>) {
-        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.said, Said::Values(_));
+        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.said, ContributionContent::Values(_));
         if !contributions.iter().any(is_said) {
             contributions.retain(|own| own.source() != self.source || !own.contributor.contains(':'));
         }
@@ -633,7 +646,7 @@ fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
 fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
     let wrong = |error: String| EngineError::Wrong(format!("its page cannot be read: {error}"));
     let open: Box<dyn Read + Send> = Box::new(BufReader::new(File::open(file).map_err(|error| wrong(error.to_string()))?));
-    let mut elements = Documents::new(open, Syntax::Xml, Some(name));
+    let mut elements = DocumentReader::new(open, Syntax::Xml, Some(name));
     let Some((_, bytes)) = elements.next().map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
     let tree = stook_formats::xml::parse(bytes).map_err(|error| wrong(error.to_string()))?;
     Ok(tree.root_element().text().map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned))

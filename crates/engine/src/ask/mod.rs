@@ -12,42 +12,43 @@ mod answer;
 pub(crate) mod bind;
 mod fetch;
 
-pub use answer::{Answer, State};
+pub use answer::{AnswerState, ServiceAnswer};
 
 use crate::Result;
-use crate::settle::Rules;
-use answer::Known;
-use bind::{Conditions, Told, Wanted};
-use fetch::Limits;
+use crate::settle::SettleRules;
+use answer::AnswerStore;
+use bind::{BoundArguments, MissingCondition, QueryConditions};
+use fetch::ServiceLimits;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Asks, Catalogue, Collection, Service, Source};
+use stook_catalogue::definition::{Catalogue, Collection, Service, ServiceBinding, Source};
 use stook_catalogue::value::show_timestamp;
-use stook_store::plan::{Aggregate, Plan};
+use stook_store::plan::{Aggregate, QueryPlan};
 use stook_store::wanted;
 use stook_store::{Store, Tenant};
 
 /// Whether services are asked for a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum When {
+pub enum FetchPolicy {
     /// Where no answer is here that is whole and fresh.
     #[default]
     Needed,
     /// Whatever is here.
     Always,
     /// Not before the query is answered, if there is any whole answer: a new one is asked for meanwhile.
-    Later,
+    Background,
     /// Not at all.
     Never,
 }
 
 /// All of these with their names.
-pub const WHEN: [(&str, When); 4] = [("needed", When::Needed), ("always", When::Always), ("later", When::Later), ("never", When::Never)];
+pub const WHEN: [(&str, FetchPolicy); 4] =
+    [("needed", FetchPolicy::Needed), ("always", FetchPolicy::Always), ("later", FetchPolicy::Background), ("never", FetchPolicy::Never)];
 
-impl When {
+impl FetchPolicy {
     /// The one with a name.
     pub fn named(name: &str) -> Option<Self> {
         WHEN.iter().find(|(known, _)| *known == name).map(|(_, when)| *when)
@@ -56,38 +57,38 @@ impl When {
 
 /// How a query wants to be answered.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wish {
+pub struct FetchOptions {
     /// Whether services are asked.
-    pub when: When,
+    pub when: FetchPolicy,
     /// How long to wait; without it as long as the services may take.
     pub time: Option<Duration>,
 }
 
 /// What a service had to say to a query.
 #[derive(Debug, Clone)]
-pub struct Status {
+pub struct ServiceStatus {
     /// The service's name.
     pub service: String,
     /// The source whose documents it gives.
     pub source: String,
     /// What it was asked, behind its URL.
-    pub asked: Option<String>,
+    pub request: Option<String>,
     /// What it was told that the query does not say: records of which that does not hold are not among its answer.
-    pub by_default: Option<String>,
+    pub default_arguments: Option<String>,
     /// Its answer, if there is one.
-    pub answer: Option<Answer>,
+    pub answer: Option<ServiceAnswer>,
     /// Whether that was here before.
     pub cached: bool,
     /// Why there is none, or why it is still on its way.
     pub reason: Option<String>,
 }
 
-impl Status {
+impl ServiceStatus {
     /// complete, partial, failed, running, or unasked.
     pub fn state(&self) -> &'static str {
         match &self.answer {
             Some(answer) => answer.state.name(),
-            None if self.asked.is_some() => "running",
+            None if self.request.is_some() => "running",
             None => "unasked",
         }
     }
@@ -95,10 +96,10 @@ impl Status {
     /// As it is shown.
     pub fn to_json(&self) -> Json {
         let mut shown = json!({ "service": self.service, "source": self.source, "state": self.state() });
-        if let Some(asked) = &self.asked {
+        if let Some(asked) = &self.request {
             shown["asked"] = json!(asked);
         }
-        if let Some(told) = &self.by_default {
+        if let Some(told) = &self.default_arguments {
             shown["by_default"] = json!(told);
         }
         if let Some(answer) = &self.answer {
@@ -138,16 +139,16 @@ impl Status {
 }
 
 /// Asks services for one process: what is asked by several queries at once is asked once.
-pub struct Asker {
-    rules: Arc<Rules>,
-    limits: Vec<Limits>,
-    flights: Mutex<HashMap<Place, Arc<Flight>>>,
+pub struct Fetcher {
+    rules: Arc<SettleRules>,
+    limits: Vec<ServiceLimits>,
+    in_flight: Mutex<HashMap<FetchKey, Arc<InFlightFetch>>>,
     /// Answers that queries were given lately, with when they were looked up, by tenant, source and conditions.
-    lately: Mutex<HashMap<Place, (Instant, Answer)>>,
+    recent: Mutex<HashMap<FetchKey, (Instant, ServiceAnswer)>>,
     /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
-    needed: Mutex<HashMap<Place, (Answer, u32)>>,
+    in_demand: Mutex<HashMap<FetchKey, (ServiceAnswer, u32)>>,
     /// The newest answer of each source, by tenant.
-    newest: Mutex<HashMap<(Tenant, usize), Answer>>,
+    newest: Mutex<HashMap<(Tenant, usize), ServiceAnswer>>,
     stop: AtomicBool,
 }
 
@@ -161,23 +162,23 @@ const LATELY: Duration = Duration::from_secs(1);
 const MOST_LATELY: usize = 10_000;
 
 /// Tenant, source, and what is asked.
-type Place = (Tenant, usize, String);
+type FetchKey = (Tenant, usize, String);
 
 /// How often who waits for a service looks whether that is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A question on its way.
-struct Flight {
-    ended: Mutex<Option<Answer>>,
+struct InFlightFetch {
+    ended: Mutex<Option<ServiceAnswer>>,
     changed: Condvar,
 }
 
-impl Flight {
-    fn wait(&self, until: Instant) -> Option<Answer> {
+impl InFlightFetch {
+    fn wait(&self, until: Instant) -> Option<ServiceAnswer> {
         let mut ended = lock(&self.ended);
         while ended.is_none() {
             let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            if let Some(wanted) = wanted::Wanted::now() {
+            if let Some(wanted) = wanted::CancelToken::now() {
                 // who is asked goes on, for others and for later
                 left = Some(left.min(LOOK_AGAIN)).filter(|_| !wanted.is_over())?;
             }
@@ -192,15 +193,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A source that a query may be answered from.
-struct Candidate<'c> {
+struct CandidateSource<'c> {
     index: usize,
     source: &'c Source,
-    asks: &'c Asks,
+    asks: &'c ServiceBinding,
     service: &'c Service,
     collection: &'c Collection,
 }
 
-impl<'c> Candidate<'c> {
+impl<'c> CandidateSource<'c> {
     /// A source, if it is asked.
     fn of(catalogue: &'c Catalogue, index: usize) -> Option<Self> {
         let source = &catalogue.sources[index];
@@ -209,27 +210,27 @@ impl<'c> Candidate<'c> {
         Some(Self { index, source, asks, service, collection })
     }
 
-    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> Known<'k> {
-        Known { store, tenant, collection: self.collection, asks: self.asks }
+    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> AnswerStore<'k> {
+        AnswerStore { store, tenant, collection: self.collection, asks: self.asks }
     }
 }
 
 /// What is to be done about a source.
-enum Step {
-    Done(Status),
-    Wait(Status, Arc<Flight>),
+enum FetchStep {
+    Done(ServiceStatus),
+    Wait(ServiceStatus, Arc<InFlightFetch>),
 }
 
-impl Asker {
+impl Fetcher {
     /// Nobody has been asked yet.
     pub fn new(catalogue: &Arc<Catalogue>) -> Arc<Self> {
-        let limits = catalogue.services.iter().map(Limits::new).collect();
+        let limits = catalogue.services.iter().map(ServiceLimits::new).collect();
         Arc::new(Self {
-            rules: Arc::new(Rules::new(catalogue)),
+            rules: Arc::new(SettleRules::new(catalogue)),
             limits,
-            flights: Mutex::default(),
-            lately: Mutex::default(),
-            needed: Mutex::default(),
+            in_flight: Mutex::default(),
+            recent: Mutex::default(),
+            in_demand: Mutex::default(),
             newest: Mutex::default(),
             stop: AtomicBool::new(false),
         })
@@ -242,17 +243,17 @@ impl Asker {
 
     /// How things stand with each source that is asked: what this process was last answered for a tenant, and how many questions of it
     /// are on their way.
-    pub fn services(&self, tenant: &Tenant) -> Vec<(Status, usize)> {
+    pub fn services(&self, tenant: &Tenant) -> Vec<(ServiceStatus, usize)> {
         let catalogue = &self.rules.catalogue;
-        let candidates = (0..catalogue.sources.len()).filter_map(|index| Candidate::of(catalogue, index));
-        let (newest, flights) = (lock(&self.newest), lock(&self.flights));
+        let candidates = (0..catalogue.sources.len()).filter_map(|index| CandidateSource::of(catalogue, index));
+        let (newest, flights) = (lock(&self.newest), lock(&self.in_flight));
         candidates
             .map(|candidate| {
                 let answer = newest.get(&(tenant.clone(), candidate.index)).cloned();
                 let asked = answer.as_ref().map(|answer| answer.asked.clone());
                 let (service, source) = (candidate.service.name.clone(), candidate.source.name.clone());
                 let running = flights.keys().filter(|(whose, source, _)| whose == tenant && *source == candidate.index).count();
-                (Status { service, source, asked, by_default: None, answer, cached: true, reason: None }, running)
+                (ServiceStatus { service, source, request: asked, default_arguments: None, answer, cached: true, reason: None }, running)
             })
             .collect()
     }
@@ -262,18 +263,24 @@ impl Asker {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    fn candidates(&self, collection: usize) -> impl Iterator<Item = Candidate<'_>> {
+    fn candidates(&self, collection: usize) -> impl Iterator<Item = CandidateSource<'_>> {
         let catalogue = &self.rules.catalogue;
-        let feeds = move |candidate: &Candidate<'_>| candidate.source.feeds[0].collection == collection;
-        (0..catalogue.sources.len()).filter_map(|index| Candidate::of(catalogue, index)).filter(feeds)
+        let feeds = move |candidate: &CandidateSource<'_>| candidate.source.feeds[0].collection == collection;
+        (0..catalogue.sources.len()).filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
     }
 
     /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One status for each source of the collection.
     ///
     /// # Errors
     /// When the store fails; a service that does is only said to.
-    pub fn ask(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, aggregates: &[Aggregate], wish: Wish) -> Result<Vec<Status>> {
-        if wish.when == When::Never {
+    pub fn ask(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        plan: &QueryPlan,
+        aggregates: &[Aggregate],
+        wish: FetchOptions,
+    ) -> Result<Vec<ServiceStatus>> {
+        if wish.when == FetchPolicy::Never {
             return Ok(Vec::new());
         }
         let began = Instant::now();
@@ -281,7 +288,7 @@ impl Asker {
         let mut longest = Duration::ZERO;
         for candidate in self.candidates(plan.collection) {
             let step = self.step(store, (plan, aggregates), wish, &candidate)?;
-            if matches!(step, Step::Wait(..)) {
+            if matches!(step, FetchStep::Wait(..)) {
                 // what was asked already has less left than this
                 longest = longest.max(self.limits[candidate.asks.service].deadline);
             }
@@ -291,12 +298,12 @@ impl Asker {
         Ok(steps
             .into_iter()
             .map(|step| match step {
-                Step::Done(status) => status,
-                Step::Wait(status, flight) => match flight.wait(until) {
-                    Some(answer) => Status { answer: Some(answer), ..status },
+                FetchStep::Done(status) => status,
+                FetchStep::Wait(status, flight) => match flight.wait(until) {
+                    Some(answer) => ServiceStatus { answer: Some(answer), ..status },
                     None => {
                         let reason = format!("it has not answered after {:.1} s; it is still asked", began.elapsed().as_secs_f64());
-                        Status { reason: Some(reason), ..status }
+                        ServiceStatus { reason: Some(reason), ..status }
                     }
                 },
             })
@@ -306,19 +313,19 @@ impl Asker {
     fn step(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
-        (plan, aggregates): (&Plan, &[Aggregate]),
-        wish: Wish,
-        candidate: &Candidate<'_>,
-    ) -> Result<Step> {
+        (plan, aggregates): (&QueryPlan, &[Aggregate]),
+        wish: FetchOptions,
+        candidate: &CandidateSource<'_>,
+    ) -> Result<FetchStep> {
         let (collection, service) = (candidate.collection, candidate.service);
-        let conditions = Conditions::of(collection, candidate.asks, plan, aggregates);
+        let conditions = QueryConditions::of(collection, candidate.asks, plan, aggregates);
         let (name, source) = (service.name.clone(), candidate.source.name.clone());
-        let status = Status { service: name, source, asked: None, by_default: None, answer: None, cached: false, reason: None };
+        let status = ServiceStatus { service: name, source, request: None, default_arguments: None, answer: None, cached: false, reason: None };
         let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
         let (now, known) = (store.clock(), candidate.known(&**store, &plan.tenant));
-        if wish.when != When::Always {
-            let is_known = |known: &&(Instant, Answer)| known.0.elapsed() < LATELY && known.1.expires > now;
-            let lately = lock(&self.lately).get(&place).filter(is_known).map(|(_, answer)| answer.clone());
+        if wish.when != FetchPolicy::Always {
+            let is_known = |known: &&(Instant, ServiceAnswer)| known.0.elapsed() < LATELY && known.1.expires > now;
+            let lately = lock(&self.recent).get(&place).filter(is_known).map(|(_, answer)| answer.clone());
             let is_new = lately.is_none();
             let found = match lately {
                 Some(answer) => Some(answer),
@@ -329,13 +336,19 @@ impl Asker {
                 if is_fresh && service.ahead.is_some() {
                     self.note_need(&plan.tenant, candidate.index, &answer);
                 }
-                if is_fresh || wish.when == When::Later {
+                if is_fresh || wish.when == FetchPolicy::Background {
                     let has_defaults = candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.default.is_some());
                     let told = if has_defaults { known.told(&answer) } else { None };
                     let by_default = told.and_then(|(call, told)| conditions.by_default(collection, &candidate.asks.calls[call], &told));
-                    let status = Status { asked: Some(answer.asked.clone()), by_default, cached: true, answer: Some(answer.clone()), ..status };
+                    let status = ServiceStatus {
+                        request: Some(answer.asked.clone()),
+                        default_arguments: by_default,
+                        cached: true,
+                        answer: Some(answer.clone()),
+                        ..status
+                    };
                     if is_fresh && is_new {
-                        let mut lately = lock(&self.lately);
+                        let mut lately = lock(&self.recent);
                         if lately.len() >= MOST_LATELY {
                             lately.clear();
                         }
@@ -345,7 +358,7 @@ impl Asker {
                         let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
                         self.fly(store, &plan.tenant, candidate.index, (call, told, asked));
                     }
-                    return Ok(Step::Done(status));
+                    return Ok(FetchStep::Done(status));
                 }
             }
         }
@@ -353,24 +366,24 @@ impl Asker {
             Ok(chosen) => chosen,
             Err(missing) => {
                 let reason = format!("it needs {missing}");
-                return Ok(Step::Done(Status { reason: Some(reason), ..status }));
+                return Ok(FetchStep::Done(ServiceStatus { reason: Some(reason), ..status }));
             }
         };
         let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
-        let status = Status { by_default: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
+        let status = ServiceStatus { default_arguments: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
         // what has just failed is not asked again at once
-        if wish.when != When::Always {
-            let failed = |answer: &Answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now;
+        if wish.when != FetchPolicy::Always {
+            let failed = |answer: &ServiceAnswer| matches!(answer.state, AnswerState::Failed | AnswerState::Partial) && answer.expires > now;
             if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
-                return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
+                return Ok(FetchStep::Done(ServiceStatus { request: Some(asked), answer: Some(answer), cached: true, ..status }));
             }
         }
         let flight = self.fly(store, &plan.tenant, candidate.index, (call, told, asked.clone()));
-        Ok(Step::Wait(Status { asked: Some(asked), ..status }, flight))
+        Ok(FetchStep::Wait(ServiceStatus { request: Some(asked), ..status }, flight))
     }
 
-    fn note_need(&self, tenant: &Tenant, source: usize, answer: &Answer) {
-        let mut needed = lock(&self.needed);
+    fn note_need(&self, tenant: &Tenant, source: usize, answer: &ServiceAnswer) {
+        let mut needed = lock(&self.in_demand);
         if needed.len() < MOST_LATELY {
             let own = needed.entry((tenant.clone(), source, answer.asked.clone())).or_insert_with(|| (answer.clone(), 0));
             own.0.clone_from(answer);
@@ -386,9 +399,9 @@ impl Asker {
     pub fn refresh(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<()> {
         let now = store.clock();
         let catalogue = &self.rules.catalogue;
-        let ahead = |source: usize| Candidate::of(catalogue, source)?.service.ahead;
-        let mut due: Vec<(u32, Place, Answer)> = Vec::new();
-        lock(&self.needed).retain(|place, (answer, times)| {
+        let ahead = |source: usize| CandidateSource::of(catalogue, source)?.service.ahead;
+        let mut due: Vec<(u32, FetchKey, ServiceAnswer)> = Vec::new();
+        lock(&self.in_demand).retain(|place, (answer, times)| {
             let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
             let is_due = soon && *times >= OFTEN && answer.expires > now;
             if is_due {
@@ -399,12 +412,12 @@ impl Asker {
         });
         due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
         for (_, place, answer) in due.into_iter().take(MOST_AHEAD) {
-            lock(&self.needed).remove(&place);
+            lock(&self.in_demand).remove(&place);
             let (tenant, source, asked) = place;
-            let Some(candidate) = Candidate::of(catalogue, source) else { continue };
+            let Some(candidate) = CandidateSource::of(catalogue, source) else { continue };
             let known = candidate.known(&**store, &tenant);
             // somebody may have asked meanwhile
-            let is_newest = !known.of(&asked)?.iter().any(|other| other.begun > answer.begun && other.state != State::Failed);
+            let is_newest = !known.of(&asked)?.iter().any(|other| other.begun > answer.begun && other.state != AnswerState::Failed);
             if let Some((call, told)) = known.told(&answer).filter(|_| is_newest) {
                 self.fly(store, &tenant, source, (call, told, asked));
             }
@@ -413,33 +426,39 @@ impl Asker {
     }
 
     /// There is a new answer of a source: what was known of older ones is looked up again.
-    fn forget(&self, (tenant, source, asked): &Place) {
-        lock(&self.lately).retain(|(whose, own, _), _| whose != tenant || own != source);
-        lock(&self.needed).remove(&(tenant.clone(), *source, asked.clone()));
+    fn forget(&self, (tenant, source, asked): &FetchKey) {
+        lock(&self.recent).retain(|(whose, own, _), _| whose != tenant || own != source);
+        lock(&self.in_demand).remove(&(tenant.clone(), *source, asked.clone()));
     }
 
     /// Asks a call on a thread of its own, if that is not on its way.
-    fn fly(self: &Arc<Self>, store: &Arc<dyn Store>, tenant: &Tenant, source: usize, (call, told, asked): (usize, Told, String)) -> Arc<Flight> {
+    fn fly(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        tenant: &Tenant,
+        source: usize,
+        (call, told, asked): (usize, BoundArguments, String),
+    ) -> Arc<InFlightFetch> {
         let place = (tenant.clone(), source, asked);
-        let mut flights = lock(&self.flights);
+        let mut flights = lock(&self.in_flight);
         if let Some(flight) = flights.get(&place) {
             return flight.clone();
         }
-        let flight = Arc::new(Flight { ended: Mutex::new(None), changed: Condvar::new() });
+        let flight = Arc::new(InFlightFetch { ended: Mutex::new(None), changed: Condvar::new() });
         flights.insert(place.clone(), flight.clone());
         drop(flights);
         let (asker, store, own) = (self.clone(), store.clone(), flight.clone());
         std::thread::spawn(move || {
-            let question = fetch::Question { tenant: &place.0, source, call, told, asked: &place.2 };
+            let question = fetch::FetchRequest { tenant: &place.0, source, call, arguments: told, request: &place.2 };
             let answer =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch::fetch(&asker.rules, &*store, &asker.limits, &question, &asker.stop)));
             let answer = match answer {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(error)) => Answer::failed(&place.2, store.clock(), error.to_string()),
-                Err(_) => Answer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
+                Ok(Err(error)) => ServiceAnswer::failed(&place.2, store.clock(), error.to_string()),
+                Err(_) => ServiceAnswer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
             };
             asker.forget(&place);
-            lock(&asker.flights).remove(&place);
+            lock(&asker.in_flight).remove(&place);
             lock(&asker.newest).insert((place.0, source), answer.clone());
             *lock(&own.ended) = Some(answer);
             own.changed.notify_all();
@@ -449,13 +468,13 @@ impl Asker {
 }
 
 /// The call that takes most of a query's conditions, and of those the cheapest; or the conditions that are missing.
-fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
-    let mut best: Option<(usize, Told)> = None;
-    let mut missing: Vec<Wanted> = Vec::new();
+fn choose(candidate: &CandidateSource<'_>, conditions: &QueryConditions<'_>) -> std::result::Result<(usize, BoundArguments), String> {
+    let mut best: Option<(usize, BoundArguments)> = None;
+    let mut missing: Vec<MissingCondition> = Vec::new();
     for (place, call) in candidate.asks.calls.iter().enumerate() {
         match conditions.bind(candidate.collection, call, |_| true) {
             Ok(told) => {
-                let better = |(other, known): &(usize, Told)| {
+                let better = |(other, known): &(usize, BoundArguments)| {
                     (told.len(), std::cmp::Reverse(call.cost)) > (known.len(), std::cmp::Reverse(candidate.asks.calls[*other].cost))
                 };
                 if best.as_ref().is_none_or(better) {
@@ -467,9 +486,10 @@ fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result
         }
     }
     best.ok_or_else(|| {
-        let fields: Vec<&str> = missing.iter().filter_map(|wanted| if let Wanted::Any(field) = wanted { Some(&**field) } else { None }).collect();
+        let fields: Vec<&str> =
+            missing.iter().filter_map(|wanted| if let MissingCondition::Any(field) = wanted { Some(&**field) } else { None }).collect();
         let any = (!fields.is_empty()).then(|| format!("a condition on {}", fields.join(" or ")));
-        let forms = missing.iter().filter_map(|wanted| if let Wanted::Form(words) = wanted { Some(words.clone()) } else { None });
+        let forms = missing.iter().filter_map(|wanted| if let MissingCondition::Form(words) = wanted { Some(words.clone()) } else { None });
         any.into_iter().chain(forms).collect::<Vec<_>>().join(", or ")
     })
 }

@@ -5,39 +5,40 @@
 //! remembers what it replaced ([`Before`]), and an outcome another chunk has journalled is corrected when a newer document
 //! of the job comes later.
 
-use super::map::Statement;
+use super::map::NewContribution;
 use crate::deliver::NO_JOB;
-use crate::settle::{By, Changed, Followed, Rules, carry_settled};
+use crate::settle::{ChangeCause, Propagation, SettleRules, ValueChange, carry_settled};
 use crate::tags::document::{self, DocumentChanges};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{Collection, Matched, Unmatched};
+use stook_catalogue::definition::{Collection, OnMatched, OnUnmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
 use stook_catalogue::record::{
-    self, Before, Contribution, Damaged, Found, MAX_CONTRIBUTORS, Origin, Retired, Said, Unread, keep_newest, pack, pack_raw, unpack,
+    self, Contribution, ContributionContent, ContributionOrigin, DecodeError, MAX_CONTRIBUTORS, PreviousContribution, Retirement,
+    UnpackedContributions, UnreadableField, keep_newest, pack, pack_raw, unpack,
 };
-use stook_catalogue::survivorship::{Consolidator, Golden};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{Value, among};
-use stook_store::damage::Part;
+use stook_store::damage::RecordPart;
 use stook_store::journal::Outcome;
 use stook_store::queue::JobId;
-use stook_store::{Change, Content, StoredRecord, Version};
+use stook_store::{RecordChange, RecordContent, StoredRecord, Version};
 
 /// What an import does with documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct ImportPolicy {
     /// The job; 0 for none: then nothing that was written before is its own.
     pub job: JobId,
     /// For records that existed before it.
-    pub matched: Matched,
+    pub matched: OnMatched,
     /// For the others.
-    pub unmatched: Unmatched,
+    pub unmatched: OnUnmatched,
 }
 
-impl Policy {
+impl ImportPolicy {
     /// Whether what this job has written is what is asked about.
     fn wrote(&self, job: JobId) -> bool {
         self.job != NO_JOB && self.job == job
@@ -46,20 +47,20 @@ impl Policy {
 
 /// A statement with its document's number and the number of the map that made it.
 #[derive(Debug, Clone)]
-pub struct Numbered {
+pub struct NumberedContribution {
     /// Number of the document inside the job.
     pub document: u64,
     /// The store's number for the map.
     pub generation: u32,
     /// What it says.
-    pub statement: Statement,
+    pub statement: NewContribution,
 }
 
 /// What follows for one record.
 #[derive(Debug, Default)]
-pub struct Decision {
+pub struct MergeResult {
     /// What to write, and the version it is based on.
-    pub write: Option<(Option<Version>, Change)>,
+    pub write: Option<(Option<Version>, RecordChange)>,
     /// The outcome of each statement, in their order, and why where it failed.
     pub outcomes: Vec<(Outcome, Option<String>)>,
     /// Documents of other chunks whose outcome changed: document, from, to.
@@ -73,20 +74,20 @@ pub struct Decision {
     /// Whether its settled values are known to be what they must be.
     pub settled: bool,
     /// Statements that are stored, by their places.
-    pub won: Vec<usize>,
+    pub stored: Vec<usize>,
     /// Changes of documents that tags are asked of.
     pub documents: DocumentChanges,
     /// Whether who carries what may follow from the change.
-    pub retags: bool,
+    pub reevaluates_tags: bool,
     /// What the change tells other records; known when all records of the chunk are decided.
-    pub followed: Followed,
+    pub propagation: Propagation,
     /// What was wrong with the stored record, if the change heals it.
-    pub healed: Option<String>,
+    pub repaired: Option<String>,
     /// Expressions that failed on the record: it is what it is without their values.
     pub failures: Vec<String>,
 }
 
-impl Decision {
+impl MergeResult {
     /// Takes over what the evaluator has noted.
     pub fn take_failures(&mut self, evaluator: &Evaluator) {
         self.add_failures(evaluator.failures());
@@ -103,62 +104,69 @@ impl Decision {
 }
 
 /// Decides about records of one collection. One per thread.
-pub struct Decider<'c> {
+pub struct RecordMerger<'c> {
     collection: &'c Collection,
     consolidator: &'c Consolidator<'c>,
     evaluator: &'c Evaluator,
-    policy: Policy,
-    rules: &'c Rules,
+    policy: ImportPolicy,
+    rules: &'c SettleRules,
     index: usize,
 }
 
-impl<'c> Decider<'c> {
+impl<'c> RecordMerger<'c> {
     /// A decider for the collection with this index, and a policy.
-    pub fn new(rules: &'c Rules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: Policy) -> Self {
+    pub fn new(rules: &'c SettleRules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: ImportPolicy) -> Self {
         Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
     }
 
     /// What other records are told of a change.
-    pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &Change) -> Followed {
-        let mut followed = Followed::default();
+    pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &RecordChange) -> Propagation {
+        let mut followed = Propagation::default();
         let after = match change {
-            Change::Put(content) => content.alive.then_some(&content.golden[..]),
-            Change::Delete => None,
-            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => return followed,
+            RecordChange::Put(content) => content.exists.then_some(&content.golden[..]),
+            RecordChange::Delete => None,
+            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return followed,
         };
         let before = stored.filter(|record| record.alive).map(|record| &record.golden[..]);
-        let changed = Changed { collection: self.index, key, before, after, job: self.policy.job, by: By::Outside };
+        let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, by: ChangeCause::External };
         followed.follow(self.rules, self.evaluator, &changed);
         followed
     }
 
     /// Remembers what a record is, for those who are told; what it was is known to whoever has read it.
-    fn remember(&self, stored: Option<&StoredRecord>, change: &Change, decision: &mut Decision) {
+    fn remember(&self, stored: Option<&StoredRecord>, change: &RecordChange, decision: &mut MergeResult) {
         if !self.rules.concern(self.index) {
             return;
         }
         decision.after = match change {
-            Change::Put(content) => content.alive.then(|| content.golden.clone()),
-            Change::Delete => None,
-            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => {
+            RecordChange::Put(content) => content.exists.then(|| content.golden.clone()),
+            RecordChange::Delete => None,
+            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => {
                 stored.filter(|record| record.alive).map(|record| record.golden.iter().cloned().collect())
             }
         };
     }
 
     /// Notes which documents of a record change with its contributions, where tags are asked of them.
-    fn documents(&self, stored: Option<&StoredRecord>, before: &[Contribution], after: &[Contribution], said: &[Numbered], decision: &mut Decision) {
+    fn documents(
+        &self,
+        stored: Option<&StoredRecord>,
+        before: &[Contribution],
+        after: &[Contribution],
+        said: &[NumberedContribution],
+        decision: &mut MergeResult,
+    ) {
         let Some(document) = self.collection.tag_document() else { return };
         let known = |own: &Contribution| {
-            let same = |own: &Contribution, other: &Statement| own.contributor == other.contributor && own.hash == other.hash;
+            let same = |own: &Contribution, other: &NewContribution| own.contributor == other.contributor && own.hash == other.hash;
             said.iter().map(|other| &other.statement).find(|other| same(own, other))?.tree.clone()
         };
         decision.documents = document::changes(&self.rules.catalogue, document, before, after, known);
-        decision.retags = stored.is_none() || !decision.documents.is_empty();
+        decision.reevaluates_tags = stored.is_none() || !decision.documents.is_empty();
     }
 
     /// What contributions add up to, with what settling has found so far.
-    fn survive(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> Golden {
+    fn survive(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> GoldenRecord {
         let mut golden = self.consolidator.survive(contributions);
         if let Some(record) = stored.filter(|record| !record.golden.is_empty()) {
             carry_settled(self.collection, &record.golden, &mut golden.values);
@@ -167,7 +175,7 @@ impl<'c> Decider<'c> {
     }
 
     /// Decides what `statements`, all of one record, mean for it.
-    pub fn decide(&self, stored: Option<&StoredRecord>, statements: &[Numbered]) -> Decision {
+    pub fn decide(&self, stored: Option<&StoredRecord>, statements: &[NumberedContribution]) -> MergeResult {
         let old = match stored {
             None => Vec::new(),
             Some(record) => match self.contributions(record) {
@@ -177,17 +185,17 @@ impl<'c> Decider<'c> {
         };
         let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
-        let withdraws = self.policy.matched == Matched::Withdraw;
+        let withdraws = self.policy.matched == OnMatched::Withdraw;
         let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.alive || touched || withdraws));
-        let all = |outcome: Outcome, reason: Option<&str>| Decision {
+        let all = |outcome: Outcome, reason: Option<&str>| MergeResult {
             outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
-            ..Decision::default()
+            ..MergeResult::default()
         };
         match (existed, self.policy.matched, self.policy.unmatched) {
-            (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return all(Outcome::Skipped, None),
-            (true, Matched::Fail, _) => return all(Outcome::Failed, Some("a record with this key existed before")),
-            (false, _, Unmatched::Fail) => return all(Outcome::Failed, Some("there is no record with this key")),
-            (true, Matched::Withdraw, _) => return self.withdraw(stored, old, statements),
+            (true, OnMatched::Skip, _) | (false, _, OnUnmatched::Skip) => return all(Outcome::Skipped, None),
+            (true, OnMatched::Fail, _) => return all(Outcome::Failed, Some("a record with this key existed before")),
+            (false, _, OnUnmatched::Fail) => return all(Outcome::Failed, Some("there is no record with this key")),
+            (true, OnMatched::Withdraw, _) => return self.withdraw(stored, old, statements),
             _ => {}
         }
         self.contribute(stored, false, old, existed, statements)
@@ -204,16 +212,16 @@ impl<'c> Decider<'c> {
 
     /// Decides about a record that cannot be read: it is written again where documents say what cannot be read of it, and what others have
     /// said of it is not lost with that; else the documents fail, and nothing is written.
-    fn heal(&self, record: &StoredRecord, statements: &[Numbered], reason: &str) -> Decision {
+    fn heal(&self, record: &StoredRecord, statements: &[NumberedContribution], reason: &str) -> MergeResult {
         let fail = |advice: &str| {
             let name = &self.collection.name;
             let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
-            Decision { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..Decision::default() }
+            MergeResult { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
         };
-        if self.policy.matched != Matched::Update {
+        if self.policy.matched != OnMatched::Update {
             return fail("import the documents about it with a profile that updates what is there");
         }
-        let Healed { record, contributions, lost } = match healed(self.collection, record, statements) {
+        let RepairedRecord { record, contributions, lost } = match healed(self.collection, record, statements) {
             Ok(healed) => healed,
             Err(advice) => return fail(&advice),
         };
@@ -225,18 +233,18 @@ impl<'c> Decider<'c> {
             return decision;
         }
         let mut content = match decision.write.take() {
-            Some((_, Change::Put(content))) => content,
+            Some((_, RecordChange::Put(content))) => content,
             // nothing new is said: what was said is written again
             _ => Box::new(self.content(Some(&record), created_job, self.survive(Some(&record), &contributions), &contributions)),
         };
         // every column is written
-        content.indexed_stay = false;
-        let change = Change::Put(content);
+        content.indexes_unchanged = false;
+        let change = RecordChange::Put(content);
         self.remember(Some(&record), &change, &mut decision);
-        decision.retags = self.collection.tag_document().is_some();
+        decision.reevaluates_tags = self.collection.tag_document().is_some();
         decision.write = Some((Some(record.version), change));
         let lost = if lost { ", which is all that is known of it now: import what other sources say of it again" } else { "" };
-        decision.healed = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
+        decision.repaired = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
         decision
     }
 
@@ -247,12 +255,12 @@ impl<'c> Decider<'c> {
         was_damaged: bool,
         old: Vec<Contribution>,
         existed: bool,
-        statements: &[Numbered],
-    ) -> Decision {
+        statements: &[NumberedContribution],
+    ) -> MergeResult {
         let job = self.policy.job;
-        let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
+        let mut decision = MergeResult { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..MergeResult::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
-        let mut winners: Vec<(usize, Option<Before>)> = Vec::new();
+        let mut winners: Vec<(usize, Option<PreviousContribution>)> = Vec::new();
         let mut changed: Vec<Contribution> = Vec::new();
         let mut replaced = vec![false; old.len()];
         for own in by_contributor(statements) {
@@ -264,7 +272,7 @@ impl<'c> Decider<'c> {
                 (Some(in_job), _) => in_job.before,
                 (None, Some(present)) => {
                     let Contribution { as_of, hash, generation, .. } = *present;
-                    Some(Before { as_of, hash, generation, retired: !present.is_heard() })
+                    Some(PreviousContribution { as_of, hash, generation, retired: !present.is_heard() })
                 }
                 (None, None) => None,
             };
@@ -295,7 +303,7 @@ impl<'c> Decider<'c> {
             };
             if let Some(in_job) = in_job {
                 // a document of another chunk had won so far
-                let on_arrival = in_job.retired == Retired::OnArrival;
+                let on_arrival = in_job.retired == Retirement::OnArrival;
                 let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
                 // the journal tells of the document around it
                 if !statements[best].statement.embedded {
@@ -352,14 +360,14 @@ impl<'c> Decider<'c> {
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
         let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
-            Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
+            RecordChange::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
-            Change::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
+            RecordChange::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
         };
         decision.logged = golden_change(self.collection, stored, &change);
         self.remember(stored, &change, &mut decision);
         decision.write = Some((stored.map(|record| record.version), change));
-        decision.won = winners.into_iter().map(|(winner, _)| winner).collect();
+        decision.stored = winners.into_iter().map(|(winner, _)| winner).collect();
         decision
     }
 
@@ -368,9 +376,9 @@ impl<'c> Decider<'c> {
         &self,
         left_out: Vec<Contribution>,
         existed: bool,
-        winners: &mut Vec<(usize, Option<Before>)>,
-        statements: &[Numbered],
-        decision: &mut Decision,
+        winners: &mut Vec<(usize, Option<PreviousContribution>)>,
+        statements: &[NumberedContribution],
+        decision: &mut MergeResult,
     ) {
         for own in left_out {
             let winner = winners.iter().position(|(winner, _)| statements[*winner].statement.contributor == own.contributor);
@@ -379,7 +387,7 @@ impl<'c> Decider<'c> {
                 let reason = format!("the record has {MAX_CONTRIBUTORS} contributors whose statements are newer; this one is left out");
                 decision.outcomes[index] = (Outcome::Superseded, Some(reason));
             } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
-                let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retired::OnArrival);
+                let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
                 decision.corrections.push((own.origin.document, former, Outcome::Superseded));
             }
         }
@@ -387,9 +395,15 @@ impl<'c> Decider<'c> {
 
     /// The change that retires, of the contributions of a record, what contributors said at a time, or hears it again; nothing where they
     /// have said other things since.
-    pub fn restate(&self, record: &StoredRecord, mut contributions: Vec<Contribution>, said: &[(&str, i64)], retired: Retired) -> Option<Change> {
+    pub fn restate(
+        &self,
+        record: &StoredRecord,
+        mut contributions: Vec<Contribution>,
+        said: &[(&str, i64)],
+        retired: Retirement,
+    ) -> Option<RecordChange> {
         let mut changed = false;
-        let differs = |own: &Contribution| own.is_heard() != (retired == Retired::No);
+        let differs = |own: &Contribution| own.is_heard() != (retired == Retirement::Live);
         for contribution in contributions.iter_mut().filter(|own| differs(own)) {
             if said.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
                 contribution.retired = retired;
@@ -400,11 +414,11 @@ impl<'c> Decider<'c> {
             return None;
         }
         let golden = self.survive(Some(record), &contributions);
-        Some(Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
+        Some(RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
     }
 
-    fn withdraw(&self, stored: Option<&StoredRecord>, mut old: Vec<Contribution>, statements: &[Numbered]) -> Decision {
-        let mut decision = Decision::default();
+    fn withdraw(&self, stored: Option<&StoredRecord>, mut old: Vec<Contribution>, statements: &[NumberedContribution]) -> MergeResult {
+        let mut decision = MergeResult::default();
         let (count, before) = (old.len(), old.clone());
         for own in statements {
             let before = old.len();
@@ -426,31 +440,31 @@ impl<'c> Decider<'c> {
     }
 
     /// The change that leaves a record with `contributions`. A record without any goes, unless transitions have set state.
-    pub fn without(&self, record: &StoredRecord, mut contributions: Vec<Contribution>) -> Change {
+    pub fn without(&self, record: &StoredRecord, mut contributions: Vec<Contribution>) -> RecordChange {
         if contributions.is_empty() && record.state_set.is_empty() {
-            return Change::Delete;
+            return RecordChange::Delete;
         }
         let golden = self.survive(Some(record), sorted(&mut contributions));
-        Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
+        RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 
     /// The content of a record with these contributions, in the order they are stored.
-    pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: Golden, contributions: &[Contribution]) -> Content {
+    pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: GoldenRecord, contributions: &[Contribution]) -> RecordContent {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
         let known = stored.filter(|record| record.alive && golden.alive && !record.golden.is_empty());
         let stays = |record: &StoredRecord| record.state == state && indexed_stay(self.collection, &record.golden, &golden.values);
         let indexed_stay = known.is_some_and(stays);
-        Content {
+        RecordContent {
             created_job,
-            alive: golden.alive,
+            exists: golden.alive,
             state,
             state_set,
             conflicts: golden.conflicts,
             contributions: pack(contributions, self.collection, &golden.values),
             raw: pack_raw(contributions),
             golden: golden.values,
-            indexed_stay,
+            indexes_unchanged: indexed_stay,
         }
     }
 }
@@ -463,12 +477,12 @@ pub fn indexed_stay(collection: &Collection, before: &[Value], after: &[Value]) 
 
 /// What is logged of a change of a record's golden fields, if its collection asks for it: the fields that differ, before and
 /// after, null where there was no record. A record that was never there before is not logged.
-pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, change: &Change) -> Option<Json> {
+pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, change: &RecordChange) -> Option<Json> {
     let (_, stored) = collection.history.zip(stored)?;
     let after = match change {
-        Change::Put(content) => content.alive.then_some(&*content.golden),
-        Change::Delete => None,
-        Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => return None,
+        RecordChange::Put(content) => content.exists.then_some(&*content.golden),
+        RecordChange::Delete => None,
+        RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return None,
     };
     let before = stored.alive.then_some(&*stored.golden);
     let differs = |index: usize| before.map(|values| &values[index]) != after.map(|values| &values[index]);
@@ -485,7 +499,7 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
 pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &[Value], set: &[(usize, Value)]) -> Vec<Value> {
     let seed = |index: usize| {
         let state = &collection.states[index];
-        let seed = state.seed.as_ref()?;
+        let seed = state.initial.as_ref()?;
         let found = evaluator.value_of(seed, &state.ty, collection, golden);
         let found = found.and_then(|value| among(value, &state.ty, &state.one_of));
         found.map_err(|error| evaluator.note(&format!("state field `{}`", state.name), seed, &error)).ok()
@@ -498,7 +512,7 @@ pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &
 }
 
 /// A record of which everything that counts is known again.
-struct Healed {
+struct RepairedRecord {
     record: StoredRecord,
     contributions: Vec<Contribution>,
     /// Whether it is not known who had said something of it.
@@ -506,9 +520,9 @@ struct Healed {
 }
 
 /// What is known of a damaged record with what documents say again; what can be done where that is not enough.
-fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered]) -> std::result::Result<Healed, String> {
-    let is = |wanted: Part| stored.damage.iter().any(|damage| damage.part == wanted);
-    let is_readable = !is(Part::Row) && !is(Part::State);
+fn healed(collection: &Collection, stored: &StoredRecord, statements: &[NumberedContribution]) -> std::result::Result<RepairedRecord, String> {
+    let is = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
+    let is_readable = !is(RecordPart::Row) && !is(RecordPart::State);
     if !is_readable {
         return Err("no document can say that again: put a copy of the store in its place (`stook backup` makes one)".into());
     }
@@ -516,12 +530,12 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     let raw = stored.raw.as_deref().unwrap_or_default();
     let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
     let broken: Vec<usize> =
-        stored.damage.iter().filter_map(|damage| if let Part::Golden(field) = damage.part { Some(field) } else { None }).collect();
+        stored.damage.iter().filter_map(|damage| if let RecordPart::Golden(field) = damage.part { Some(field) } else { None }).collect();
     // who has said what cannot be read differs with what is put in its place
     let mut marked = stored.golden.clone();
     broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
-    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(Part::Contributions)) else {
-        return Ok(Healed::from_nothing(record));
+    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(RecordPart::Contributions)) else {
+        return Ok(RepairedRecord::from_nothing(record));
     };
     let mut missing: Vec<String> = Vec::new();
     for field in broken {
@@ -534,13 +548,13 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
                 .map(|(plain, _)| plain)
         };
         let said_again = needs().find_map(|own| said_by(own, statements));
-        if let Some(Said::Values(values)) = said_again.map(|new| &new.said) {
+        if let Some(ContributionContent::Values(values)) = said_again.map(|new| &new.content) {
             record.golden[field] = values.get(field).cloned().unwrap_or_default();
             continue;
         }
         let is_replaced = |own: &Contribution| {
             let Contribution { as_of, hash, generation, .. } = *own;
-            let before = Before { as_of, hash, generation, retired: !own.is_heard() };
+            let before = PreviousContribution { as_of, hash, generation, retired: !own.is_heard() };
             statements.iter().any(|new| new.statement.contributor == own.contributor && is_beyond(new, &before))
         };
         missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));
@@ -551,38 +565,38 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         return Err(format!("import the document from which `{}` was read again, or a newer one of it", missing.join("`, `")));
     }
     let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
-    let is_of = |own: &Contribution, new: &Numbered| new.statement.contributor == own.contributor;
+    let is_of = |own: &Contribution, new: &NumberedContribution| new.statement.contributor == own.contributor;
     if let [own] = &found.contributions[..]
-        && (found.golden_is_unsound || !found.unsound.is_empty())
+        && (found.golden_is_damaged || !found.damaged.is_empty())
         && statements.iter().all(|new| is_of(own, new))
     {
         // nobody else has said anything of it
-        return Ok(Healed::from_nothing(record));
+        return Ok(RepairedRecord::from_nothing(record));
     }
-    if found.golden_is_unsound {
+    if found.golden_is_damaged {
         record.golden = said_again(&found, statements, &record.golden, &read)?;
     }
     let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
-    for place in found.unsound.iter().rev() {
+    for place in found.damaged.iter().rev() {
         // its own document says it again
         let own = contributions.remove(*place);
         if !statements.iter().any(|new| is_of(&own, new)) {
             return Err(format!("import the document from which `{}` was read again, or a newer one of it", own.contributor));
         }
     }
-    Ok(Healed { record, contributions, lost: false })
+    Ok(RepairedRecord { record, contributions, lost: false })
 }
 
 /// The golden values of a record of which some are not what was written, with what documents say again in their place, if that makes
 /// them what was written.
 fn said_again(
-    found: &Found,
-    statements: &[Numbered],
+    found: &UnpackedContributions,
+    statements: &[NumberedContribution],
     golden: &[Value],
-    read: &dyn Fn(&[Value]) -> std::result::Result<Found, Damaged>,
+    read: &dyn Fn(&[Value]) -> std::result::Result<UnpackedContributions, DecodeError>,
 ) -> std::result::Result<Vec<Value>, String> {
     for (place, own) in found.contributions.iter().enumerate() {
-        let Some(Said::Values(values)) = said_by(own, statements).map(|new| &new.said) else { continue };
+        let Some(ContributionContent::Values(values)) = said_by(own, statements).map(|new| &new.content) else { continue };
         let mut again = golden.to_vec();
         for (field, value) in values.iter().enumerate().filter(|(field, value)| said(own, *field) != **value) {
             let former = std::mem::replace(&mut again[field], value.clone());
@@ -591,7 +605,7 @@ fn said_again(
                 again[field] = former;
             }
         }
-        if read(&again).is_ok_and(|found| !found.golden_is_unsound) {
+        if read(&again).is_ok_and(|found| !found.golden_is_damaged) {
             return Ok(again);
         }
     }
@@ -602,21 +616,21 @@ fn said_again(
 /// What a contribution says of a field.
 fn said(own: &Contribution, field: usize) -> Value {
     match &own.said {
-        Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
-        Said::Gone => Value::Null,
+        ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
+        ContributionContent::Tombstone => Value::Null,
     }
 }
 
 /// The statement among those given of which a contribution was made.
-fn said_by<'n>(own: &Contribution, statements: &'n [Numbered]) -> Option<&'n Statement> {
-    let is_own = |new: &&Numbered| {
+fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
+    let is_own = |new: &&NumberedContribution| {
         let statement = &new.statement;
         statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
     };
     statements.iter().find(is_own).map(|new| &new.statement)
 }
 
-impl Healed {
+impl RepairedRecord {
     /// A record of which documents say everything again.
     fn from_nothing(record: StoredRecord) -> Self {
         Self { record: StoredRecord { contributions: Vec::new(), raw: None, ..record }, contributions: Vec::new(), lost: true }
@@ -629,24 +643,24 @@ fn sorted(contributions: &mut [Contribution]) -> &[Contribution] {
     contributions
 }
 
-fn contribution(own: &Numbered, before: Option<Before>, job: JobId) -> Contribution {
+fn contribution(own: &NumberedContribution, before: Option<PreviousContribution>, job: JobId) -> Contribution {
     let statement = &own.statement;
     Contribution {
         contributor: statement.contributor.clone(),
         as_of: statement.as_of,
         hash: statement.hash,
         generation: own.generation,
-        origin: Origin { job, document: own.document },
+        origin: ContributionOrigin { job, document: own.document },
         before,
-        retired: if statement.retired { Retired::OnArrival } else { Retired::No },
-        said: statement.said.clone(),
+        retired: if statement.retired { Retirement::OnArrival } else { Retirement::Live },
+        said: statement.content.clone(),
         raw: statement.raw.clone(),
-        unread: statement.unread.iter().copied().map(Unread::new).collect(),
+        unread: statement.unreadable.iter().copied().map(UnreadableField::new).collect(),
     }
 }
 
 /// Places of statements by their contributor, in the order of their first ones.
-fn by_contributor(statements: &[Numbered]) -> Vec<Vec<usize>> {
+fn by_contributor(statements: &[NumberedContribution]) -> Vec<Vec<usize>> {
     if let [_] = statements {
         return vec![vec![0]];
     }
@@ -662,19 +676,19 @@ fn by_contributor(statements: &[Numbered]) -> Vec<Vec<usize>> {
     groups
 }
 
-fn age(own: &Numbered) -> (i64, [u8; 16]) {
+fn age(own: &NumberedContribution) -> (i64, [u8; 16]) {
     (own.statement.as_of, own.statement.hash)
 }
 
 /// Whether a statement counts beside what was said before the job: newer, or of the same time and read by another map. What
 /// two maps made of documents has no order by hash, the map at hand wins.
-fn is_beyond(own: &Numbered, before: &Before) -> bool {
+fn is_beyond(own: &NumberedContribution, before: &PreviousContribution) -> bool {
     let (as_of, hash) = age(own);
     as_of > before.as_of || (as_of == before.as_of && (hash > before.hash || own.generation != before.generation))
 }
 
 /// What a statement that wins is called.
-fn outcome(existed: bool, before: Option<Before>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
+fn outcome(existed: bool, before: Option<PreviousContribution>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
     match before {
         _ if on_arrival => Outcome::Superseded,
         _ if !existed => Outcome::Created,

@@ -8,16 +8,17 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{
-    AsOf, Catalogue, Clean, Collection, Family, Feed, Field, Groups, KeyRule, MapEntry, Origin, Rule, Source, Speaker,
+    AsOfRule, Captures, Catalogue, Collection, Feed, Field, FieldMapping, FormatFamily, KeyDefinition, Source, SourceRef, ValueOrigin, ValueRule,
+    WhitespaceRule,
 };
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::path::Path;
-use stook_catalogue::plain::{Lean, Words};
-use stook_catalogue::record::{Hash, Raw, Said, put_bytes, put_value};
+use stook_catalogue::plain::{PlainText, PlainValue};
+use stook_catalogue::record::{ContributionContent, Hash, KeptDocument, put_bytes, put_value};
 use stook_catalogue::value::{FieldType, SmolStr, Value, among, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
-use stook_formats::{Document, Head, Selected, Syntax, places, select, select_from};
+use stook_formats::{Document, ParseContext, SelectedValue, Syntax, places, select, select_from};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
@@ -37,12 +38,12 @@ pub struct Envelope<'e> {
     /// The store's clock, in microseconds.
     pub now: i64,
     /// What its documents tell of a list, if not all: the part of their contributor's name.
-    pub part: Option<&'e str>,
+    pub partial_list: Option<&'e str>,
 }
 
 /// What a document says in one collection.
 #[derive(Debug, Clone)]
-pub struct Statement {
+pub struct NewContribution {
     /// The collection's index.
     pub collection: usize,
     /// The index of the source whose document it is.
@@ -60,22 +61,22 @@ pub struct Statement {
     /// Hash of the content.
     pub hash: Hash,
     /// What is said.
-    pub said: Said,
+    pub content: ContributionContent,
     /// Fields, by index and in their order, whose values could not be read.
-    pub unread: Vec<usize>,
+    pub unreadable: Vec<usize>,
     /// The document, if the collection keeps it.
-    pub raw: Option<Raw>,
+    pub raw: Option<KeptDocument>,
     /// The document as a packed tree, if tags are asked of it.
     pub tree: Option<Bytes>,
     /// Which scope it was said in, where files take the place of others.
-    pub scope: Option<Box<Scoped>>,
+    pub scope: Option<Box<ScopePosition>>,
     /// Whether a newer delivery has taken its place already.
     pub retired: bool,
 }
 
 /// Where a statement stands among those that a file takes the place of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scoped {
+pub struct ScopePosition {
     /// The scope.
     pub scope: String,
     /// A time in it, in microseconds.
@@ -84,9 +85,9 @@ pub struct Scoped {
 
 /// What became of a document when it was mapped.
 #[derive(Debug, Default)]
-pub struct Mapped {
+pub struct MappedDocument {
     /// What it says, one per collection it feeds.
-    pub statements: Vec<Statement>,
+    pub statements: Vec<NewContribution>,
     /// Why it was skipped.
     pub skipped: Option<String>,
     /// Why it failed.
@@ -98,7 +99,7 @@ pub struct Mapped {
 }
 
 /// Maps documents of one source. One per thread.
-pub struct Mapper<'c> {
+pub struct DocumentMapper<'c> {
     catalogue: &'c Catalogue,
     index: usize,
     source: &'c Source,
@@ -106,59 +107,59 @@ pub struct Mapper<'c> {
     /// The name of each `let`.
     names: Vec<&'c str>,
     /// For each `let` whether it is the same for all documents of a file.
-    of_file: Vec<bool>,
+    constant_per_file: Vec<bool>,
     /// Values of those, once they are known.
-    known: RefCell<Vec<Option<Let<'c>>>>,
+    known: RefCell<Vec<Option<LetResult<'c>>>>,
     /// For each feed fields that are mapped, but that the source has no say in.
-    unheard: Vec<Vec<usize>>,
+    ignored_fields: Vec<Vec<usize>>,
     /// For each feed, for each `let`, the field of its name.
-    namesakes: Vec<Vec<Option<usize>>>,
+    same_name_fields: Vec<Vec<Option<usize>>>,
 }
 
 /// A `let` value.
 #[derive(Clone)]
-enum Let<'c> {
+enum LetResult<'c> {
     Value(Value),
     /// Groups of a text, and the object they are where somebody asks for that.
-    Groups(Groups<'c>, OnceCell<Value>),
+    Groups(Captures<'c>, OnceCell<Value>),
 }
 
-impl Let<'_> {
+impl LetResult<'_> {
     fn value(&self) -> &Value {
         match self {
-            Let::Value(value) => value,
-            Let::Groups(groups, object) => object.get_or_init(|| Value::Json(Arc::new(groups.to_json()))),
+            LetResult::Value(value) => value,
+            LetResult::Groups(groups, object) => object.get_or_init(|| Value::Json(Arc::new(groups.to_json()))),
         }
     }
 }
 
 /// Values computed for the document at hand.
-struct Scope<'s, 'c> {
+struct DocumentScope<'s, 'c> {
     source: &'s Source,
     /// Of the source's `let` values: they are looked up often, and lie close together here.
     names: &'s [&'s str],
-    lets: Vec<Let<'c>>,
+    lets: Vec<LetResult<'c>>,
     /// Those of them that could not be read, and what follows from them alone.
     unread: Vec<usize>,
     /// The feed at hand, where its fields are known beside the `let` values.
-    feed: Option<Heard<'s>>,
+    feed: Option<MappedFields<'s>>,
     meta: &'s Envelope<'s>,
 }
 
 /// Values of a collection's fields, of which only those mapped so far can be named: until `ref: { expr: ref }` is done, `ref`
 /// is the `let` value.
 #[derive(Clone, Copy)]
-struct Heard<'s> {
+struct MappedFields<'s> {
     collection: &'s Collection,
     values: &'s [Value],
-    mapped: &'s [MapEntry],
+    mapped: &'s [FieldMapping],
     /// Fields that could not be read.
     unread: &'s [usize],
     /// For each `let` value the field of its name.
     namesakes: &'s [Option<usize>],
 }
 
-impl<'s> Heard<'s> {
+impl<'s> MappedFields<'s> {
     /// The value of a field, if it is mapped.
     fn get(self, field: usize) -> Option<(&'s Value, &'s FieldType)> {
         self.mapped.iter().any(|entry| entry.field == field).then(|| (&self.values[field], &self.collection.fields[field].ty))
@@ -166,43 +167,43 @@ impl<'s> Heard<'s> {
 }
 
 /// What a name stands for.
-enum Named<'v, 'c> {
+enum ResolvedName<'v, 'c> {
     Field(&'v Value, &'v FieldType),
-    Let(&'v Let<'c>, &'v FieldType),
+    Let(&'v LetResult<'c>, &'v FieldType),
 }
 
-impl Let<'_> {
+impl LetResult<'_> {
     fn is_null(&self) -> bool {
-        matches!(self, Let::Value(Value::Null))
+        matches!(self, LetResult::Value(Value::Null))
     }
 }
 
-impl<'s, 'c> Scope<'s, 'c> {
+impl<'s, 'c> DocumentScope<'s, 'c> {
     /// The same with fields of a feed beside the `let` values, which are lent to it.
-    fn lend<'h>(&mut self, feed: Option<Heard<'h>>) -> Scope<'h, 'c>
+    fn lend<'h>(&mut self, feed: Option<MappedFields<'h>>) -> DocumentScope<'h, 'c>
     where
         's: 'h,
     {
         let (lets, unread) = (std::mem::take(&mut self.lets), std::mem::take(&mut self.unread));
-        Scope { source: self.source, names: self.names, lets, unread, feed, meta: self.meta }
+        DocumentScope { source: self.source, names: self.names, lets, unread, feed, meta: self.meta }
     }
 
-    fn end(self) -> (Vec<Let<'c>>, Vec<usize>) {
+    fn end(self) -> (Vec<LetResult<'c>>, Vec<usize>) {
         (self.lets, self.unread)
     }
 
-    fn take_back(&mut self, (lets, unread): (Vec<Let<'c>>, Vec<usize>)) {
+    fn take_back(&mut self, (lets, unread): (Vec<LetResult<'c>>, Vec<usize>)) {
         (self.lets, self.unread) = (lets, unread);
     }
 }
 
-impl<'c> Scope<'_, 'c> {
+impl<'c> DocumentScope<'_, 'c> {
     /// Whether a rule is about something that could not be read: if it gives nothing, that is no statement.
-    fn reads_unread(&self, rule: &Rule) -> bool {
+    fn reads_unread(&self, rule: &ValueRule) -> bool {
         match &rule.origin {
-            Origin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
-            Origin::Match { of, .. } => self.is_unread(of),
-            Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
+            ValueOrigin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
+            ValueOrigin::Match { of, .. } => self.is_unread(of),
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
         }
     }
 
@@ -218,8 +219,8 @@ impl<'c> Scope<'_, 'c> {
 
     fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
         self.find(name).map(|found| match found {
-            Named::Field(value, ty) => (value, ty),
-            Named::Let(own, ty) => (own.value(), ty),
+            ResolvedName::Field(value, ty) => (value, ty),
+            ResolvedName::Let(own, ty) => (own.value(), ty),
         })
     }
 
@@ -228,15 +229,15 @@ impl<'c> Scope<'_, 'c> {
         Some((self.lets.get(index)?.value(), &self.source.lets[index].rule.ty))
     }
 
-    fn find(&self, name: &str) -> Option<Named<'_, 'c>> {
+    fn find(&self, name: &str) -> Option<ResolvedName<'_, 'c>> {
         let own = self.names.iter().position(|known| *known == name);
         let field = self.feed.and_then(|feed| match own {
             Some(index) => feed.get(feed.namesakes[index]?),
             None => feed.get(feed.collection.field(name)?.0),
         });
         match (field, own) {
-            (Some((value, ty)), _) => Some(Named::Field(value, ty)),
-            (None, Some(index)) => Some(Named::Let(self.lets.get(index)?, &self.source.lets[index].rule.ty)),
+            (Some((value, ty)), _) => Some(ResolvedName::Field(value, ty)),
+            (None, Some(index)) => Some(ResolvedName::Let(self.lets.get(index)?, &self.source.lets[index].rule.ty)),
             (None, None) => None,
         }
     }
@@ -263,29 +264,29 @@ impl<'c> Scope<'_, 'c> {
     }
 
     /// A name, or its member, as plain expressions see it.
-    fn lean(&self, name: &str, member: Option<&str>) -> Option<Lean<'_>> {
+    fn lean(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         let found = match (self.find(name), member) {
-            (Some(Named::Let(Let::Groups(groups, _), _)), Some(member)) => {
-                return Some(groups.get(member).map_or(Lean::Null, |text| Lean::Text(Words::Borrowed(text))));
+            (Some(ResolvedName::Let(LetResult::Groups(groups, _), _)), Some(member)) => {
+                return Some(groups.get(member).map_or(PlainValue::Null, |text| PlainValue::Text(PlainText::Borrowed(text))));
             }
-            (Some(Named::Let(Let::Groups(..), _)), None) => return Some(Lean::Object),
-            (Some(Named::Let(Let::Value(value), ty) | Named::Field(value, ty)), _) => Some((value, ty)),
+            (Some(ResolvedName::Let(LetResult::Groups(..), _)), None) => return Some(PlainValue::Object),
+            (Some(ResolvedName::Let(LetResult::Value(value), ty) | ResolvedName::Field(value, ty)), _) => Some((value, ty)),
             (None, _) => None,
         };
         match (found, member) {
-            (Some((value, ty)), None) => Some(Lean::of(value, ty)),
-            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(Lean::Null), Lean::of_json),
-            (Some((Value::Null, FieldType::Json)), Some(_)) => Some(Lean::Null),
-            (None, Some("name")) if name == "meta" => Some(Lean::Text(Words::Borrowed(self.meta.name))),
-            (None, Some("received")) if name == "meta" => Some(Lean::Time(self.meta.received)),
+            (Some((value, ty)), None) => Some(PlainValue::of(value, ty)),
+            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
+            (Some((Value::Null, FieldType::Json)), Some(_)) => Some(PlainValue::Null),
+            (None, Some("name")) if name == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
+            (None, Some("received")) if name == "meta" => Some(PlainValue::Time(self.meta.received)),
             _ => None,
         }
     }
 
     fn holds(&self, evaluator: &Evaluator, condition: &Expression) -> Result<bool, String> {
         match evaluator.lean(condition, &mut |name, member| self.lean(name, member)) {
-            Some(Lean::Bool(value)) => Ok(value),
-            Some(Lean::Null) => Ok(false),
+            Some(PlainValue::Bool(value)) => Ok(value),
+            Some(PlainValue::Null) => Ok(false),
             _ => evaluator.holds(condition, |name| self.variable_in(condition, name)),
         }
     }
@@ -330,23 +331,23 @@ impl Envelope<'_> {
 }
 
 /// A statement without what it says.
-struct Heading {
+struct ContributionHeader {
     key: Key,
     contributor: SmolStr,
     as_of: i64,
     gone: bool,
-    scope: Option<Box<Scoped>>,
+    scope: Option<Box<ScopePosition>>,
 }
 
 /// Trouble with one value.
-enum Trouble {
+enum ValueIssue {
     /// It is left out.
     Warning(String),
     /// The document fails.
     Failure(String),
 }
 
-impl<'c> Mapper<'c> {
+impl<'c> DocumentMapper<'c> {
     /// A mapper of the source with this index, for documents of one file.
     pub fn new(catalogue: &'c Catalogue, index: usize, evaluator: &'c Evaluator) -> Self {
         let source = &catalogue.sources[index];
@@ -354,12 +355,12 @@ impl<'c> Mapper<'c> {
         for own in &source.lets {
             let earlier = |name: &str| source.lets.iter().zip(&of_file).any(|(other, of_file)| *of_file && other.name == name);
             of_file.push(match &own.rule.origin {
-                Origin::Expression(expression) => expression.variables().iter().all(|name| {
+                ValueOrigin::Expression(expression) => expression.variables().iter().all(|name| {
                     let mut members = expression.members().iter().filter(|member| member.of == "meta").peekable();
                     earlier(name) || (name == "meta" && members.peek().is_some() && members.all(|member| member.name != "ordinal"))
                 }),
-                Origin::Match { of, .. } => earlier(of),
-                Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
+                ValueOrigin::Match { of, .. } => earlier(of),
+                ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
             });
         }
         let known = RefCell::new(vec![None; source.lets.len()]);
@@ -368,7 +369,7 @@ impl<'c> Mapper<'c> {
             feed.map
                 .iter()
                 .map(|entry| entry.field)
-                .filter(|field| from(*field).is_some_and(|from| !from.contains(&Speaker::Source(index))))
+                .filter(|field| from(*field).is_some_and(|from| !from.contains(&SourceRef::Source(index))))
                 .collect()
         });
         let names: Vec<&str> = source.lets.iter().map(|own| own.name.as_str()).collect();
@@ -377,41 +378,41 @@ impl<'c> Mapper<'c> {
             names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
         });
         let (unheard, namesakes) = (unheard.collect(), namesakes.collect());
-        Self { catalogue, index, source, evaluator, names, of_file, known, unheard, namesakes }
+        Self { catalogue, index, source, evaluator, names, constant_per_file: of_file, known, ignored_fields: unheard, same_name_fields: namesakes }
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
-    pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> Mapped {
-        let mut mapped = Mapped::default();
+    pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> MappedDocument {
+        let mut mapped = MappedDocument::default();
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }
         let lets = Vec::with_capacity(self.source.lets.len());
-        let mut scope = Scope { source: self.source, names: &self.names, lets, unread: Vec::new(), feed: None, meta: envelope };
+        let mut scope = DocumentScope { source: self.source, names: &self.names, lets, unread: Vec::new(), feed: None, meta: envelope };
         let mut found = Vec::new();
         for (index, own) in self.source.lets.iter().enumerate() {
-            let known = if self.of_file[index] { self.known.borrow()[index].clone() } else { None };
+            let known = if self.constant_per_file[index] { self.known.borrow()[index].clone() } else { None };
             let value = match known {
                 Some(value) => value,
                 None => {
                     let value = match &own.rule.origin {
-                        Origin::Match { pattern, of } => Ok(self.matched(*pattern, of, &scope)),
-                        _ => self.value(document, &own.rule, &scope, &mut found).map(Let::Value),
+                        ValueOrigin::Match { pattern, of } => Ok(self.matched(*pattern, of, &scope)),
+                        _ => self.value(document, &own.rule, &scope, &mut found).map(LetResult::Value),
                     };
                     let value = match value {
                         Ok(value) => value,
                         Err(trouble) => {
                             let Ok(value) = self.note((&own.name, &own.rule.ty), trouble, &mut mapped) else { return mapped };
                             scope.unread.push(index);
-                            Let::Value(value)
+                            LetResult::Value(value)
                         }
                     };
                     if value.is_null() && scope.reads_unread(&own.rule) {
                         scope.unread.push(index);
                     }
-                    if self.of_file[index] && mapped.warnings.is_empty() {
+                    if self.constant_per_file[index] && mapped.warnings.is_empty() {
                         self.known.borrow_mut()[index] = Some(value.clone());
                     }
                     value
@@ -455,15 +456,15 @@ impl<'c> Mapper<'c> {
     }
 
     /// Documents inside a document. What is wrong with one is a warning, and only it is left out.
-    fn embedded(&self, document: &Document<'_>, scope: &Scope<'_, '_>, as_of: i64, mapped: &mut Mapped) {
+    fn embedded(&self, document: &Document<'_>, scope: &DocumentScope<'_, '_>, as_of: i64, mapped: &mut MappedDocument) {
         for embed in &self.source.embeds {
             let inner = &self.catalogue.sources[embed.source];
             let mut found = Vec::new();
             select(document, &embed.path, &mut found);
             let text = match found.first() {
-                Some(Selected::Text(text, _)) => text,
-                Some(Selected::Json(Json::String(text))) => text.as_str(),
-                Some(Selected::Json(_)) => {
+                Some(SelectedValue::Text(text, _)) => text,
+                Some(SelectedValue::Json(Json::String(text))) => text.as_str(),
+                Some(SelectedValue::Json(_)) => {
                     mapped.warnings.push(format!("{}: it is no text; it is left out", inner.name));
                     continue;
                 }
@@ -477,18 +478,18 @@ impl<'c> Mapper<'c> {
                 mapped.warnings.push(format!("{}: a value of its name is missing; it is left out", inner.name));
                 continue;
             };
-            let syntax = if inner.family == Family::Xml { Syntax::Xml } else { Syntax::Json };
+            let syntax = if inner.family == FormatFamily::Xml { Syntax::Xml } else { Syntax::Json };
             let bytes = Bytes::copy_from_slice(text.as_bytes());
-            let said = match Document::parse(&bytes, syntax, &Head::default()) {
+            let said = match Document::parse(&bytes, syntax, &ParseContext::default()) {
                 Ok(parsed) => {
-                    let envelope = Envelope { name: &name, part: None, ..scope.meta.clone() };
-                    Mapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
+                    let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
+                    DocumentMapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
                 }
-                Err(error) => Mapped { failed: Some(error.to_string()), ..Mapped::default() },
+                Err(error) => MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() },
             };
             mapped.warnings.extend(said.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
             mapped.warnings.extend(said.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
-            let own = |statement: Statement| Statement { as_of, embedded: true, ..statement };
+            let own = |statement: NewContribution| NewContribution { as_of, embedded: true, ..statement };
             mapped.statements.extend(said.statements.into_iter().map(own));
         }
     }
@@ -501,18 +502,18 @@ impl<'c> Mapper<'c> {
         feed: &'s Feed,
         bytes: &Bytes,
         syntax: Syntax,
-        scope: &mut Scope<'s, 'c>,
+        scope: &mut DocumentScope<'s, 'c>,
         alone: bool,
-        mapped: &mut Mapped,
-        found: &mut Vec<Selected<'d>>,
-    ) -> Option<Statement> {
+        mapped: &mut MappedDocument,
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Option<NewContribution> {
         let collection = &self.catalogue.collections[feed.collection];
-        let namesakes = &self.namesakes[index];
+        let namesakes = &self.same_name_fields[index];
         let mut values = vec![Value::Null; collection.fields.len()];
         let mut unread: Vec<usize> = Vec::new();
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let own = Heard { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
+            let own = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
             let heard = scope.lend(Some(own));
             let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
             let reads_unread = matches!(value, Ok(Value::Null)) && heard.reads_unread(&entry.rule);
@@ -527,39 +528,54 @@ impl<'c> Mapper<'c> {
             };
         }
         // conditions of a source with several feeds are about its `let` values
-        let own = alone.then_some(Heard { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
+        let own = alone.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
         let heard = scope.lend(own);
         let result = self.statement(&heard, feed, collection, &values, alone, mapped);
         let lent = heard.end();
         scope.take_back(lent);
-        let Heading { key, contributor, as_of, gone, scope } = result?;
-        for field in &self.unheard[index] {
+        let ContributionHeader { key, contributor, as_of, gone, scope } = result?;
+        for field in &self.ignored_fields[index] {
             values[*field] = Value::Null;
         }
         // what is deleted says nothing of fields, and nothing of what was said before is left
-        unread.retain(|field| !gone && !self.unheard[index].contains(field));
+        unread.retain(|field| !gone && !self.ignored_fields[index].contains(field));
         unread.sort_unstable();
-        let said = if gone { Said::Gone } else { Said::Values(values.into()) };
+        let said = if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
         let hash = content_hash(&said, &unread, (collection, feed), bytes, scope.as_deref());
-        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
+        let raw = collection.keep_raw.then(|| KeptDocument { format: syntax as u8, bytes: bytes.clone() });
         let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
         let tree = match document {
             Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),
             _ => None,
         };
         let (source, feed, collection) = (self.index, index, feed.collection);
-        Some(Statement { collection, source, feed, embedded: false, key, contributor, as_of, hash, said, unread, raw, tree, scope, retired: false })
+        Some(NewContribution {
+            collection,
+            source,
+            feed,
+            embedded: false,
+            key,
+            contributor,
+            as_of,
+            hash,
+            content: said,
+            unreadable: unread,
+            raw,
+            tree,
+            scope,
+            retired: false,
+        })
     }
 
     fn statement(
         &self,
-        scope: &Scope<'_, '_>,
+        scope: &DocumentScope<'_, '_>,
         feed: &Feed,
         collection: &Collection,
         values: &[Value],
         alone: bool,
-        mapped: &mut Mapped,
-    ) -> Option<Heading> {
+        mapped: &mut MappedDocument,
+    ) -> Option<ContributionHeader> {
         let key = self.key(collection, values);
         mapped.key = key.as_ref().ok().cloned();
         if alone {
@@ -603,7 +619,7 @@ impl<'c> Mapper<'c> {
                 return None;
             }
         };
-        let contributor = match (&feed.contributor, scope.meta.part) {
+        let contributor = match (&feed.contributor, scope.meta.partial_list) {
             (None, None) => self.source.name.as_str().into(),
             (None, Some(part)) => format!("{}:{part}", self.source.name).into(),
             (Some(template), _) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
@@ -615,7 +631,7 @@ impl<'c> Mapper<'c> {
             },
         };
         match self.scoped(scope) {
-            Ok(scope) => Some(Heading { key, contributor, as_of, gone, scope }),
+            Ok(scope) => Some(ContributionHeader { key, contributor, as_of, gone, scope }),
             Err(reason) => {
                 mapped.failed = Some(reason);
                 None
@@ -624,7 +640,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// Where a document stands among those that a file takes the place of.
-    fn scoped(&self, scope: &Scope<'_, '_>) -> Result<Option<Box<Scoped>>, String> {
+    fn scoped(&self, scope: &DocumentScope<'_, '_>) -> Result<Option<Box<ScopePosition>>, String> {
         let Some(replaces) = &self.source.replaces else { return Ok(None) };
         let found = |name: &str, expression: &Expression, ty: FieldType| match scope.value_of(self.evaluator, expression, &ty) {
             Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
@@ -636,10 +652,10 @@ impl<'c> Mapper<'c> {
             return Err(format!("`scope` of `replaces` has {} bytes; {MOST_SCOPE} are allowed", named.len()));
         }
         let at = replaces.at.as_ref().map(|at| found("at", at, FieldType::Timestamp)).transpose()?;
-        Ok(Some(Box::new(Scoped { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
+        Ok(Some(Box::new(ScopePosition { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
     }
 
-    fn conditions(&self, scope: &Scope<'_, '_>, mapped: &mut Mapped) {
+    fn conditions(&self, scope: &DocumentScope<'_, '_>, mapped: &mut MappedDocument) {
         for accept in &self.source.accept {
             match scope.holds(self.evaluator, &accept.unless) {
                 Ok(true) => continue,
@@ -666,12 +682,12 @@ impl<'c> Mapper<'c> {
         key_of(collection, values, self.evaluator)
     }
 
-    fn as_of(&self, scope: &Scope<'_, '_>, values: &[Value]) -> Result<i64, String> {
+    fn as_of(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Result<i64, String> {
         let value = match &self.source.as_of {
-            AsOf::Received => Value::Int(scope.meta.received),
-            AsOf::Let(index) => scope.lets.get(*index).map(Let::value).cloned().unwrap_or_default(),
-            AsOf::Field(index) => values[*index].clone(),
-            AsOf::Expression(expression) => {
+            AsOfRule::Received => Value::Int(scope.meta.received),
+            AsOfRule::Let(index) => scope.lets.get(*index).map(LetResult::value).cloned().unwrap_or_default(),
+            AsOfRule::Field(index) => values[*index].clone(),
+            AsOfRule::Expression(expression) => {
                 scope.value_of(self.evaluator, expression, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
             }
         };
@@ -685,18 +701,18 @@ impl<'c> Mapper<'c> {
 
     /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:
     /// what was said before could not be kept, as the file retires it.
-    fn note(&self, (name, ty): (&str, &FieldType), trouble: Trouble, mapped: &mut Mapped) -> Result<Value, ()> {
+    fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
         match trouble {
-            Trouble::Warning(reason) if self.source.replaces.is_some() => {
+            ValueIssue::Warning(reason) if self.source.replaces.is_some() => {
                 mapped.failed = Some(format!("{name}: {reason}; files of a source with `replaces` must be read whole"));
                 Err(())
             }
-            Trouble::Warning(reason) => {
+            ValueIssue::Warning(reason) => {
                 let it = if ty.is_list() { "the whole list" } else { "it" };
                 mapped.warnings.push(format!("{name}: {reason}; {it} is left out"));
                 Ok(Value::Null)
             }
-            Trouble::Failure(reason) => {
+            ValueIssue::Failure(reason) => {
                 mapped.failed = Some(format!("{name}: {reason}"));
                 Err(())
             }
@@ -704,12 +720,18 @@ impl<'c> Mapper<'c> {
     }
 
     /// `found` is room for what paths find.
-    fn value<'d>(&self, document: &'d Document<'_>, rule: &Rule, scope: &Scope<'_, '_>, found: &mut Vec<Selected<'d>>) -> Result<Value, Trouble> {
+    fn value<'d>(
+        &self,
+        document: &'d Document<'_>,
+        rule: &ValueRule,
+        scope: &DocumentScope<'_, '_>,
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Result<Value, ValueIssue> {
         found.clear();
-        let trouble = |reason: String| if rule.strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) };
+        let trouble = |reason: String| if rule.strict { ValueIssue::Failure(reason) } else { ValueIssue::Warning(reason) };
         match &rule.origin {
-            Origin::Paths(_) | Origin::Cases(_) => self.selected(rule, |path, found| select(document, path, found), found).map_err(trouble),
-            Origin::Elements(path, rules) => {
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) => self.selected(rule, |path, found| select(document, path, found), found).map_err(trouble),
+            ValueOrigin::Elements(path, rules) => {
                 let members = rule.ty.members();
                 let mut structs = Vec::new();
                 for place in places(document, path) {
@@ -724,20 +746,25 @@ impl<'c> Mapper<'c> {
                 structs.retain(|element| !element.is_null());
                 Ok(if structs.is_empty() { Value::Null } else { Value::List(structs) })
             }
-            Origin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
-            Origin::Match { pattern, of } => Ok(self.matched(*pattern, of, scope).value().clone()),
+            ValueOrigin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
+            ValueOrigin::Match { pattern, of } => Ok(self.matched(*pattern, of, scope).value().clone()),
         }
     }
 
-    fn matched(&self, pattern: usize, of: &str, scope: &Scope<'_, '_>) -> Let<'c> {
+    fn matched(&self, pattern: usize, of: &str, scope: &DocumentScope<'_, '_>) -> LetResult<'c> {
         let groups = scope.text(of).and_then(|text| self.catalogue.patterns[pattern].groups(&text));
-        groups.map_or(Let::Value(Value::Null), |groups| Let::Groups(groups, OnceCell::new()))
+        groups.map_or(LetResult::Value(Value::Null), |groups| LetResult::Groups(groups, OnceCell::new()))
     }
 
     /// The value of a rule on paths, of what `select` finds; `found` is room for it.
-    fn selected<'d>(&self, rule: &Rule, select: impl Fn(&Path, &mut Vec<Selected<'d>>), found: &mut Vec<Selected<'d>>) -> Result<Value, String> {
+    fn selected<'d>(
+        &self,
+        rule: &ValueRule,
+        select: impl Fn(&Path, &mut Vec<SelectedValue<'d>>),
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Result<Value, String> {
         match &rule.origin {
-            Origin::Paths(paths) => {
+            ValueOrigin::Paths(paths) => {
                 for path in paths {
                     select(path, found);
                     if !found.is_empty() {
@@ -746,7 +773,7 @@ impl<'c> Mapper<'c> {
                 }
                 self.convert(found, rule)
             }
-            Origin::Cases(cases) => {
+            ValueOrigin::Cases(cases) => {
                 for (path, constant) in cases {
                     select(path, found);
                     if !found.is_empty() {
@@ -755,14 +782,14 @@ impl<'c> Mapper<'c> {
                 }
                 Ok(Value::Null)
             }
-            Origin::Elements(..) | Origin::Expression(_) | Origin::Match { .. } => Ok(Value::Null),
+            ValueOrigin::Elements(..) | ValueOrigin::Expression(_) | ValueOrigin::Match { .. } => Ok(Value::Null),
         }
     }
 
-    fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_, '_>) -> Result<Value, String> {
+    fn expression(&self, expression: &Expression, rule: &ValueRule, scope: &DocumentScope<'_, '_>) -> Result<Value, String> {
         let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
         match self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member)) {
-            Some(Lean::Text(text)) if changes && !rule.ty.is_list() => return self.text(&text, rule),
+            Some(PlainValue::Text(text)) if changes && !rule.ty.is_list() => return self.text(&text, rule),
             Some(lean) => {
                 if let Some(value) = lean.into_value(&rule.ty) {
                     return Ok(value);
@@ -784,7 +811,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// What paths found, as one value of the rule's type.
-    fn convert(&self, found: &[Selected<'_>], rule: &Rule) -> Result<Value, String> {
+    fn convert(&self, found: &[SelectedValue<'_>], rule: &ValueRule) -> Result<Value, String> {
         let Some(first) = found.first() else { return Ok(Value::Null) };
         if let Some(separator) = &rule.join {
             return self.joined(found, separator, rule);
@@ -812,13 +839,13 @@ impl<'c> Mapper<'c> {
         Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
     }
 
-    fn joined(&self, found: &[Selected<'_>], separator: &str, rule: &Rule) -> Result<Value, String> {
+    fn joined(&self, found: &[SelectedValue<'_>], separator: &str, rule: &ValueRule) -> Result<Value, String> {
         let mut texts: Vec<(Cow<'_, str>, u32)> = Vec::new();
         for selected in found {
             let (text, field): (Cow<'_, str>, u32) = match selected {
-                Selected::Text(text, field) => (Cow::Borrowed(text), *field),
-                Selected::Json(serde_json::Value::String(text)) => (Cow::Borrowed(text), 0),
-                Selected::Json(json) => (Cow::Owned(json.to_string()), 0),
+                SelectedValue::Text(text, field) => (Cow::Borrowed(text), *field),
+                SelectedValue::Json(serde_json::Value::String(text)) => (Cow::Borrowed(text), 0),
+                SelectedValue::Json(json) => (Cow::Owned(json.to_string()), 0),
             };
             if text.is_empty() {
                 continue;
@@ -840,20 +867,20 @@ impl<'c> Mapper<'c> {
         Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
     }
 
-    fn one(&self, selected: &Selected<'_>, rule: &Rule) -> Result<Value, String> {
+    fn one(&self, selected: &SelectedValue<'_>, rule: &ValueRule) -> Result<Value, String> {
         match selected {
-            Selected::Text(text, _) => self.text(text, rule),
-            Selected::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
-            Selected::Json(json) => from_json(json, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
+            SelectedValue::Text(text, _) => self.text(text, rule),
+            SelectedValue::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
+            SelectedValue::Json(json) => from_json(json, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
         }
     }
 
     /// Text as an element of the rule's type. Blank text says nothing.
-    fn text(&self, text: &str, rule: &Rule) -> Result<Value, String> {
+    fn text(&self, text: &str, rule: &ValueRule) -> Result<Value, String> {
         let cleaned: Cow<'_, str> = match rule.clean {
             None => Cow::Borrowed(text),
-            Some(Clean::Trim) => Cow::Borrowed(text.trim()),
-            Some(Clean::Squash) => Cow::Owned(squash(text)),
+            Some(WhitespaceRule::Trim) => Cow::Borrowed(text.trim()),
+            Some(WhitespaceRule::Squash) => Cow::Owned(squash(text)),
         };
         if cleaned.is_empty() {
             return Ok(Value::Null);
@@ -884,15 +911,15 @@ pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) 
 pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<SmolStr, String> {
     let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
     Ok(match &collection.key {
-        KeyRule::Field(index) => match &values[*index] {
+        KeyDefinition::Field(index) => match &values[*index] {
             Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
             Value::Text(text) => text.clone(),
             other => other.show(&collection.fields[*index].ty).into(),
         },
-        KeyRule::Template(template) => {
+        KeyDefinition::Template(template) => {
             template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?.into()
         }
-        KeyRule::Expression(expression) => {
+        KeyDefinition::Expression(expression) => {
             let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
             let found = evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
             let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
@@ -901,8 +928,8 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
     })
 }
 
-fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, Trouble> {
-    check(value, &field.ty, &field.one_of).map_err(if strict { Trouble::Failure } else { Trouble::Warning })
+fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, ValueIssue> {
+    check(value, &field.ty, &field.one_of).map_err(if strict { ValueIssue::Failure } else { ValueIssue::Warning })
 }
 
 /// Checks `one_of`, and that every store can hold the value: some keep no text with a NUL character.
@@ -919,10 +946,16 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
 
 /// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of
 /// where it stands in which scope.
-fn content_hash(said: &Said, unread: &[usize], (collection, feed): (&Collection, &Feed), bytes: &[u8], scope: Option<&Scoped>) -> Hash {
+fn content_hash(
+    said: &ContributionContent,
+    unread: &[usize],
+    (collection, feed): (&Collection, &Feed),
+    bytes: &[u8],
+    scope: Option<&ScopePosition>,
+) -> Hash {
     let mut content = Vec::new();
     let content = match said {
-        Said::Values(values) if !collection.keep_raw => {
+        ContributionContent::Values(values) if !collection.keep_raw => {
             // that a value could not be read is not that there is none
             let is_said = |field: usize| !values[field].is_null() || unread.contains(&field);
             for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
@@ -935,7 +968,7 @@ fn content_hash(said: &Said, unread: &[usize], (collection, feed): (&Collection,
     };
     let mut hasher = blake3::Hasher::new();
     hasher.update(content);
-    if let Some(Scoped { scope, at }) = scope {
+    if let Some(ScopePosition { scope, at }) = scope {
         hasher.update(scope.as_bytes()).update(&at.to_le_bytes());
     }
     let mut hash = [0; 16];

@@ -8,24 +8,24 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use stook_catalogue::definition::Source;
-use stook_formats::read::{Documents, Found, each, open};
+use stook_formats::read::{DocumentReader, ScannedDocument, each, open};
 use stook_formats::scan::Scanner;
-use stook_formats::{Head, Syntax};
-use stook_store::queue::{JobFile, Slice};
+use stook_formats::{ParseContext, Syntax};
+use stook_store::queue::{ChunkSlice, JobFile};
 
 /// Longest chunk that is read as a whole. Only one with a document beyond its syntax's limit is longer; it is read piece by
 /// piece, and such a document is thrown away while it is read.
 pub const WHOLE: u64 = 64 << 20;
 
 /// A chunk's bytes.
-enum Input {
+enum ChunkBytes {
     Whole(Bytes),
     Stream(Box<dyn Read + Send>),
 }
 
-fn input(slice: &Slice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<Input> {
+fn input(slice: &ChunkSlice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<ChunkBytes> {
     if let Some(bytes) = at_hand {
-        return Ok(Input::Whole(bytes.clone()));
+        return Ok(ChunkBytes::Whole(bytes.clone()));
     }
     if slice.is_given_up() {
         return Err(EngineError::Wrong("the chunk is one document that is too long; nothing of it is kept".into()));
@@ -33,39 +33,41 @@ fn input(slice: &Slice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<Input
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     if let Some(payload) = &slice.payload {
         let bytes = zstd::bulk::decompress(payload, slice.length.min(WHOLE) as usize).map_err(failed)?;
-        return Ok(Input::Whole(bytes.into()));
+        return Ok(ChunkBytes::Whole(bytes.into()));
     }
     split::check_unchanged(file)?;
     let path = Path::new(&file.path);
     if file.compressed {
         let mut bytes = open(path).map_err(failed)?.bytes;
         io::copy(&mut bytes.by_ref().take(slice.offset), &mut io::sink()).map_err(failed)?;
-        return Ok(Input::Stream(Box::new(bytes.take(slice.length))));
+        return Ok(ChunkBytes::Stream(Box::new(bytes.take(slice.length))));
     }
     let mut bytes = File::open(path).map_err(failed)?;
     bytes.seek(SeekFrom::Start(slice.offset)).map_err(failed)?;
     if slice.length > WHOLE {
-        return Ok(Input::Stream(Box::new(bytes.take(slice.length))));
+        return Ok(ChunkBytes::Stream(Box::new(bytes.take(slice.length))));
     }
     let mut whole = vec![0; slice.length as usize];
     bytes.read_exact(&mut whole).map_err(failed)?;
-    Ok(Input::Whole(whole.into()))
+    Ok(ChunkBytes::Whole(whole.into()))
 }
 
 /// The bytes of a chunk.
 ///
 /// # Errors
 /// When the file cannot be read, or the chunk is longer than [`WHOLE`].
-pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
+pub fn bytes(slice: &ChunkSlice, file: &JobFile) -> Result<Bytes> {
     match input(slice, file, None)? {
-        Input::Whole(bytes) => Ok(bytes),
-        Input::Stream(_) => Err(EngineError::Wrong(format!("the chunk has {} bytes, most of them in a document that is too long", slice.length))),
+        ChunkBytes::Whole(bytes) => Ok(bytes),
+        ChunkBytes::Stream(_) => {
+            Err(EngineError::Wrong(format!("the chunk has {} bytes, most of them in a document that is too long", slice.length)))
+        }
     }
 }
 
 /// Where a chunk stands: the documents before it, its offset, and the number of its last document, which none has where they were
 /// not counted.
-pub fn place(slice: &Slice) -> (u64, u64, u64) {
+pub fn place(slice: &ChunkSlice) -> (u64, u64, u64) {
     let last = if slice.documents == 0 { u64::MAX } else { slice.file_documents + u64::from(slice.documents) };
     (slice.file_documents, slice.offset, last)
 }
@@ -76,27 +78,27 @@ pub fn place(slice: &Slice) -> (u64, u64, u64) {
 /// # Errors
 /// When the file cannot be read, or what `visit` says.
 pub fn documents(
-    (slice, file, at_hand): (&Slice, &JobFile, Option<&Bytes>),
+    (slice, file, at_hand): (&ChunkSlice, &JobFile, Option<&Bytes>),
     syntax: Syntax,
     source: &Source,
-    mut visit: impl FnMut(Found, Bytes) -> Result<()>,
+    mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>,
 ) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     if slice.is_given_up() {
-        let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(Head::new(syntax, &slice.head)));
-        return visit(Found { number, offset: slice.offset, problem, head }, Bytes::new());
+        let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(ParseContext::new(syntax, &slice.head)));
+        return visit(ScannedDocument { number, offset: slice.offset, problem, head }, Bytes::new());
     }
     match input(slice, file, at_hand)? {
-        Input::Whole(bytes) => each(&bytes, scanner, place(slice), |found, own| {
+        ChunkBytes::Whole(bytes) => each(&bytes, scanner, place(slice), |found, own| {
             let complete = match found.head.complete(own) {
                 Cow::Borrowed(own) => bytes.slice_ref(own),
                 Cow::Owned(complete) => complete.into(),
             };
             visit(found, complete)
         }),
-        Input::Stream(stream) => {
+        ChunkBytes::Stream(stream) => {
             let failed = |error| EngineError::File { path: file.path.clone(), error };
-            let mut documents = Documents::with_scanner(stream, scanner, place(slice));
+            let mut documents = DocumentReader::with_scanner(stream, scanner, place(slice));
             while let Some((found, own)) = documents.next().map_err(failed)? {
                 let complete = found.head.complete(own).into_owned().into();
                 visit(found, complete)?;

@@ -2,21 +2,21 @@
 
 use super::edges::{interval, tuples};
 use super::fan::{candidates, merge};
-use super::{By, Jobs, Rules, Work, keys_of};
+use super::{CausingJobs, ChangeCause, PassState, SettleRules, keys_of};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, in_order, keyed, members_of};
-use stook_catalogue::plain::Lean;
+use stook_catalogue::links::{Derivation, IntervalOverlap, Link, TargetRule, in_order, keyed, members_of};
+use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, SmolStr, Value, among};
-use stook_store::{Detail, Edge, Inside, ReadRange, Reliance, Result, Store, StoredRecord, Tenant};
+use stook_store::{Edge, EdgeRange, PassContext, ReadDetail, ReadSet, Result, Store, StoredRecord, Tenant};
 
-impl Work<'_> {
+impl PassState<'_> {
     /// Settles children of one collection.
-    pub(super) fn children(&mut self, desk: &mut dyn Inside, collection: usize, children: &BTreeMap<Key, Jobs>) -> Result<()> {
+    pub(super) fn children(&mut self, desk: &mut dyn PassContext, collection: usize, children: &BTreeMap<Key, CausingJobs>) -> Result<()> {
         let keys: Vec<Key> = children.keys().cloned().collect();
         if keys.is_empty() {
             return Ok(());
@@ -37,20 +37,20 @@ impl Work<'_> {
         let held: Vec<StoredRecord> = desk.hold(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
         let golden = self.settled(desk, collection, &held)?;
         for (record, golden) in held.iter().zip(golden) {
-            self.settle(collection, record, golden, By::Child, &children[&record.key]);
+            self.settle(collection, record, golden, ChangeCause::ChildPass, &children[&record.key]);
         }
         Ok(())
     }
 
     /// The values of records as they must be.
-    fn settled(&mut self, desk: &mut dyn Inside, collection: usize, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
+    fn settled(&mut self, desk: &mut dyn PassContext, collection: usize, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
         let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
         let definition = &self.rules.catalogue.collections[collection];
         // documents have given these; a rule that has changed since gives others
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            let LinkRule::Key(key) = &link.rule else { continue };
+            let TargetRule::Key(key) = &link.target_rule else { continue };
             for (values, record) in golden.iter_mut().zip(records) {
                 let found = keyed(self.evaluator, definition, &link.name, link.when.as_ref(), key, values);
                 self.note_failed(collection, &record.key);
@@ -59,7 +59,7 @@ impl Work<'_> {
                 }
             }
         }
-        for link in &own.finds {
+        for link in &own.lookup_links {
             let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |place: usize, link: &Link, values: &[Value]| {
@@ -69,14 +69,14 @@ impl Work<'_> {
             };
             find(rules, *link, &mut golden, &mut seek, &mut between)?;
         }
-        if !own.through.is_empty() {
+        if !own.link_expressions.is_empty() {
             self.take(desk, collection, &mut golden, records)?;
         }
         Ok(golden)
     }
 
     /// Takes the values of settled fields with expressions.
-    fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
+    fn take(&mut self, desk: &mut dyn PassContext, collection: usize, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
@@ -86,7 +86,7 @@ impl Work<'_> {
             }
             let keys: BTreeSet<Key> = golden.iter().flat_map(|values| keys_of(link, values)).collect();
             let keys: Vec<Key> = keys.into_iter().collect();
-            let records = if keys.is_empty() { Vec::new() } else { desk.read(link.to, &keys)? };
+            let records = if keys.is_empty() { Vec::new() } else { desk.read(link.target_collection, &keys)? };
             self.missing |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.alive));
             let there = records.into_iter().flatten().filter(|record| record.alive);
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
@@ -101,7 +101,7 @@ impl Work<'_> {
 
 /// Gives settled fields with expressions their values. `target` has the values of linked records, by link and key.
 fn read_through<'t>(
-    rules: &'t Rules,
+    rules: &'t SettleRules,
     evaluator: &'t Evaluator,
     collection: usize,
     values: &mut [Value],
@@ -113,10 +113,10 @@ fn read_through<'t>(
         let link = &rules.catalogue.links[*index];
         let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
         let targets = keys.iter().map(|key| target(*index, key)).collect();
-        Linked { link, of: &rules.catalogue.collections[link.to], key: values[link.field].clone(), targets }
+        ResolvedLink { link, of: &rules.catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
     };
-    let linked: Vec<Linked<'_>> = own.from.iter().map(of).collect();
-    for field in &own.through {
+    let linked: Vec<ResolvedLink<'_>> = own.from.iter().map(of).collect();
+    for field in &own.link_expressions {
         let field_of = &definition.fields[*field];
         let found = value_through(evaluator, definition, &linked, values, field_of);
         values[*field] = found.unwrap_or_else(|(expression, error)| {
@@ -130,20 +130,20 @@ fn read_through<'t>(
 fn value_through<'d>(
     evaluator: &Evaluator,
     definition: &Collection,
-    linked: &[Linked<'_>],
+    linked: &[ResolvedLink<'_>],
     values: &[Value],
     field: &'d Field,
 ) -> std::result::Result<Value, (&'d Expression, String)> {
-    let Field { derive: Some(Derivation::Through(expression)), ty, .. } = field else { return Ok(Value::Null) };
-    let read: Vec<(&Linked<'_>, Vec<Read<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
+    let Field { derive: Some(Derivation::ThroughLinks(expression)), ty, .. } = field else { return Ok(Value::Null) };
+    let read: Vec<(&ResolvedLink<'_>, Vec<LinkVariable<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
     let linked_by = |name: &str| read.iter().find(|(own, _)| own.link.name == name);
     let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
         (Some(member), Some((own, members))) => {
             let (name, made) = members.iter().find(|(name, _)| *name == member)?;
             let (value, ty) = own.member(name, made.as_ref());
-            Some(Lean::of(value, ty))
+            Some(PlainValue::of(value, ty))
         }
-        (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
+        (None, None) => definition.field(name).map(|(index, field)| PlainValue::of(&values[index], field.golden_type())),
         _ => None,
     });
     if let Some(value) = plain.and_then(|plain| plain.into_value(ty)) {
@@ -151,7 +151,7 @@ fn value_through<'d>(
     }
     let found = evaluator.evaluate(expression, |name| match linked_by(name) {
         Some((own, members)) => {
-            let member = |(name, made): &Read<'_>| {
+            let member = |(name, made): &LinkVariable<'_>| {
                 let (value, ty) = own.member(name, made.as_ref());
                 (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
             };
@@ -175,20 +175,20 @@ pub fn failure_of(
     field: &Field,
 ) -> Result<Option<String>> {
     let mut records: Vec<(&Link, Vec<Option<StoredRecord>>)> = Vec::new();
-    for link in catalogue.links.iter().filter(|link| catalogue.collections[link.from].name == definition.name && link.is_read()) {
+    for link in catalogue.links.iter().filter(|link| catalogue.collections[link.child_collection].name == definition.name && link.is_read()) {
         let keys = keys_of(link, values);
-        records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.to, &keys, Detail::Values)? }));
+        records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.target_collection, &keys, ReadDetail::Values)? }));
     }
     let linked = records.iter().map(|(link, records)| {
         let targets = records.iter().map(|record| record.as_ref().filter(|record| record.alive).map(|record| &*record.golden)).collect();
-        Linked { link, of: &catalogue.collections[link.to], key: values[link.field].clone(), targets }
+        ResolvedLink { link, of: &catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
     });
-    let linked: Vec<Linked<'_>> = linked.collect();
+    let linked: Vec<ResolvedLink<'_>> = linked.collect();
     Ok(value_through(evaluator, definition, &linked, values, field).err().map(|(_, error)| error))
 }
 
 /// A link of a record, with what there is of its targets.
-struct Linked<'t> {
+struct ResolvedLink<'t> {
     link: &'t Link,
     of: &'t Collection,
     /// The key of its target, or the keys of all.
@@ -201,10 +201,10 @@ struct Linked<'t> {
 const MOST_VALUES: usize = 100_000;
 
 /// A name by which an expression reads a link, and what is made of the targets for it.
-type Read<'e> = (&'e str, Option<(Value, FieldType)>);
+type LinkVariable<'e> = (&'e str, Option<(Value, FieldType)>);
 
-impl Linked<'_> {
-    fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<Read<'l>> {
+impl ResolvedLink<'_> {
+    fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<LinkVariable<'l>> {
         members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.made(&member.name))).collect()
     }
 
@@ -240,21 +240,27 @@ impl Linked<'_> {
 }
 
 /// Asks for edges of a link that start between bounds.
-type Between<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> + 'b;
+type EdgeReader<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> + 'b;
 
 /// Whether a record is written beside others, and what it is then if it exists.
-pub type Written<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
+pub type PendingWrites<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
 
 /// Tells what a child, at this place, looks for by a link.
-type Seek<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<Sought> + 's;
+type TargetSearch<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<TargetCriteria> + 's;
 
 /// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
-fn find(rules: &Rules, link: usize, golden: &mut [Arc<[Value]>], seek: &mut Seek<'_>, between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
+fn find(
+    rules: &SettleRules,
+    link: usize,
+    golden: &mut [Arc<[Value]>],
+    seek: &mut TargetSearch<'_>,
+    between: &mut EdgeReader<'_>,
+) -> Result<(EdgeRange, Vec<bool>)> {
     let link = &rules.catalogue.links[link];
-    let LinkRule::Same { overlap, .. } = &link.rule else { return Ok((ReadRange::default(), vec![false; golden.len()])) };
-    let wanted: Vec<Option<Sought>> = golden.iter().enumerate().map(|(place, values)| seek(place, link, values)).collect();
+    let TargetRule::Same { overlap, .. } = &link.target_rule else { return Ok((EdgeRange::default(), vec![false; golden.len()])) };
+    let wanted: Vec<Option<TargetCriteria>> = golden.iter().enumerate().map(|(place, values)| seek(place, link, values)).collect();
     let mut ranges = Vec::new();
-    for Sought { tuples, span: (start, stop) } in wanted.iter().flatten() {
+    for TargetCriteria { tuples, span: (start, stop) } in wanted.iter().flatten() {
         let (low, high) = match overlap {
             Some(overlap) => (start - overlap.tolerance - overlap.reach, stop + overlap.tolerance),
             None => (0, 0),
@@ -270,35 +276,35 @@ fn find(rules: &Rules, link: usize, golden: &mut [Arc<[Value]>], seek: &mut Seek
             Arc::make_mut(values)[link.field] = in_order(near.flatten().map(|(.., key)| (*key).into()).collect());
             continue;
         }
-        let best = sought.as_ref().and_then(|Sought { tuples, span }| {
+        let best = sought.as_ref().and_then(|TargetCriteria { tuples, span }| {
             let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
             near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
         });
         Arc::make_mut(values)[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
     }
     let looked = wanted.iter().map(Option::is_some).collect();
-    Ok((ReadRange { link: link.targets(), ranges, edges }, looked))
+    Ok((EdgeRange { link: link.targets(), ranges, edges }, looked))
 }
 
 /// What a child looks for: what must be equal, and the interval that must overlap.
-struct Sought {
+struct TargetCriteria {
     tuples: Vec<SmolStr>,
     span: (i64, i64),
 }
 
-fn sought(rules: &Rules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<Sought> {
-    let LinkRule::Same { fields, overlap } = &link.rule else { return None };
-    let child = &rules.catalogue.collections[link.from];
+fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<TargetCriteria> {
+    let TargetRule::Same { fields, overlap } = &link.target_rule else { return None };
+    let child = &rules.catalogue.collections[link.child_collection];
     if !link.when.as_ref().is_none_or(|when| evaluator.holds_of(&|| format!("`when` of link `{}`", link.name), when, child, values)) {
         return None;
     }
     let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
     let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
-    Some(Sought { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
+    Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
 }
 
 /// A record that needs no pass: its settled values, and what they follow from.
-pub struct AtOnce {
+pub struct InlineResult {
     /// All its values.
     pub values: Arc<[Value]>,
     /// Linked records.
@@ -316,17 +322,17 @@ pub struct AtOnce {
 /// # Errors
 /// When the store fails.
 pub fn at_once<'t>(
-    (rules, evaluator, tenant): (&'t Rules, &'t Evaluator, &Tenant),
+    (rules, evaluator, tenant): (&'t SettleRules, &'t Evaluator, &Tenant),
     collection: usize,
     mut golden: Vec<Arc<[Value]>>,
-    written: &Written<'_, 't>,
+    written: &PendingWrites<'_, 't>,
     store: Option<&dyn Store>,
-    reliance: &mut Reliance,
-) -> Result<Vec<Option<AtOnce>>> {
+    reliance: &mut ReadSet,
+) -> Result<Vec<Option<InlineResult>>> {
     let own = &rules.relations[collection];
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
     let mut waits = vec![false; golden.len()];
-    for index in &own.finds {
+    for index in &own.lookup_links {
         let link = &rules.catalogue.links[*index];
         let Some(store) = store else {
             for (values, waits) in golden.iter_mut().zip(&mut waits) {
@@ -345,17 +351,17 @@ pub fn at_once<'t>(
     for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
         let mut keys: BTreeSet<Key> = BTreeSet::new();
         for (values, waits) in golden.iter().zip(&mut waits) {
-            for key in keys_of(link, values).into_iter().filter(|key| written(link.to, key).is_none()) {
+            for key in keys_of(link, values).into_iter().filter(|key| written(link.target_collection, key).is_none()) {
                 *waits |= store.is_none();
                 keys.insert(key);
             }
         }
         let Some(store) = store.filter(|_| !keys.is_empty()) else { continue };
-        let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.to, key.clone()))).collect();
-        let found = store.read(tenant, link.to, &keys, Detail::Values)?;
+        let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.target_collection, key.clone()))).collect();
+        let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
         for (key, record) in keys.into_iter().zip(found) {
-            reliance.records.push((link.to, key.clone(), record.as_ref().map(|record| record.version)));
-            outside.insert((link.to, key), record.filter(|record| record.alive).map(|record| record.golden));
+            reliance.records.push((link.target_collection, key.clone(), record.as_ref().map(|record| record.version)));
+            outside.insert((link.target_collection, key), record.filter(|record| record.alive).map(|record| record.golden));
         }
     }
     let mut settled = Vec::with_capacity(golden.len());
@@ -367,22 +373,22 @@ pub fn at_once<'t>(
             continue;
         }
         let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
-        let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.to, key))).collect();
+        let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
         let target = |link: usize, key: &Key| {
-            let to = rules.catalogue.links[link].to;
+            let to = rules.catalogue.links[link].target_collection;
             match written(to, key) {
                 Some(written) => written,
                 None => outside.get(&(to, key.clone()))?.as_deref(),
             }
         };
         read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);
-        settled.push(Some(AtOnce { values, targets, ranges, failures: evaluator.failures() }));
+        settled.push(Some(InlineResult { values, targets, ranges, failures: evaluator.failures() }));
     }
     Ok(settled)
 }
 
 /// The nearest of candidates to an interval, if any is near enough: its distance, start and key.
-fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&Overlap>, (start, stop): (i64, i64)) -> Option<(i64, i64, &'c str)> {
+fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&IntervalOverlap>, (start, stop): (i64, i64)) -> Option<(i64, i64, &'c str)> {
     let Some(overlap) = overlap else { return candidates.first().map(|(start, _, key)| (0, *start, *key)) };
     let middle = start + (stop - start) / 2;
     let (low, high) = (start - overlap.tolerance, stop + overlap.tolerance);

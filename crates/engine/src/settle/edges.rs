@@ -1,36 +1,36 @@
 //! What a record tells its targets, as a pure function of its golden values; and what follows from a change of them.
 
-use super::fan::Bounds;
-use super::measure::Child;
-use super::{CHILD, FOUND, PARENT, READ, Rules};
+use super::fan::SearchBounds;
+use super::measure::ChildPayload;
+use super::{CHILD, FOUND, PARENT, READ, SettleRules};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, listed};
+use stook_catalogue::links::{Derivation, IntervalOverlap, Link, TargetRule, listed};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::queue::JobId;
-use stook_store::{Edge, EdgeChange, Mark, Settling};
+use stook_store::{Edge, EdgeChange, SettlingChanges, StaleMark};
 
 /// Most rows for an interval that is longer than its link's `reach`.
 const MOST_STEPS: i64 = 1_000;
 
 /// Who changed a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum ChangeCause {
     /// A document, an edit.
-    Outside,
+    External,
     /// The same, and its settled values are what they must be.
-    AtOnce,
+    InlineSettled,
     /// The pass that settles it as a child.
-    Child,
+    ChildPass,
     /// The pass that settles it as a parent.
-    Parent,
+    ParentPass,
 }
 
 /// A change of a record's golden values; nothing where it does not exist.
 #[derive(Debug)]
-pub struct Changed<'c> {
+pub struct ValueChange<'c> {
     /// The collection's index.
     pub collection: usize,
     /// The record.
@@ -42,35 +42,35 @@ pub struct Changed<'c> {
     /// The job that did it.
     pub job: JobId,
     /// Which part of the work did it.
-    pub by: By,
+    pub by: ChangeCause,
 }
 
 /// What follows from changes: edges, and marks, each once.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Followed {
+pub struct Propagation {
     edges: Vec<EdgeChange>,
     /// Stratum, rule, target, part, job.
     marks: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
     /// Marks of records that are new: needed if others have named them before.
-    new: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
+    marks_if_linked: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
 }
 
-impl Followed {
+impl Propagation {
     /// Whether nothing follows.
     pub fn is_empty(&self) -> bool {
-        self.edges.is_empty() && self.marks.is_empty() && self.new.is_empty()
+        self.edges.is_empty() && self.marks.is_empty() && self.marks_if_linked.is_empty()
     }
 
     /// Adds what follows from other changes.
-    pub fn extend(&mut self, other: &Followed) {
+    pub fn extend(&mut self, other: &Propagation) {
         self.edges.extend_from_slice(&other.edges);
         self.marks.extend(other.marks.iter().cloned());
-        self.new.extend(other.new.iter().cloned());
+        self.marks_if_linked.extend(other.marks_if_linked.iter().cloned());
     }
 
     /// What one job has caused, others have caused, too.
     pub(super) fn share(&mut self, job: JobId, others: &[JobId]) {
-        for marks in [&mut self.marks, &mut self.new] {
+        for marks in [&mut self.marks, &mut self.marks_if_linked] {
             let own: Vec<_> = marks.iter().filter(|(.., caused)| *caused == job).cloned().collect();
             for other in others {
                 marks.extend(own.iter().cloned().map(|(stratum, rule, target, part, _)| (stratum, rule, target, part, *other)));
@@ -79,22 +79,22 @@ impl Followed {
     }
 
     /// As the store takes it.
-    pub fn settling(self) -> Settling {
-        let mark = |(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job };
-        let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.new.into_iter().map(mark).collect());
-        Settling { edges: self.edges, marks, new, ..Settling::default() }
+    pub fn settling(self) -> SettlingChanges {
+        let mark = |(stratum, rule, target, part, job)| StaleMark { id: 0, phase: stratum, rule, target, group: part, job };
+        let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.marks_if_linked.into_iter().map(mark).collect());
+        SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
     }
 
     /// Asks for a pass that settles a record as a child.
-    pub fn ask(&mut self, rules: &Rules, collection: usize, key: &Key, job: JobId) {
+    pub fn ask(&mut self, rules: &SettleRules, collection: usize, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
-        self.mark(own.depth << 2 | CHILD, own.id, key.shared(), "", job);
+        self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
     /// Asks for a pass that settles a record as a parent, with the part that is asked for.
-    pub fn ask_as_parent(&mut self, rules: &Rules, collection: usize, (key, part): (&Key, &str), job: JobId) {
+    pub fn ask_as_parent(&mut self, rules: &SettleRules, collection: usize, (key, part): (&Key, &str), job: JobId) {
         let own = &rules.relations[collection];
-        self.mark(own.depth << 2 | PARENT, own.id, key.shared(), part, job);
+        self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
     }
 
     /// Adds a change of an edge.
@@ -107,7 +107,7 @@ impl Followed {
     }
 
     /// Adds what follows from a change.
-    pub fn follow(&mut self, rules: &Rules, evaluator: &Evaluator, changed: &Changed<'_>) {
+    pub fn follow(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
         let own = &rules.relations[changed.collection];
         if !own.any() || changed.before == changed.after {
             return;
@@ -123,28 +123,28 @@ impl Followed {
             (Some(before), Some(after)) => !rules.stays_settled(changed.collection, before, after),
             (_, after) => after.is_some(),
         };
-        if own.is_child() && !matches!(changed.by, By::Child | By::AtOnce) && needs_settling() {
-            self.mark(own.depth << 2 | CHILD, own.id, key(), "", changed.job);
+        if own.is_child() && !matches!(changed.by, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
+            self.mark(own.order << 2 | CHILD, own.id, key(), "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
             let comes_or_goes = changed.before.is_some() != changed.after.is_some();
-            if link.reads.iter().any(|field| differs(*field)) || link.asks && comes_or_goes {
-                let stratum = rules.relations[link.from].depth << 2 | READ;
+            if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && comes_or_goes {
+                let stratum = rules.relations[link.child_collection].order << 2 | READ;
                 if changed.before.is_none() {
-                    self.new.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
+                    self.marks_if_linked.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
                 } else {
                     self.mark(stratum, link.id, key(), "", changed.job);
                 }
             }
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
-        if own.is_parent() && changed.by != By::Parent && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
+        if own.is_parent() && changed.by != ChangeCause::ParentPass && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
             self.ask_as_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
     }
 
-    fn follow_edges(&mut self, rules: &Rules, evaluator: &Evaluator, changed: &Changed<'_>) {
-        let teller = Teller { rules, evaluator, collection: changed.collection, key: changed.key };
+    fn follow_edges(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
+        let teller = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
         let before = changed.before.map(|values| teller.edges(values)).unwrap_or_default();
         let after = changed.after.map(|values| teller.edges(values)).unwrap_or_default();
         let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
@@ -153,21 +153,21 @@ impl Followed {
             let Some(link) = rules.links.get(&(id.link & !3)).map(|link| &rules.catalogue.links[*link]) else { continue };
             if id.link == link.edges() {
                 if link.is_measured() {
-                    let to = &rules.relations[link.to];
-                    self.mark(to.depth << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
+                    let to = &rules.relations[link.target_collection];
+                    self.mark(to.order << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
                 // it was made here
                 let Some((low, high)) = interval_of(payload) else { continue };
                 self.mark(
-                    rules.relations[link.from].depth << 2 | FOUND,
+                    rules.relations[link.child_collection].order << 2 | FOUND,
                     link.id,
                     id.target.clone(),
-                    Bounds { low, high, place: None }.text(),
+                    SearchBounds { low, high, cursor: None }.text(),
                     changed.job,
                 );
             }
-            let EdgeId { link, target, group, start, child } = id.clone();
+            let EdgeKey { link, target, group, start, child } = id.clone();
             let edge = Edge { link, target, group, start, child, payload: payload.clone() };
             self.edges.push(if is_put { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
         }
@@ -176,7 +176,7 @@ impl Followed {
 
 /// What distinguishes an edge from others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct EdgeId {
+struct EdgeKey {
     link: u32,
     target: SmolStr,
     group: SmolStr,
@@ -185,15 +185,15 @@ struct EdgeId {
 }
 
 /// What one record tells.
-struct Teller<'t> {
-    rules: &'t Rules,
+struct EdgeBuilder<'t> {
+    rules: &'t SettleRules,
     evaluator: &'t Evaluator,
     collection: usize,
     key: &'t Key,
 }
 
-impl Teller<'_> {
-    fn edges(&self, values: &[Value]) -> BTreeMap<EdgeId, Vec<u8>> {
+impl EdgeBuilder<'_> {
+    fn edges(&self, values: &[Value]) -> BTreeMap<EdgeKey, Vec<u8>> {
         let mut edges = BTreeMap::new();
         let own = &self.rules.relations[self.collection];
         let child = self.key.shared();
@@ -203,29 +203,29 @@ impl Teller<'_> {
                 && let Some((group, start, payload)) = self.told(link, values)
             {
                 for target in targets {
-                    let id = EdgeId { link: link.edges(), target: target.clone(), group: group.clone(), start, child: child.clone() };
+                    let id = EdgeKey { link: link.edges(), target: target.clone(), group: group.clone(), start, child: child.clone() };
                     edges.insert(id, payload.clone());
                 }
             }
-            let LinkRule::Same { fields, overlap } = &link.rule else { continue };
+            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
             if !self.holds(link, link.when.as_ref(), values) {
                 continue;
             }
             let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
             for target in tuples(link, self.definition(), &mine, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
-                    let id = EdgeId { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
+                    let id = EdgeKey { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     edges.insert(id, Vec::new());
                 }
             }
         }
         for link in own.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            let LinkRule::Same { fields, overlap } = &link.rule else { continue };
+            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
             let theirs: Vec<usize> = fields.iter().map(|(_, other)| *other).collect();
             let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
             for target in tuples(link, self.definition(), &theirs, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
-                    let id = EdgeId { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
+                    let id = EdgeKey { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     let (from, to) = span.unwrap_or_default();
                     edges.insert(id, [from.to_le_bytes(), to.to_le_bytes()].concat());
                 }
@@ -253,8 +253,8 @@ impl Teller<'_> {
         }
         let group = link.group.as_ref().map(|group| self.group(link, group, values)).unwrap_or_default();
         let span = link.span.and_then(|(start, stop)| Some((values[start].as_int()?, values[stop].as_int()?)));
-        let told = link.told.iter().map(|field| values[*field].clone()).collect();
-        Some((group, span.map_or(0, |(start, _)| start), Child { conditions, span, told }.pack()))
+        let told = link.edge_fields.iter().map(|field| values[*field].clone()).collect();
+        Some((group, span.map_or(0, |(start, _)| start), ChildPayload { conditions, span, fields: told }.pack()))
     }
 
     fn holds(&self, link: &Link, condition: Option<&Expression>, values: &[Value]) -> bool {
@@ -310,11 +310,13 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value
     let mut left_out = Vec::new();
     for link in catalogue.links.iter().filter(|link| link.speaks_of_lists(&catalogue.collections)) {
         // of a link to its own collection both ends are here
-        for is_target in [false, true].into_iter().filter(|is_target| collection == if *is_target { link.to } else { link.from }) {
-            let fields: Vec<usize> = match &link.rule {
-                LinkRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
-                LinkRule::Key(key) if !is_target => listed(definition, key).into_iter().collect(),
-                LinkRule::Key(_) => continue,
+        for is_target in
+            [false, true].into_iter().filter(|is_target| collection == if *is_target { link.target_collection } else { link.child_collection })
+        {
+            let fields: Vec<usize> = match &link.target_rule {
+                TargetRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
+                TargetRule::Key(key) if !is_target => listed(definition, key).into_iter().collect(),
+                TargetRule::Key(_) => continue,
             };
             let most = link.most_equal(definition, fields.iter().copied());
             // lists that are short, which nearly all are, are not looked into
@@ -324,7 +326,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value
             let number = fields.iter().map(|field| elements(definition, *field, values).len()).fold(1, usize::saturating_mul);
             if number > most {
                 let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
-                let (of, names, rest) = (&catalogue.collections[link.from].name, names.join("`, `"), number - most);
+                let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - most);
                 left_out.push(format!("link `{of}.{}` takes {most} values of `{names}`, the other {rest} are left out", link.name));
             }
         }
@@ -333,7 +335,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value
 }
 
 /// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
-pub(super) fn interval(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usize, usize), values: &[Value]) -> Option<(i64, i64)> {
+pub(super) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Option<(i64, i64)> {
     let Some(overlap) = overlap else { return Some((0, 0)) };
     let (start, stop) = of(overlap);
     let (start, stop) = (values[start].as_int()?, values[stop].as_int()?);
@@ -342,7 +344,7 @@ pub(super) fn interval(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usiz
 
 /// Where an interval is registered: where it starts, and once for each `reach` of its length, so that whoever looks that far
 /// back finds it.
-fn steps(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usize, usize), values: &[Value]) -> Vec<i64> {
+fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Vec<i64> {
     let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
     let reach = overlap.map_or(1, |overlap| overlap.reach);
     let steps = ((stop - start) / reach).min(MOST_STEPS);

@@ -1,49 +1,49 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
 use super::edges::interval_of;
-use super::{FOUND, Jobs, MOST_CHILDREN, READ, Work, damaged_edge, key_of};
+use super::{CausingJobs, FOUND, MOST_CHILDREN, PassState, READ, damaged_edge, key_of};
 use std::collections::BTreeMap;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::LinkRule;
+use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
 use stook_store::damage::Damage;
-use stook_store::{Edge, Inside, Mark, Result, StoreError};
+use stook_store::{Edge, PassContext, Result, StaleMark, StoreError};
 
 /// Where a pass goes on that could not take all children at once: group, start, child.
-type Place = (String, i64, String);
+type ChildCursor = (String, i64, String);
 
 /// The interval of a record that children look for; and the start and key of the child behind which a pass goes on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Bounds {
+pub(super) struct SearchBounds {
     pub low: i64,
     pub high: i64,
-    pub place: Option<(i64, String)>,
+    pub cursor: Option<(i64, String)>,
 }
 
-impl Bounds {
+impl SearchBounds {
     /// As it stands in a mark.
     pub fn text(&self) -> String {
-        serde_json::json!([self.low, self.high, self.place]).to_string()
+        serde_json::json!([self.low, self.high, self.cursor]).to_string()
     }
 
-    fn parse(mark: &Mark) -> Result<Self> {
-        let (low, high, place) = serde_json::from_str(&mark.part).map_err(|error| damaged_mark(mark, &error.to_string()))?;
-        Ok(Self { low, high, place })
+    fn parse(mark: &StaleMark) -> Result<Self> {
+        let (low, high, place) = serde_json::from_str(&mark.group).map_err(|error| damaged_mark(mark, &error.to_string()))?;
+        Ok(Self { low, high, cursor: place })
     }
 }
 
-impl Work<'_> {
+impl PassState<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
-    pub(super) fn found(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
+    pub(super) fn found(&mut self, desk: &mut dyn PassContext, link: usize, marks: &[StaleMark]) -> Result<()> {
         // who has looked for them while they changed is a child when its transaction has ended
         desk.wait_for_new()?;
         let definition = &self.rules.catalogue.links[link];
-        let stratum = self.rules.relations[definition.from].depth << 2;
-        let overlap = match &definition.rule {
-            LinkRule::Same { overlap, .. } => *overlap,
-            LinkRule::Key(_) => None,
+        let stratum = self.rules.relations[definition.child_collection].order << 2;
+        let overlap = match &definition.target_rule {
+            TargetRule::Same { overlap, .. } => *overlap,
+            TargetRule::Key(_) => None,
         };
-        let around = |bounds: &Bounds| match overlap {
+        let around = |bounds: &SearchBounds| match overlap {
             Some(overlap) => {
                 let apart = overlap.tolerance.saturating_add(overlap.reach);
                 (bounds.low.saturating_sub(apart), bounds.high.saturating_add(overlap.tolerance))
@@ -51,22 +51,22 @@ impl Work<'_> {
             None => (0, 0),
         };
         let (edges, jobs) = self.paged(desk, definition.children(), (stratum | FOUND, definition.id), marks, &around)?;
-        self.fan(desk, definition.from, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
+        self.fan(desk, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
     /// Edges between the bounds of marks, and who caused the marks, by target: of all marks that one pass can answer, else a
     /// page of one mark's, which leaves another for the rest.
     pub(super) fn paged(
         &mut self,
-        desk: &mut dyn Inside,
+        desk: &mut dyn PassContext,
         link: u32,
         (stratum, rule): (u32, u32),
-        marks: &[Mark],
-        around: &dyn Fn(&Bounds) -> (i64, i64),
-    ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, Jobs>)> {
-        let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| Ok((mark, Bounds::parse(mark)?))).collect::<Result<_>>()?;
-        let whole = || read.iter().filter(|(_, bounds)| bounds.place.is_none());
-        let range = |(mark, bounds): &(&Mark, Bounds)| {
+        marks: &[StaleMark],
+        around: &dyn Fn(&SearchBounds) -> (i64, i64),
+    ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, CausingJobs>)> {
+        let read: Vec<(&StaleMark, SearchBounds)> = marks.iter().map(|mark| Ok((mark, SearchBounds::parse(mark)?))).collect::<Result<_>>()?;
+        let whole = || read.iter().filter(|(_, bounds)| bounds.cursor.is_none());
+        let range = |(mark, bounds): &(&StaleMark, SearchBounds)| {
             let (low, high) = around(bounds);
             (mark.target.clone(), low, high)
         };
@@ -76,9 +76,9 @@ impl Work<'_> {
         // what was read whole: all, or what lies before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
-        let mut jobs: BTreeMap<SmolStr, Jobs> = BTreeMap::new();
+        let mut jobs: BTreeMap<SmolStr, CausingJobs> = BTreeMap::new();
         for (mark, _) in whole().filter(|(mark, bounds)| is_read(&mark.target, around(bounds).1)) {
-            self.answered.push(mark.id);
+            self.cleared.push(mark.id);
             jobs.entry(mark.target.clone()).or_default().insert(mark.job);
         }
         if !jobs.is_empty() {
@@ -86,30 +86,30 @@ impl Work<'_> {
             return Ok((near, jobs));
         }
         // too many for one pass: one mark, page by page
-        let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.place.is_some()).or(read.first()) else {
+        let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.cursor.is_some()).or(read.first()) else {
             return Ok((Vec::new(), jobs));
         };
         let (low, high) = around(bounds);
-        let (start, child) = bounds.place.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
+        let (start, child) = bounds.cursor.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
         let page = desk.behind(link, &mark.target, ("", start, &child), MOST_CHILDREN)?;
         let inside: Vec<Edge> = page.into_iter().filter(|edge| edge.start <= high).collect();
         if inside.len() == MOST_CHILDREN
             && let Some(last) = inside.last()
         {
-            let rest = Bounds { place: Some((last.start, last.child.to_string())), ..*bounds };
+            let rest = SearchBounds { cursor: Some((last.start, last.child.to_string())), ..*bounds };
             self.followed.mark(stratum, rule, mark.target.clone(), rest.text(), mark.job);
         }
-        self.answered.push(mark.id);
-        jobs.insert(mark.target.clone(), Jobs::from([mark.job]));
+        self.cleared.push(mark.id);
+        jobs.insert(mark.target.clone(), CausingJobs::from([mark.job]));
         Ok((inside, jobs))
     }
 
     /// Fields that children read have changed: the children are settled.
-    pub(super) fn read(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
+    pub(super) fn read(&mut self, desk: &mut dyn PassContext, link: usize, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
-        let stratum = self.rules.relations[definition.from].depth << 2;
-        let whole = |mark: &&Mark| mark.part.is_empty();
-        let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
+        let stratum = self.rules.relations[definition.child_collection].order << 2;
+        let whole = |mark: &&StaleMark| mark.group.is_empty();
+        let mut jobs: BTreeMap<&str, CausingJobs> = BTreeMap::new();
         for mark in marks.iter().filter(whole) {
             jobs.entry(&mark.target).or_default().insert(mark.job);
         }
@@ -118,14 +118,14 @@ impl Work<'_> {
         // the last target may have more than were read
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
         let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);
-        self.answered.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));
-        if !self.answered.is_empty() {
+        self.cleared.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));
+        if !self.cleared.is_empty() {
             let near: Vec<Edge> = edges.into_iter().filter(|edge| is_read(&edge.target)).collect();
-            return self.fan(desk, definition.from, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+            return self.fan(desk, definition.child_collection, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
         }
         // too many for one pass: one mark, page by page
         let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
-        let from: Place = match mark.part.as_str() {
+        let from: ChildCursor = match mark.group.as_str() {
             "" => (String::new(), i64::MIN, String::new()),
             part => serde_json::from_str(part).map_err(|error| damaged_mark(mark, &error.to_string()))?,
         };
@@ -136,12 +136,12 @@ impl Work<'_> {
             let place = serde_json::json!([last.group, last.start, last.child]).to_string();
             self.followed.mark(stratum | READ, definition.id, mark.target.clone(), place, mark.job);
         }
-        self.answered.push(mark.id);
-        self.fan(desk, definition.from, &page, |_| Jobs::from([mark.job]))
+        self.cleared.push(mark.id);
+        self.fan(desk, definition.child_collection, &page, |_| CausingJobs::from([mark.job]))
     }
 
-    fn fan(&mut self, desk: &mut dyn Inside, collection: usize, edges: &[Edge], jobs: impl Fn(&Edge) -> Jobs) -> Result<()> {
-        let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
+    fn fan(&mut self, desk: &mut dyn PassContext, collection: usize, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {
+        let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for edge in edges {
             children.entry(key_of(&edge.child)?).or_default().extend(jobs(edge));
         }
@@ -149,7 +149,7 @@ impl Work<'_> {
     }
 }
 
-fn damaged_mark(mark: &Mark, reason: &str) -> StoreError {
+fn damaged_mark(mark: &StaleMark, reason: &str) -> StoreError {
     StoreError::Damaged(Damage::of_row(format!("the mark of {:?}", mark.target.as_str()), reason))
 }
 
@@ -167,10 +167,10 @@ pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, 
 }
 
 /// Targets that may be found: where each begins and ends, and its key.
-type Candidates<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
+type CandidateTargets<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
 
 /// The targets among registrations, each with its interval, in the order of their keys.
-pub(super) fn candidates(edges: &[Edge]) -> Result<Candidates<'_>> {
+pub(super) fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
     let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
     for edge in edges {
         let (start, stop) = interval_of(&edge.payload).ok_or_else(|| damaged_edge(edge, "it carries no interval"))?;

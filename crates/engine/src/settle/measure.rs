@@ -3,31 +3,31 @@
 use crate::aggregate::FloatSum;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{Link, Rollup, RollupFunction};
-use stook_catalogue::record::{Damaged, Input, put_value, put_varint};
+use stook_catalogue::record::{DecodeError, Decoder, put_value, put_varint};
 use stook_catalogue::value::{FieldType, Value};
 
 /// What an edge carries of a child.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Child {
+pub struct ChildPayload {
     /// Which of the link's conditions it meets, a bit for each.
     pub conditions: u64,
     /// Its interval, if it has one.
     pub span: Option<(i64, i64)>,
     /// Its fields that the link tells.
-    pub told: Vec<Value>,
+    pub fields: Vec<Value>,
 }
 
-impl Child {
+impl ChildPayload {
     /// What an edge stores.
     pub fn pack(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(16 + 8 * self.told.len());
+        let mut out = Vec::with_capacity(16 + 8 * self.fields.len());
         put_varint(&mut out, self.conditions);
         out.push(u8::from(self.span.is_some()));
         if let Some((start, stop)) = self.span {
             out.extend_from_slice(&start.to_le_bytes());
             out.extend_from_slice(&stop.to_le_bytes());
         }
-        self.told.iter().for_each(|value| put_value(&mut out, value));
+        self.fields.iter().for_each(|value| put_value(&mut out, value));
         out
     }
 
@@ -35,12 +35,12 @@ impl Child {
     ///
     /// # Errors
     /// When it is damaged.
-    pub fn unpack(bytes: &[u8], link: &Link) -> Result<Self, Damaged> {
-        let mut input = Input { bytes };
+    pub fn unpack(bytes: &[u8], link: &Link) -> Result<Self, DecodeError> {
+        let mut input = Decoder { bytes };
         let conditions = input.varint()?;
         let span = if input.byte()? == 0 { None } else { Some((i64::from_le_bytes(input.array()?), i64::from_le_bytes(input.array()?))) };
-        let told = link.told.iter().map(|_| input.value(0)).collect::<Result<_, _>>()?;
-        Ok(Self { conditions, span, told })
+        let told = link.edge_fields.iter().map(|_| input.value(0)).collect::<Result<_, _>>()?;
+        Ok(Self { conditions, span, fields: told })
     }
 
     /// Whether it meets the condition with this number.
@@ -98,7 +98,7 @@ pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
 
 /// A run of equal values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub struct ValueRun {
     /// The value.
     pub value: Value,
     /// Where its first member starts.
@@ -109,8 +109,8 @@ pub struct Run {
 
 /// Runs of values, ordered by where they start: neighbours of equal value that are no farther apart than `max_gap`. A run ends
 /// where one of another value begins.
-pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: i64) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: i64) -> Vec<ValueRun> {
+    let mut runs: Vec<ValueRun> = Vec::new();
     for (start, stop, value) in observations {
         // a run that would end where it begins never was
         while runs.last().is_some_and(|last| last.start == start && last.value != value) {
@@ -122,7 +122,7 @@ pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: 
                 if let Some(last) = last {
                     last.stop = start;
                 }
-                runs.push(Run { value, start, stop });
+                runs.push(ValueRun { value, start, stop });
             }
         }
     }
@@ -130,13 +130,13 @@ pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: 
 }
 
 /// A rollup over children.
-pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &Child)]) -> Result<Value, String> {
+pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &ChildPayload)]) -> Result<Value, String> {
     let link = &catalogue.links[rollup.link];
     let counted =
         children.iter().filter(|(group, child)| child.meets(rollup.condition) && rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)));
-    let Some(told) = rollup.told else { return Ok(Value::Int(counted.count() as i64)) };
-    let element = catalogue.collections[link.from].fields[link.told[told]].ty.element();
-    let values = counted.flat_map(|(_, child)| child.told[told].elements()).filter(|value| !value.is_null());
+    let Some(told) = rollup.edge_field else { return Ok(Value::Int(counted.count() as i64)) };
+    let element = catalogue.collections[link.child_collection].fields[link.edge_fields[told]].ty.element();
+    let values = counted.flat_map(|(_, child)| child.fields[told].elements()).filter(|value| !value.is_null());
     Ok(match rollup.function {
         RollupFunction::Count => Value::Int(values.count() as i64),
         RollupFunction::Min => values.min_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),

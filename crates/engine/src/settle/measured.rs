@@ -1,6 +1,6 @@
 //! What a coverage counts: the children of one parent, read for who wants to see them.
 
-use super::measure::Child;
+use super::measure::ChildPayload;
 use super::{damaged, measures};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{Coverage, CoverageKind};
@@ -9,7 +9,7 @@ use stook_store::{Result, Store, Tenant};
 
 /// A child that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Measured {
+pub struct CoveredChild {
     /// Its group; empty where runs are measured.
     pub group: SmolStr,
     /// Its key.
@@ -30,7 +30,7 @@ pub fn measured(
     tenant: &Tenant,
     coverage: &Coverage,
     parent: &str,
-) -> Result<Option<(usize, Vec<Measured>)>> {
+) -> Result<Option<(usize, Vec<CoveredChild>)>> {
     let condition = match &coverage.kind {
         CoverageKind::Children(children) => children.condition,
         CoverageKind::Runs { condition, .. } => *condition,
@@ -40,9 +40,9 @@ pub fn measured(
     let link = &catalogue.links[place];
     let mut found = Vec::new();
     for edge in store.edges(tenant, link.edges(), parent)? {
-        let child = Child::unpack(&edge.payload, link).map_err(damaged)?;
+        let child = ChildPayload::unpack(&edge.payload, link).map_err(damaged)?;
         if child.meets(condition) {
-            found.push(Measured { group: edge.group, key: edge.child, span: child.span });
+            found.push(CoveredChild { group: edge.group, key: edge.child, span: child.span });
         }
     }
     Ok(Some((place, found)))

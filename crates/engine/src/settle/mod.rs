@@ -21,27 +21,27 @@ mod parent;
 mod remake;
 pub mod snapshot;
 
-pub use child::{AtOnce, at_once, failure_of};
+pub use child::{InlineResult, at_once, failure_of};
 pub(crate) use edges::left_out;
-pub use edges::{By, Changed, Followed};
-pub use measured::{Measured, measured};
+pub use edges::{ChangeCause, Propagation, ValueChange};
+pub use measured::{CoveredChild, measured};
 pub(crate) use parent::carry_settled;
-pub use remake::{Checked, bring_up, check};
+pub use remake::{DeepCheckReport, bring_up, check};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::{Evaluator, Expression, Failures};
+use stook_catalogue::expr::{Evaluator, Expression, ExpressionFailures};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{CoverageKind, Derivation, Link, LinkRule, id_of};
+use stook_catalogue::links::{CoverageKind, Derivation, Link, TargetRule, id_of};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::damage::Damage;
 use stook_store::queue::JobId;
 use stook_store::{
-    Change, Content, Edge, Inside, Logged, Mark, Pass, Passed, RecordWrite, Refused, Result, Settled, Settling, Store, StoreError, StoredRecord,
-    Tenant, Unit,
+    Edge, NewChangeLogEntry, PassContext, PassReport, PassWrites, RecordChange, RecordContent, RecordWrite, Result, SettlePass, SettlingChanges,
+    StaleMark, Store, StoreError, StoredRecord, Tenant, UniqueConflict, Unit,
 };
 
 /// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
@@ -63,7 +63,7 @@ const MOST_CHILDREN: usize = 4_000;
 
 /// What a catalogue says of one collection's relations.
 #[derive(Debug, Default)]
-pub(crate) struct Relations {
+pub(crate) struct CollectionRelations {
     /// Its number in marks.
     pub id: u32,
     /// Links of its records.
@@ -75,19 +75,19 @@ pub(crate) struct Relations {
     /// Fields that are rolled up.
     pub rollups: Vec<usize>,
     /// Settled fields with expressions, each behind those it reads.
-    pub through: Vec<usize>,
+    pub link_expressions: Vec<usize>,
     /// Links whose targets are looked for.
-    pub finds: Vec<usize>,
+    pub lookup_links: Vec<usize>,
     /// Fields from which the settled values of a child follow, and those values: where they stay, it stays settled.
     pub settling: Vec<usize>,
     /// How many collections must be settled before it: its records read what is settled of theirs.
-    pub depth: u32,
+    pub order: u32,
 }
 
-impl Relations {
+impl CollectionRelations {
     /// Whether anything follows from a change of its records.
     pub fn any(&self) -> bool {
-        !(self.from.is_empty() && self.to.is_empty() && self.coverages.is_empty() && self.rollups.is_empty() && self.through.is_empty())
+        !(self.from.is_empty() && self.to.is_empty() && self.coverages.is_empty() && self.rollups.is_empty() && self.link_expressions.is_empty())
     }
 
     fn is_parent(&self) -> bool {
@@ -95,34 +95,34 @@ impl Relations {
     }
 
     fn is_child(&self) -> bool {
-        !(self.finds.is_empty() && self.through.is_empty())
+        !(self.lookup_links.is_empty() && self.link_expressions.is_empty())
     }
 }
 
 /// What a catalogue says of relations: the answer to marks. Made once, used by everybody.
 #[derive(Debug)]
-pub struct Rules {
+pub struct SettleRules {
     /// The definition.
     pub catalogue: Arc<Catalogue>,
-    pub(crate) relations: Vec<Relations>,
+    pub(crate) relations: Vec<CollectionRelations>,
     links: HashMap<u32, usize>,
     collections: HashMap<u32, usize>,
 }
 
-impl Rules {
+impl SettleRules {
     /// The rules of a catalogue.
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
-        let mut relations: Vec<Relations> = Vec::with_capacity(catalogue.collections.len());
+        let mut relations: Vec<CollectionRelations> = Vec::with_capacity(catalogue.collections.len());
         for (index, collection) in catalogue.collections.iter().enumerate() {
-            let mut own = Relations { id: id_of(&collection.name), ..Relations::default() };
+            let mut own = CollectionRelations { id: id_of(&collection.name), ..CollectionRelations::default() };
             for (number, link) in catalogue.links.iter().enumerate() {
-                if link.from == index {
+                if link.child_collection == index {
                     own.from.push(number);
-                    if matches!(link.rule, LinkRule::Same { .. }) {
-                        own.finds.push(number);
+                    if matches!(link.target_rule, TargetRule::Same { .. }) {
+                        own.lookup_links.push(number);
                     }
                 }
-                if link.to == index {
+                if link.target_collection == index {
                     own.to.push(number);
                 }
             }
@@ -131,7 +131,7 @@ impl Rules {
             for (place, field) in collection.fields.iter().enumerate() {
                 match &field.derive {
                     Some(Derivation::Rollup(_)) => own.rollups.push(place),
-                    Some(Derivation::Through(expression)) => waiting.push((place, expression)),
+                    Some(Derivation::ThroughLinks(expression)) => waiting.push((place, expression)),
                     _ => {}
                 }
             }
@@ -140,7 +140,7 @@ impl Rules {
                 let names: Vec<String> = waiting.iter().map(|(place, _)| collection.fields[*place].name.clone()).collect();
                 let (ready, rest): (Vec<_>, Vec<_>) =
                     waiting.into_iter().partition(|(_, expression)| !expression.variables().iter().any(|name| names.contains(name)));
-                own.through.extend(ready.iter().map(|(place, _)| *place));
+                own.link_expressions.extend(ready.iter().map(|(place, _)| *place));
                 if ready.is_empty() {
                     break;
                 }
@@ -151,12 +151,12 @@ impl Rules {
         }
         // a collection is behind those of which it reads what is settled; where they read each other it does not matter
         for _ in 0..relations.len() {
-            for link in catalogue.links.iter().filter(|link| link.from != link.to) {
-                let target = &catalogue.collections[link.to];
-                let waits = link.reads.iter().any(|field| target.fields[*field].is_settled());
-                let least = relations[link.to].depth + 1;
-                if waits && relations[link.from].depth < least && least as usize <= relations.len() {
-                    relations[link.from].depth = least;
+            for link in catalogue.links.iter().filter(|link| link.child_collection != link.target_collection) {
+                let target = &catalogue.collections[link.target_collection];
+                let waits = link.read_fields.iter().any(|field| target.fields[*field].is_settled());
+                let least = relations[link.target_collection].order + 1;
+                if waits && relations[link.child_collection].order < least && least as usize <= relations.len() {
+                    relations[link.child_collection].order = least;
                 }
             }
         }
@@ -167,12 +167,12 @@ impl Rules {
 
     /// Whether anything is ever to be settled.
     pub fn any(&self) -> bool {
-        self.relations.iter().any(Relations::any) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
+        self.relations.iter().any(CollectionRelations::any) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
     }
 
     /// How many collections must be settled before this one.
     pub fn depth(&self, collection: usize) -> u32 {
-        self.relations[collection].depth
+        self.relations[collection].order
     }
 
     /// Whether records of a collection find targets, or read of them.
@@ -183,7 +183,7 @@ impl Rules {
     /// Whether records of a collection read those of another one.
     pub fn reads_of(&self, collection: usize, other: usize) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
-        links.any(|link| link.to == other && link.is_read())
+        links.any(|link| link.target_collection == other && link.is_read())
     }
 
     /// Whether a record that changes stays settled as a child.
@@ -193,7 +193,7 @@ impl Rules {
 
     /// Whether children find the same in a record that changes.
     pub fn reads_the_same(&self, collection: usize, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
-        let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].reads);
+        let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].read_fields);
         match (before, after) {
             (Some(before), Some(after)) => read().all(|field| before[*field] == after[*field]),
             (before, after) => before.is_some() == after.is_some(),
@@ -206,31 +206,31 @@ impl Rules {
     }
 }
 
-fn settling(catalogue: &Catalogue, collection: &Collection, own: &Relations) -> Vec<usize> {
-    let mut fields: BTreeSet<usize> = own.through.iter().copied().collect();
+fn settling(catalogue: &Catalogue, collection: &Collection, own: &CollectionRelations) -> Vec<usize> {
+    let mut fields: BTreeSet<usize> = own.link_expressions.iter().copied().collect();
     let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<usize>>();
     for link in own.from.iter().map(|link| &catalogue.links[*link]) {
         fields.insert(link.field);
-        if let LinkRule::Same { fields: same, overlap } = &link.rule {
+        if let TargetRule::Same { fields: same, overlap } = &link.target_rule {
             fields.extend(same.iter().map(|(own, _)| *own));
             fields.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
             fields.extend(link.when.iter().flat_map(named));
         }
     }
-    fields.extend(own.through.iter().filter_map(|field| collection.fields[*field].derive.as_ref()?.expression()).flat_map(named));
+    fields.extend(own.link_expressions.iter().filter_map(|field| collection.fields[*field].derive.as_ref()?.expression()).flat_map(named));
     fields.into_iter().collect()
 }
 
 /// What one pass has found out so far.
-struct Work<'p> {
-    rules: &'p Rules,
+struct PassState<'p> {
+    rules: &'p SettleRules,
     evaluator: &'p Evaluator,
     writes: Vec<RecordWrite>,
-    followed: Followed,
-    answered: Vec<i64>,
-    log: Vec<Logged>,
+    followed: Propagation,
+    cleared: Vec<i64>,
+    log: Vec<NewChangeLogEntry>,
     /// Records that changed although nothing but a check asked for it.
-    wrong: Vec<(usize, Key)>,
+    incorrect: Vec<(usize, Key)>,
     /// Whether a check asks.
     checks: bool,
     /// Records on which expressions have failed, with what has.
@@ -240,37 +240,37 @@ struct Work<'p> {
     /// Files, by job and number, that were decided about.
     decided: BTreeSet<(JobId, usize)>,
     /// Keys of files that are written by this pass, by the file's name.
-    unwritten: BTreeMap<SmolStr, snapshot::Keys>,
+    unwritten: BTreeMap<SmolStr, snapshot::KeySample>,
     /// Records that cannot be written.
-    refused: &'p [Refused],
+    refused: &'p [UniqueConflict],
     /// Those of them that this pass would have written: their places in `refused`.
     kept: BTreeSet<usize>,
 }
 
-impl Pass for Rules {
+impl SettlePass for SettleRules {
     fn most(&self) -> usize {
         MOST_MARKS
     }
 
     /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
-    fn alone(&self, marks: &[Mark]) -> Option<u32> {
+    fn alone(&self, marks: &[StaleMark]) -> Option<u32> {
         let first = marks.first()?;
-        match first.stratum & 3 {
+        match first.phase & 3 {
             PARENT => None,
             CHILD => Some(first.rule),
-            _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].from].id),
+            _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].child_collection].id),
         }
     }
 
     /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
     /// nobody comes to them again and again. Whoever heals it makes new ones.
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
         let mut few = marks;
         loop {
             match (self.settled(few, refused, desk), few) {
                 (Err(StoreError::Damaged(damage)), [mark]) => {
-                    let settling = Settling { answered: vec![mark.id], ..Settling::default() };
-                    return Ok(Settled { settling, damaged: vec![damage.to_string()], ..Settled::default() });
+                    let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
+                    return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
                 }
                 (Err(StoreError::Damaged(_)), more) => few = &more[..more.len() / 2],
                 (ended, _) => return ended,
@@ -279,18 +279,18 @@ impl Pass for Rules {
     }
 }
 
-impl Rules {
+impl SettleRules {
     /// What follows from marks.
-    fn settled(&self, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
+    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let mut work = Work {
+        let mut work = PassState {
             rules: self,
             evaluator: &evaluator,
             writes: Vec::new(),
-            followed: Followed::default(),
-            answered: Vec::new(),
+            followed: Propagation::default(),
+            cleared: Vec::new(),
             log: Vec::new(),
-            wrong: Vec::new(),
+            incorrect: Vec::new(),
             checks: marks.iter().any(|mark| mark.job == CHECK),
             failed: BTreeMap::new(),
             missing: false,
@@ -299,38 +299,38 @@ impl Rules {
             refused,
             kept: BTreeSet::new(),
         };
-        let Some(first) = marks.first() else { return Ok(Settled::default()) };
+        let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
-        match (first.stratum & 3, link, collection) {
+        match (first.phase & 3, link, collection) {
             (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(desk, replaces, marks)?,
             (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
             (READ, Some(link), _) => work.read(desk, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,
             (PARENT, _, Some(collection)) => work.parents(desk, *collection, marks)?,
             // of a rule that the definition does not have any more
-            _ => work.answered.extend(marks.iter().map(|mark| mark.id)),
+            _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
         work.note_wrong(desk)?;
-        let mut failures = Failures::default();
+        let mut failures = ExpressionFailures::default();
         for ((collection, key), failed) in std::mem::take(&mut work.failed) {
             failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        let Work { writes, followed, answered, log, kept, .. } = work;
+        let PassState { writes, followed, cleared: answered, log, kept, .. } = work;
         let mut settling = followed.settling();
-        settling.answered = answered;
+        settling.cleared = answered;
         let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
-        Ok(Settled { writes, settling, log, failures, damaged })
+        Ok(PassWrites { writes, settling, log, failures, damaged })
     }
 }
 
 /// Who caused marks.
-type Jobs = BTreeSet<JobId>;
+type CausingJobs = BTreeSet<JobId>;
 
-impl Work<'_> {
-    fn child_marks(&mut self, desk: &mut dyn Inside, collection: usize, marks: &[Mark]) -> Result<()> {
-        let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
+impl PassState<'_> {
+    fn child_marks(&mut self, desk: &mut dyn PassContext, collection: usize, marks: &[StaleMark]) -> Result<()> {
+        let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for mark in marks {
-            self.answered.push(mark.id);
+            self.cleared.push(mark.id);
             children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
         }
         self.children(desk, collection, &children)
@@ -358,70 +358,71 @@ impl Work<'_> {
     }
 
     /// Writes settled values that are new, and what follows from them.
-    fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Arc<[Value]>, by: By, jobs: &Jobs) {
+    fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
         if golden[..] == stored.golden[..] {
             return;
         }
         for job in jobs {
-            let changed = Changed { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
+            let changed = ValueChange { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
             self.followed.follow(self.rules, self.evaluator, &changed);
             self.note_failed(collection, &stored.key);
         }
         // what a link by key gives stands among what documents say
         let links = self.rules.relations[collection].from.iter().map(|link| &self.rules.catalogue.links[*link]);
-        let is_keyed = links.filter(|link| matches!(link.rule, LinkRule::Key(_))).any(|link| golden[link.field] != stored.golden[link.field]);
+        let is_keyed =
+            links.filter(|link| matches!(link.target_rule, TargetRule::Key(_))).any(|link| golden[link.field] != stored.golden[link.field]);
         let content = Box::new(content_of(stored, golden));
-        let change = if is_keyed { Change::Put(content) } else { Change::Settle(content) };
+        let change = if is_keyed { RecordChange::Put(content) } else { RecordChange::Settle(content) };
         self.write(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change }, jobs);
     }
 
     /// Writes what certain jobs have caused.
-    fn write(&mut self, write: RecordWrite, jobs: &Jobs) {
+    fn write(&mut self, write: RecordWrite, jobs: &CausingJobs) {
         if jobs.iter().all(|job| *job == CHECK) && !jobs.is_empty() {
-            self.wrong.push((write.collection, write.key.clone()));
+            self.incorrect.push((write.collection, write.key.clone()));
         }
         self.writes.push(write);
     }
 }
 
 /// A record's content with other golden values.
-fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> Content {
-    Content {
+fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> RecordContent {
+    RecordContent {
         created_job: stored.created_job,
-        alive: stored.alive,
+        exists: stored.alive,
         golden,
         state: stored.state.clone(),
         state_set: stored.state_set.clone(),
         conflicts: stored.conflicts.clone(),
         contributions: stored.contributions.clone(),
         raw: stored.raw.clone().map(Into::into),
-        indexed_stay: false,
+        indexes_unchanged: false,
     }
 }
 
 /// Something about derived values, said beside no record.
 #[derive(Debug)]
-pub struct Telling {
+pub struct SettlingUnit {
     /// Whose values.
     pub tenant: Tenant,
     /// What is said.
-    pub settling: Settling,
+    pub settling: SettlingChanges,
 }
 
-impl Unit for Telling {
+impl Unit for SettlingUnit {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: Refused) {}
+    fn refused(&mut self, _refused: UniqueConflict) {}
 
-    fn settling(&mut self) -> Settling {
+    fn settling(&mut self) -> SettlingChanges {
         self.settling.clone()
     }
 }
 
 /// Says which record cannot be written as it would have to be.
-pub(crate) fn why_refused(catalogue: &Catalogue, refused: &Refused) -> String {
+pub(crate) fn why_refused(catalogue: &Catalogue, refused: &UniqueConflict) -> String {
     let collection = &catalogue.collections[refused.collection];
     let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);
     format!("{} {key}: `{field}` is unique, and record {holder:?} has the value that it would have", collection.name)
@@ -460,16 +461,16 @@ fn measures(kind: &CoverageKind) -> Option<usize> {
 ///
 /// # Errors
 /// When the store fails.
-pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
+pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) -> Result<PassReport> {
     answer(store, rules, stop, &|| Ok(store.owing()?.is_empty()))
 }
 
 /// Answers marks until `is_over`, or `stop` says so; returns what was done.
-fn answer(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<Passed> {
-    let mut total = Passed::default();
+fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<PassReport> {
+    let mut total = PassReport::default();
     while !stop.load(Ordering::SeqCst) && !is_over()? {
         let round = round(store, rules, stop, &|_, _, _| ())?;
-        if round.answered == 0 {
+        if round.marks_cleared == 0 {
             // others are at it
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -482,15 +483,15 @@ fn answer(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, is_over: 
 ///
 /// # Errors
 /// When the store fails.
-pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &Passed, Duration)) -> Result<Passed> {
-    let mut total = Passed::default();
+pub fn round(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &PassReport, Duration)) -> Result<PassReport> {
+    let mut total = PassReport::default();
     for tenant in store.owing()? {
         if stop.load(Ordering::SeqCst) {
             break;
         }
         let began = Instant::now();
         let passed = store.settle(&tenant, rules)?;
-        if passed.answered > 0 {
+        if passed.marks_cleared > 0 {
             tell(&tenant, &passed, began.elapsed());
         }
         total.include(passed);
@@ -499,6 +500,6 @@ pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: 
 }
 
 /// A failure of what edges carry, as the store's.
-fn damaged(error: stook_catalogue::record::Damaged) -> StoreError {
+fn damaged(error: stook_catalogue::record::DecodeError) -> StoreError {
     error.into()
 }

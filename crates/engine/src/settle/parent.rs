@@ -1,53 +1,53 @@
 //! The pass that settles records as parents: rollups, coverage, sums, from the edges of their children.
 
-use super::measure::{Child, Run, distinct, gaps, roll, runs, union};
-use super::{By, Changed, Jobs, Work, damaged, measures};
+use super::measure::{ChildPayload, ValueRun, distinct, gaps, roll, runs, union};
+use super::{CausingJobs, ChangeCause, PassState, ValueChange, damaged, measures};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use stook_catalogue::definition::{Collection, KeyRule};
+use stook_catalogue::definition::{Collection, KeyDefinition};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::{Key, MAX_KEY_BYTES};
-use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
-use stook_catalogue::plain::{Lean, Words};
-use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value};
+use stook_catalogue::links::{Coverage, CoverageKind, CoverageTotal, Derivation, GroupedChildren, Measure, MeasureCase};
+use stook_catalogue::plain::{PlainText, PlainValue};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UNKNOWN_TIME, pack, pack_raw, put_value};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
-use stook_store::{Change, Content, Edge, Inside, Mark, RecordWrite, Result, StoredRecord};
+use stook_store::{Edge, PassContext, RecordChange, RecordContent, RecordWrite, Result, StaleMark, StoredRecord};
 
 /// What of a parent is to be settled.
 #[derive(Debug, Default)]
-struct Wanted {
-    jobs: Jobs,
+struct ParentWork {
+    jobs: CausingJobs,
     /// Everything, because the parent itself has changed.
     all: bool,
     /// Whether it exists because others name it, whatever the definition said of that before.
-    made: bool,
+    created_by_link: bool,
     /// Groups whose children have changed.
     groups: BTreeSet<String>,
 }
 
 /// What becomes of a parent because of who names it.
 #[derive(Default)]
-struct Made {
+struct LinkedExistence {
     /// Its content if that is something else now; of one that goes, nothing.
-    content: Option<Option<Content>>,
+    content: Option<Option<RecordContent>>,
     /// Whether only all its children tell.
     asks_all: bool,
 }
 
 /// A parent as it is with the pass at hand.
-struct Parent {
+struct ParentState {
     key: Key,
     golden: Arc<[Value]>,
 }
 
 /// Children of one parent, by link, in the order of their edges: group, key, what is told.
-type Told = HashMap<usize, Vec<(SmolStr, SmolStr, Child)>>;
+type ChildrenByLink = HashMap<usize, Vec<(SmolStr, SmolStr, ChildPayload)>>;
 
 /// A row of a coverage while it is computed.
 #[derive(Debug, Clone, PartialEq)]
-struct Row {
+struct CoverageRow {
     /// The type of what is measured.
     ty: FieldType,
     value: i64,
@@ -55,7 +55,7 @@ struct Row {
     gaps: Option<Vec<(i64, i64)>>,
 }
 
-impl Row {
+impl CoverageRow {
     fn adjusted(&self) -> Option<i64> {
         self.expected.filter(|expected| *expected > 0).map(|expected| self.value.min(expected))
     }
@@ -83,20 +83,20 @@ impl Row {
 /// The part of a mark that asks who brings a parent into being.
 pub(super) const MADE: &str = "made";
 
-impl Work<'_> {
-    pub(super) fn parents(&mut self, desk: &mut dyn Inside, collection: usize, marks: &[Mark]) -> Result<()> {
-        let mut wanted: BTreeMap<Key, Wanted> = BTreeMap::new();
+impl PassState<'_> {
+    pub(super) fn parents(&mut self, desk: &mut dyn PassContext, collection: usize, marks: &[StaleMark]) -> Result<()> {
+        let mut wanted: BTreeMap<Key, ParentWork> = BTreeMap::new();
         for mark in marks {
-            self.answered.push(mark.id);
+            self.cleared.push(mark.id);
             let own = wanted.entry(super::key_of(&mark.target)?).or_default();
             own.jobs.insert(mark.job);
-            match mark.part.strip_prefix('g') {
+            match mark.group.strip_prefix('g') {
                 Some(group) => {
                     own.groups.insert(group.to_owned());
                 }
                 None => {
                     own.all = true;
-                    own.made |= mark.part == MADE;
+                    own.created_by_link |= mark.group == MADE;
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Work<'_> {
         let held = desk.hold(collection, &keys)?;
         self.widen(collection, &held, &mut wanted);
         let told = self.told(desk, collection, &wanted)?;
-        let mut parents: Vec<(Key, Option<Parent>, Wanted, Told)> = Vec::with_capacity(keys.len());
+        let mut parents: Vec<(Key, Option<ParentState>, ParentWork, ChildrenByLink)> = Vec::with_capacity(keys.len());
         for (((key, wanted), record), told) in wanted.into_iter().zip(held).zip(told) {
             let parent = self.exists(collection, &key, record.as_ref(), &wanted, &told)?;
             parents.push((key, parent, wanted, told));
@@ -117,7 +117,7 @@ impl Work<'_> {
     }
 
     /// Where a rollup may change, everything may; where a parent came or goes with its children, all of them count.
-    fn widen(&self, collection: usize, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, Wanted>) {
+    fn widen(&self, collection: usize, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, ParentWork>) {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
         let rolls = |group: &str| {
@@ -135,7 +135,7 @@ impl Work<'_> {
     }
 
     /// Reads edges of parents: of all groups, or of those that have changed.
-    fn told(&self, desk: &mut dyn Inside, collection: usize, wanted: &BTreeMap<Key, Wanted>) -> Result<Vec<Told>> {
+    fn told(&self, desk: &mut dyn PassContext, collection: usize, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
         let rolled = own.rollups.iter().filter_map(|field| match &definition.fields[*field].derive {
@@ -146,7 +146,7 @@ impl Work<'_> {
         let creating = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create);
         let links: BTreeSet<usize> = rolled.chain(measured).chain(creating).collect();
         let places: HashMap<&str, usize> = wanted.keys().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
-        let mut told: Vec<Told> = wanted.iter().map(|_| Told::new()).collect();
+        let mut told: Vec<ChildrenByLink> = wanted.iter().map(|_| ChildrenByLink::new()).collect();
         let mut asked: Vec<(String, Option<String>)> = Vec::new();
         for (key, wanted) in wanted {
             let target = key.as_str().to_owned();
@@ -160,7 +160,7 @@ impl Work<'_> {
             let definition = &self.rules.catalogue.links[link];
             for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, usize::MAX >> 1)? {
                 let Some(place) = places.get(target.as_str()) else { continue };
-                let child = (group, child, Child::unpack(&payload, definition).map_err(damaged)?);
+                let child = (group, child, ChildPayload::unpack(&payload, definition).map_err(damaged)?);
                 told[*place].entry(link).or_default().push(child);
             }
         }
@@ -168,12 +168,19 @@ impl Work<'_> {
     }
 
     /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
-    fn exists(&mut self, collection: usize, key: &Key, stored: Option<&StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<Parent>> {
+    fn exists(
+        &mut self,
+        collection: usize,
+        key: &Key,
+        stored: Option<&StoredRecord>,
+        wanted: &ParentWork,
+        told: &ChildrenByLink,
+    ) -> Result<Option<ParentState>> {
         let own = &self.rules.relations[collection];
         let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let asks = wanted.made || !creating.is_empty();
-        let Made { content: made, asks_all } =
-            if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { Made::default() };
+        let asks = wanted.created_by_link || !creating.is_empty();
+        let LinkedExistence { content: made, asks_all } =
+            if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
         if asks_all {
             for job in &wanted.jobs {
                 self.followed.ask_as_parent(self.rules, collection, (key, ""), *job);
@@ -181,7 +188,7 @@ impl Work<'_> {
         }
         let living = stored.filter(|record| record.alive);
         let mut golden = match &made {
-            Some(content) => content.as_ref().filter(|content| content.alive).map(|content| content.golden.clone()),
+            Some(content) => content.as_ref().filter(|content| content.exists).map(|content| content.golden.clone()),
             None => living.map(|record| Arc::from(&*record.golden)),
         };
         if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !own.rollups.is_empty()) {
@@ -190,7 +197,7 @@ impl Work<'_> {
             for field in &own.rollups {
                 let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
                 let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
-                let children: Vec<(&str, &Child)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
+                let children: Vec<(&str, &ChildPayload)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
                 golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children).unwrap_or_else(|reason| {
                     let failure = format!("`{}` is left out: {reason}", definition.fields[*field].name);
                     self.failed.entry((collection, key.clone())).or_default().push(failure);
@@ -203,35 +210,43 @@ impl Work<'_> {
             (Some(content), _) => {
                 for job in &wanted.jobs {
                     let before = living.map(|record| &record.golden[..]);
-                    let changed = Changed { collection, key, before, after: golden.as_deref(), job: *job, by: By::Parent };
+                    let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, by: ChangeCause::ParentPass };
                     self.followed.follow(self.rules, self.evaluator, &changed);
                 }
                 self.note_failed(collection, key);
                 let change = match content {
-                    Some(content) => Change::Put(Box::new(Content { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content })),
-                    None => Change::Delete,
+                    Some(content) => {
+                        RecordChange::Put(Box::new(RecordContent { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content }))
+                    }
+                    None => RecordChange::Delete,
                 };
                 let expect = stored.map(|record| record.version);
                 self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
             }
             (None, Some(golden)) => {
                 if let Some(record) = living {
-                    self.settle(collection, record, golden.clone(), By::Parent, &wanted.jobs);
+                    self.settle(collection, record, golden.clone(), ChangeCause::ParentPass, &wanted.jobs);
                 }
             }
             (None, None) => {}
         }
-        Ok(golden.map(|golden| Parent { key: key.clone(), golden }))
+        Ok(golden.map(|golden| ParentState { key: key.clone(), golden }))
     }
 
     /// What becomes of a parent that children name: it has a contribution of each link whose children do, also where documents speak of it.
     /// Without any contribution it is nothing. `is_all` says whether all children are told.
-    fn made(&self, (collection, key): (usize, &Key), stored: Option<&StoredRecord>, (told, is_all): (&Told, bool), links: &[usize]) -> Result<Made> {
+    fn made(
+        &self,
+        (collection, key): (usize, &Key),
+        stored: Option<&StoredRecord>,
+        (told, is_all): (&ChildrenByLink, bool),
+        links: &[usize],
+    ) -> Result<LinkedExistence> {
         let definition = &self.rules.catalogue.collections[collection];
-        let KeyRule::Field(key_field) = definition.key else { return Ok(Made::default()) };
+        let KeyDefinition::Field(key_field) = definition.key else { return Ok(LinkedExistence::default()) };
         let name_of = |link: &usize| -> SmolStr {
             let own = &self.rules.catalogue.links[*link];
-            format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into()
+            format!("{}.{}", self.rules.catalogue.collections[own.child_collection].name, own.name).into()
         };
         let mut contributions = match stored {
             Some(record) => record.contributions_of(definition)?,
@@ -255,10 +270,10 @@ impl Work<'_> {
                     as_of: UNKNOWN_TIME,
                     hash: [0; 16],
                     generation: 0,
-                    origin: Origin::default(),
+                    origin: ContributionOrigin::default(),
                     before: None,
-                    retired: Retired::No,
-                    said: Said::Values(values.into()),
+                    retired: Retirement::Live,
+                    said: ContributionContent::Values(values.into()),
                     raw: None,
                     unread: Vec::new(),
                 });
@@ -270,42 +285,42 @@ impl Work<'_> {
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
-            return Ok(Made { content: None, asks_all });
+            return Ok(LinkedExistence { content: None, asks_all });
         }
         if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
-            return Ok(Made { content: Some(None), asks_all });
+            return Ok(LinkedExistence { content: Some(None), asks_all });
         }
         let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
         if let Some(record) = stored {
             carry_settled(definition, &record.golden, &mut survived.values);
         }
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
-        let content = Content {
+        let content = RecordContent {
             created_job: stored.map_or(0, |record| record.created_job),
-            alive: survived.alive,
+            exists: survived.alive,
             state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
             state_set,
             conflicts: survived.conflicts,
             contributions: pack(&contributions, definition, &survived.values),
             raw: pack_raw(&contributions),
             golden: survived.values,
-            indexed_stay: false,
+            indexes_unchanged: false,
         };
-        Ok(Made { content: Some(Some(content)), asks_all })
+        Ok(LinkedExistence { content: Some(Some(content)), asks_all })
     }
 
     /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
     fn cover(
         &mut self,
-        desk: &mut dyn Inside,
+        desk: &mut dyn PassContext,
         index: usize,
-        parents: &[(Key, Option<Parent>, Wanted, Told)],
-        covered: &mut HashMap<(usize, usize), BTreeMap<String, Row>>,
+        parents: &[(Key, Option<ParentState>, ParentWork, ChildrenByLink)],
+        covered: &mut HashMap<(usize, usize), BTreeMap<String, CoverageRow>>,
     ) -> Result<()> {
         let coverage = &self.rules.catalogue.coverages[index];
         // where all groups are measured, or summed up, all rows are looked at; else those of groups that have changed
         let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
-        let is_whole = |wanted: &Wanted| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
+        let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
         let names: Vec<&str> = parents.iter().filter(|(.., wanted, _)| is_whole(wanted)).map(|(key, ..)| key.as_str()).collect();
         let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect() };
         for (key, _, wanted, _) in parents.iter().filter(|(.., wanted, _)| !is_whole(wanted)) {
@@ -319,7 +334,7 @@ impl Work<'_> {
         }
         for (place, (key, parent, wanted, told)) in parents.iter().enumerate() {
             let stored = known.remove(key.as_str()).unwrap_or_default();
-            let counts = |parent: &&Parent| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
+            let counts = |parent: &&ParentState| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
             let Some(parent) = parent.as_ref().filter(counts) else {
                 self.note_failed(coverage.parent, key);
                 self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
@@ -336,7 +351,9 @@ impl Work<'_> {
                     let told = told.get(&children.link).map(Vec::as_slice).unwrap_or_default();
                     for record in stored.iter().filter(|_| !wanted.all) {
                         let group = record.golden[1].as_text().unwrap_or_default();
-                        if let Some(row) = case_of(children, group).filter(|_| !wanted.groups.contains(group)).map(|case| Row::stored(record, case)) {
+                        if let Some(row) =
+                            case_of(children, group).filter(|_| !wanted.groups.contains(group)).map(|case| CoverageRow::stored(record, case))
+                        {
                             rows.insert(group.to_owned(), row);
                         }
                     }
@@ -362,7 +379,7 @@ impl Work<'_> {
     }
 
     /// Writes what rows should be where it is not what they are.
-    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &Jobs) {
+    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &CausingJobs) {
         let definition = &self.rules.catalogue.collections[collection];
         let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();
         for (key, values) in wanted {
@@ -370,22 +387,22 @@ impl Work<'_> {
             if old.as_ref().is_some_and(|old| old.golden == values) {
                 continue;
             }
-            let content = Content {
+            let content = RecordContent {
                 created_job: 0,
-                alive: true,
+                exists: true,
                 contributions: pack(&[], definition, &values),
                 golden: values.into(),
                 state: Vec::new(),
                 state_set: Vec::new(),
                 conflicts: Vec::new(),
                 raw: None,
-                indexed_stay: false,
+                indexes_unchanged: false,
             };
-            let change = Change::Put(Box::new(content));
+            let change = RecordChange::Put(Box::new(content));
             self.write(RecordWrite { collection, key, expect: old.map(|old| old.version), change }, jobs);
         }
         for old in stored.into_values() {
-            self.write(RecordWrite { collection, key: old.key, expect: Some(old.version), change: Change::Delete }, jobs);
+            self.write(RecordWrite { collection, key: old.key, expect: Some(old.version), change: RecordChange::Delete }, jobs);
         }
     }
 
@@ -393,12 +410,12 @@ impl Work<'_> {
     fn measured(
         &self,
         coverage: &Coverage,
-        children: &Children,
-        parent: &Parent,
-        wanted: &Wanted,
-        told: &[(SmolStr, SmolStr, Child)],
-    ) -> BTreeMap<String, Row> {
-        let mut by_group: BTreeMap<&str, Vec<&Child>> = BTreeMap::new();
+        children: &GroupedChildren,
+        parent: &ParentState,
+        wanted: &ParentWork,
+        told: &[(SmolStr, SmolStr, ChildPayload)],
+    ) -> BTreeMap<String, CoverageRow> {
+        let mut by_group: BTreeMap<&str, Vec<&ChildPayload>> = BTreeMap::new();
         for (group, _, child) in told.iter().filter(|(.., child)| child.meets(children.condition)) {
             by_group.entry(group).or_default().push(child);
         }
@@ -428,15 +445,15 @@ impl Work<'_> {
             let missing = case.gaps.as_ref().filter(|_| is_expected).and_then(|asked| {
                 let from = self.number(&asked.within.0, coverage.parent, &parent.golden, group, None)?;
                 let to = self.number(&asked.within.1, coverage.parent, &parent.golden, group, None)?;
-                Some(gaps(own.iter().filter_map(|child| child.span), (from, to), asked.shift))
+                Some(gaps(own.iter().filter_map(|child| child.span), (from, to), asked.start_tolerance))
             });
-            rows.insert(group.to_owned(), Row { ty, value, expected, gaps: missing });
+            rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing });
         }
         rows
     }
 
     /// Sums over rows that expect something.
-    fn sums(&self, total: &Total, ty: &FieldType, rows: &BTreeMap<String, Row>) -> BTreeMap<String, Row> {
+    fn sums(&self, total: &CoverageTotal, ty: &FieldType, rows: &BTreeMap<String, CoverageRow>) -> BTreeMap<String, CoverageRow> {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let uses_rows =
             [&total.value, &total.expected].into_iter().flatten().any(|expression| expression.variables().iter().any(|name| name == "rows"));
@@ -465,13 +482,13 @@ impl Work<'_> {
             *sum = (sum.0 + value, sum.1 + expected);
         }
         let row = |(group, (value, expected)): (String, (f64, f64))| {
-            (group, Row { ty: ty.clone(), value: value.round() as i64, expected: Some(expected.round() as i64), gaps: None })
+            (group, CoverageRow { ty: ty.clone(), value: value.round() as i64, expected: Some(expected.round() as i64), gaps: None })
         };
         sums.into_iter().map(row).collect()
     }
 
     /// A row as it is stored, if it says anything.
-    fn row(&self, coverage: &Coverage, parent: &Parent, group: &str, row: &Row) -> Option<(Key, Vec<Value>)> {
+    fn row(&self, coverage: &Coverage, parent: &ParentState, group: &str, row: &CoverageRow) -> Option<(Key, Vec<Value>)> {
         if !row.says() {
             return None;
         }
@@ -500,7 +517,7 @@ impl Work<'_> {
         self.keyed(coverage, parent, values)
     }
 
-    fn run_row(&self, coverage: &Coverage, parent: &Parent, run: &Run) -> Option<(Key, Vec<Value>)> {
+    fn run_row(&self, coverage: &Coverage, parent: &ParentState, run: &ValueRun) -> Option<(Key, Vec<Value>)> {
         let length = Value::Int(run.stop - run.start);
         let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
         self.keyed(coverage, parent, values)
@@ -515,7 +532,7 @@ impl Work<'_> {
     }
 
     /// Values of a row with its key and what it repeats of its parent.
-    fn keyed(&self, coverage: &Coverage, parent: &Parent, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
+    fn keyed(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
         let of = &self.rules.catalogue.collections[coverage.parent];
         for field in &rows.fields[values.len()..] {
@@ -539,16 +556,16 @@ impl Work<'_> {
     ) -> Option<cel::Value> {
         let definition = &self.rules.catalogue.collections[collection];
         let plain = self.evaluator.lean(expression, &mut |name, member| match (name, member, value) {
-            ("group", None, _) => Some(Lean::Text(Words::Borrowed(group))),
-            ("value", None, Some((value, FieldType::Duration))) => Some(Lean::Length(value)),
-            ("value", None, Some((value, _))) => Some(Lean::Int(value)),
-            (name, None, _) => definition.field(name).map(|(index, field)| Lean::of(&golden[index], field.golden_type())),
+            ("group", None, _) => Some(PlainValue::Text(PlainText::Borrowed(group))),
+            ("value", None, Some((value, FieldType::Duration))) => Some(PlainValue::Length(value)),
+            ("value", None, Some((value, _))) => Some(PlainValue::Int(value)),
+            (name, None, _) => definition.field(name).map(|(index, field)| PlainValue::of(&golden[index], field.golden_type())),
             _ => None,
         });
         match plain {
-            Some(Lean::Bool(value)) => return Some(cel::Value::Bool(value)),
-            Some(Lean::Int(number)) => return Some(cel::Value::Int(number)),
-            Some(Lean::Length(length)) => return Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
+            Some(PlainValue::Bool(value)) => return Some(cel::Value::Bool(value)),
+            Some(PlainValue::Int(number)) => return Some(cel::Value::Int(number)),
+            Some(PlainValue::Length(length)) => return Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
             _ => {}
         }
         let variable = |name: &str| match (name, value) {
@@ -574,9 +591,9 @@ impl Work<'_> {
     }
 }
 
-impl Row {
+impl CoverageRow {
     /// A row as it is in the store.
-    fn stored(record: &StoredRecord, case: &Case) -> Self {
+    fn stored(record: &StoredRecord, case: &MeasureCase) -> Self {
         let number = |index: usize| record.golden[index].as_int();
         let gaps = match &record.golden[7] {
             Value::Json(list) => list.as_array().map(|list| {
@@ -592,23 +609,23 @@ impl Row {
     }
 }
 
-fn case_of<'c>(children: &'c Children, group: &str) -> Option<&'c Case> {
+fn case_of<'c>(children: &'c GroupedChildren, group: &str) -> Option<&'c MeasureCase> {
     children.cases.iter().find(|case| case.pattern.as_ref().is_none_or(|pattern| pattern.is_match(group)))
 }
 
 /// A measure of children, which are in the order of their starts.
-fn measure(measure: &Measure, children: &[&Child]) -> i64 {
+fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
     match measure {
         Measure::Union => union(children.iter().filter_map(|child| child.span)),
         Measure::Count => children.len() as i64,
-        Measure::Distinct { told, near } => {
-            let of = |child: &&Child| {
+        Measure::Distinct { edge_fields: told, tolerance: near } => {
+            let of = |child: &&ChildPayload| {
                 let mut bytes = Vec::new();
                 for place in told {
-                    if child.told[*place].is_null() {
+                    if child.fields[*place].is_null() {
                         return None;
                     }
-                    put_value(&mut bytes, &child.told[*place]);
+                    put_value(&mut bytes, &child.fields[*place]);
                 }
                 let start = child.span.map(|(start, _)| start);
                 if near.is_some() { start.map(|start| (bytes, start)) } else { Some((bytes, 0)) }
@@ -619,12 +636,12 @@ fn measure(measure: &Measure, children: &[&Child]) -> i64 {
 }
 
 /// The runs of what children say, which may be of several groups.
-fn observed(children: &[(SmolStr, SmolStr, Child)], condition: usize, told: usize, max_gap: i64) -> Vec<Run> {
+fn observed(children: &[(SmolStr, SmolStr, ChildPayload)], condition: usize, told: usize, max_gap: i64) -> Vec<ValueRun> {
     // an interval that ends before it begins is none
-    let is_one = |child: &Child| child.span.is_some_and(|(start, stop)| start <= stop);
+    let is_one = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
     let said = children.iter().filter(|(.., child)| child.meets(condition) && is_one(child));
     let mut seen: Vec<(i64, i64, &str, Value)> =
-        said.filter_map(|(_, key, child)| Some((child.span?.0, child.span?.1, key.as_str(), child.told[told].clone()))).collect();
+        said.filter_map(|(_, key, child)| Some((child.span?.0, child.span?.1, key.as_str(), child.fields[told].clone()))).collect();
     seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
     runs(seen.into_iter().map(|(start, stop, _, value)| (start, stop, value)), max_gap)
 }
@@ -639,10 +656,10 @@ fn plain_number(value: &cel::Value) -> Option<f64> {
 }
 
 /// Rows by group as expressions see them: numbers, durations in microseconds.
-fn rows_to_cel(rows: &BTreeMap<String, Row>) -> cel::Value {
+fn rows_to_cel(rows: &BTreeMap<String, CoverageRow>) -> cel::Value {
     let name = |name: &str| CelKey::String(Arc::new(name.to_owned()));
     let number = |number: Option<i64>| number.map_or(cel::Value::Null, |number| cel::Value::Float(number as f64));
-    let entry = |(group, row): (&String, &Row)| {
+    let entry = |(group, row): (&String, &CoverageRow)| {
         let values = [("value", number(Some(row.value))), ("expected", number(row.expected)), ("adjusted", number(row.adjusted()))];
         let map: HashMap<CelKey, cel::Value> = values.into_iter().map(|(member, value)| (name(member), value)).collect();
         (name(group), cel::Value::Map(CelMap { map: Arc::new(map) }))

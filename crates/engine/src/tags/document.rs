@@ -5,25 +5,25 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, TagDocument};
-use stook_catalogue::record::{Contribution, Said};
+use stook_catalogue::record::{Contribution, ContributionContent};
 use stook_catalogue::xpath::XPath;
-use stook_formats::tree::{Node, Tree};
-use stook_store::tag::{Definition, Tags};
+use stook_formats::tree::{XmlNode, XmlTree};
+use stook_store::tag::{CollectionTags, TagDefinition};
 
 /// Documents of a record, each of a source, as packed trees.
-pub type Documents = Vec<(Arc<str>, Bytes)>;
+pub type RecordDocuments = Vec<(Arc<str>, Bytes)>;
 
 /// Changes of documents of a record: a packed tree, or nothing where there is none any more.
 pub type DocumentChanges = Vec<(Arc<str>, Option<Bytes>)>;
 
 /// What a source says of a record: the newest that is heard.
 fn said<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
-    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard() && own.said != Said::Gone);
+    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard() && own.said != ContributionContent::Tombstone);
     own.max_by_key(|own| own.age())
 }
 
 fn packed(contribution: &Contribution) -> Option<Bytes> {
-    let tree = Tree::parse(&contribution.raw.as_ref()?.bytes).ok()?;
+    let tree = XmlTree::parse(&contribution.raw.as_ref()?.bytes).ok()?;
     Some(tree.pack().into())
 }
 
@@ -60,41 +60,41 @@ pub fn changes(
 }
 
 /// All documents of a record, by what it has kept.
-pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> Documents {
+pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> RecordDocuments {
     let own = |change: (Arc<str>, Option<Bytes>)| Some((change.0, change.1?));
     changes(catalogue, document, &[], contributions, |_| None).into_iter().filter_map(own).collect()
 }
 
 /// Definitions of a collection's tags that are asked of documents.
 #[derive(Debug, Clone, Default)]
-pub struct Definitions {
+pub struct TagDefinitions {
     /// Names of the tags.
     pub names: Vec<String>,
-    xpaths: Vec<Asked>,
+    xpaths: Vec<CompiledXPath>,
 }
 
 /// A definition, and by which elements it finds all that it sees; nothing where it may see more.
 #[derive(Debug, Clone)]
-struct Asked {
+struct CompiledXPath {
     xpath: XPath,
-    sees_only: Option<Vec<Box<str>>>,
+    visible_elements: Option<Vec<Box<str>>>,
 }
 
-impl From<XPath> for Asked {
+impl From<XPath> for CompiledXPath {
     fn from(xpath: XPath) -> Self {
         let sees_only = xpath.sees_only().map(|names| names.into_iter().map(Into::into).collect());
-        Self { xpath, sees_only }
+        Self { xpath, visible_elements: sees_only }
     }
 }
 
-impl Definitions {
+impl TagDefinitions {
     /// Those of a collection; of some tags, where `only` names them.
-    pub fn of(collection: &Collection, tags: &Tags, only: Option<&[String]>) -> Self {
+    pub fn of(collection: &Collection, tags: &CollectionTags, only: Option<&[String]>) -> Self {
         let mut own = Self::default();
         let Some(document) = collection.tag_document() else { return own };
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
             // what cannot be read was not written by this definition; its members stay what they are
-            if let Definition::XPath(text) = &tag.definition
+            if let TagDefinition::XPath(text) = &tag.definition
                 && let Ok(xpath) = XPath::parse(text, &document.namespaces)
             {
                 own.names.push(tag.name.clone());
@@ -110,7 +110,7 @@ impl Definitions {
     }
 
     /// The places of those that hold of a record, and of those that take too long: these do not hold.
-    pub fn evaluate(&self, catalogue: &Catalogue, collection: &Collection, parts: &Documents) -> (Vec<u32>, Vec<u32>) {
+    pub fn evaluate(&self, catalogue: &Catalogue, collection: &Collection, parts: &RecordDocuments) -> (Vec<u32>, Vec<u32>) {
         let (mut carried, mut failed) = (Vec::new(), Vec::new());
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
         let Some(document) = &rules.document else { return (carried, failed) };
@@ -119,23 +119,23 @@ impl Definitions {
                 let name = catalogue.sources[source].name.as_str();
                 parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
             };
-            let root = find(document.root).and_then(|tree| Tree::unpack_into(tree, std::mem::take(first)));
+            let root = find(document.root).and_then(|tree| XmlTree::unpack_into(tree, std::mem::take(first)));
             let is_root = |source: usize| source == document.root && root.is_some();
-            let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(Tree::unpack);
-            let top = root.as_ref().map_or_else(|| Cow::Owned(Tree::empty(&document.otherwise)), Cow::Borrowed);
+            let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(XmlTree::unpack);
+            let top = root.as_ref().map_or_else(|| Cow::Owned(XmlTree::empty(&document.placeholder)), Cow::Borrowed);
             let (_, _, element) = top.name(top.element());
             let mut composed = None;
-            for (place, Asked { xpath, sees_only }) in self.xpaths.iter().enumerate() {
+            for (place, CompiledXPath { xpath, visible_elements: sees_only }) in self.xpaths.iter().enumerate() {
                 // what is put beside it cannot be seen by all definitions
                 let tree = match sees_only {
                     Some(names) if !names.iter().any(|name| **name == *element) => &*top,
                     _ => composed.get_or_insert_with(|| {
-                        let others: Vec<Option<Tree<'_>>> = document.parts.iter().map(|(_, source)| other(*source)).collect();
-                        let copies = document.parts.iter().zip(&others).filter_map(|((prefix, source), tree)| {
+                        let others: Vec<Option<XmlTree<'_>>> = document.embedded.iter().map(|(_, source)| other(*source)).collect();
+                        let copies = document.embedded.iter().zip(&others).filter_map(|((prefix, source), tree)| {
                             let tree = tree.as_ref().or_else(|| is_root(*source).then_some(&*top))?;
                             Some((prefix.as_str(), tree))
                         });
-                        Tree::compose(&top, &copies.collect::<Vec<_>>(), std::mem::take(whole))
+                        XmlTree::compose(&top, &copies.collect::<Vec<_>>(), std::mem::take(whole))
                     }),
                 };
                 match stook_formats::xpath::holds(xpath, tree, rules.steps) {
@@ -158,5 +158,5 @@ impl Definitions {
 
 thread_local! {
     /// Room for nodes of a source's document, and of a record's: each is a hundred kilobytes, made anew for each record otherwise.
-    static ROOM: RefCell<(Vec<Node>, Vec<Node>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static ROOM: RefCell<(Vec<XmlNode>, Vec<XmlNode>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }

@@ -10,25 +10,25 @@ pub mod document;
 mod rebuild;
 mod tagger;
 
-pub use rebuild::{Rebuild, is_rebuild, progress};
-pub(crate) use tagger::{Changing, Tagger};
+pub use rebuild::{TagEvaluationUnit, is_rebuild, progress};
+pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
 
 use crate::record::find_collection;
 use crate::{EngineError, Result, work};
-use document::Definitions;
+use document::TagDefinitions;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, Collection, TagRules};
+use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
 use stook_catalogue::xpath::{XPath, advise};
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{Job, JobId, JobState};
-use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
-use stook_store::{Detail, Refused, Store, Tenant, Unit};
+use stook_store::tag::{MOST_NAME, Tag, TagChanges, TagDefinition, TagWrites};
+use stook_store::{ReadDetail, Store, Tenant, UniqueConflict, Unit};
 
 /// A job that is not planned to its end after so many microseconds is nobody's any more: that takes seconds.
 const LEFT: i64 = 600_000_000;
@@ -38,11 +38,11 @@ pub const PREVIEWED: usize = 200;
 
 /// What is to become of a tag; what is not said stays.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wish {
+pub struct TagChange {
     /// Its name.
     pub name: String,
     /// Its XPath or query; a new tag without one is manual.
-    pub definition: Option<Definition>,
+    pub definition: Option<TagDefinition>,
     /// What it is for.
     pub comment: Option<String>,
     /// What else is said of it, in the place of what was.
@@ -53,7 +53,7 @@ pub struct Wish {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn wish_of(json: &Json) -> std::result::Result<Wish, String> {
+pub fn wish_of(json: &Json) -> std::result::Result<TagChange, String> {
     let Json::Object(members) = json else { return Err("a tag is a JSON object".into()) };
     let text = |name: &str| match members.get(name) {
         None | Some(Json::Null) => Ok(None),
@@ -65,8 +65,8 @@ pub fn wish_of(json: &Json) -> std::result::Result<Wish, String> {
     }
     let definition = match (text("xpath")?, text("query")?) {
         (Some(_), Some(_)) => return Err("a tag has an XPath or a query, not both".into()),
-        (Some(text), None) => Some(Definition::XPath(text)),
-        (None, Some(text)) => Some(Definition::Query(text)),
+        (Some(text), None) => Some(TagDefinition::XPath(text)),
+        (None, Some(text)) => Some(TagDefinition::Query(text)),
         (None, None) => None,
     };
     let attributes = match members.get("attributes") {
@@ -74,12 +74,12 @@ pub fn wish_of(json: &Json) -> std::result::Result<Wish, String> {
         Some(Json::Object(attributes)) => Some(attributes.clone()),
         Some(_) => return Err("attributes are an object".into()),
     };
-    Ok(Wish { name: text("name")?.ok_or("a tag has a name")?, definition, comment: text("comment")?, attributes })
+    Ok(TagChange { name: text("name")?.ok_or("a tag has a name")?, definition, comment: text("comment")?, attributes })
 }
 
 /// What became of wishes.
 #[derive(Debug, Default)]
-pub struct Saved {
+pub struct TagChangeResult {
     /// Tag and advice on its definition.
     pub advice: Vec<(String, String)>,
     /// The job that evaluates what is new.
@@ -90,7 +90,7 @@ pub struct Saved {
 ///
 /// # Errors
 /// When there is none, or it carries none.
-pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagRules)> {
+pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagSettings)> {
     let (index, collection) = find_collection(catalogue, name)?;
     let rules = collection.tags.as_ref();
     let rules = rules.ok_or_else(|| EngineError::Wrong(format!("records of `{name}` carry no tags: the collection has no `tags:`")))?;
@@ -114,10 +114,10 @@ pub fn only_collection(catalogue: &Catalogue) -> Result<&str> {
 ///
 /// # Errors
 /// When a wish is wrong, then nothing is changed; or the store fails.
-pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, wishes: &[Wish], new: bool) -> Result<Saved> {
+pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, wishes: &[TagChange], new: bool) -> Result<TagChangeResult> {
     let (index, collection, rules) = collection(catalogue, of)?;
     let known = store.tags(tenant, index)?.tags;
-    let mut saved = Saved::default();
+    let mut saved = TagChangeResult::default();
     let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
     for wish in wishes {
         if tags.iter().any(|tag| tag.name == wish.name) {
@@ -131,23 +131,26 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
             Some(old) => old.clone(),
             None if new => {
                 check_name(&wish.name)?;
-                let definition = Definition::Manual;
+                let definition = TagDefinition::Manual;
                 let (comment, attributes) = (String::new(), Map::new());
                 Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
             }
             None => return Err(EngineError::Wrong(format!("there is no tag `{}`", wish.name))),
         };
         if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
-            if old.is_some() && (tag.definition == Definition::Manual) != (*definition == Definition::Manual) {
-                let what =
-                    if tag.definition == Definition::Manual { "is manual: it gets no definition" } else { "has a definition: it does not lose it" };
+            if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
+                let what = if tag.definition == TagDefinition::Manual {
+                    "is manual: it gets no definition"
+                } else {
+                    "has a definition: it does not lose it"
+                };
                 return Err(wrong(format!("it {what}; delete it, and make it anew")));
             }
             let advice = check_definition(rules, definition).map_err(wrong)?;
             saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
-            if matches!(definition, Definition::XPath(_)) {
+            if matches!(definition, TagDefinition::XPath(_)) {
                 stale.push(wish.name.clone());
-            } else if matches!(tag.definition, Definition::XPath(_)) {
+            } else if matches!(tag.definition, TagDefinition::XPath(_)) {
                 return Err(wrong("an XPath does not become a query; delete it, and make it anew".into()));
             }
             (tag.definition, tag.generation) = (definition.clone(), now);
@@ -178,7 +181,7 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
 pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, names: &[String]) -> Result<Option<JobId>> {
     let (index, collection, _) = collection(catalogue, of)?;
     let known = store.tags(tenant, index)?.tags;
-    let has_xpath = |tag: &&Tag| matches!(tag.definition, Definition::XPath(_));
+    let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
     for name in names {
         match known.iter().find(|tag| tag.name == *name) {
             None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
@@ -205,13 +208,13 @@ pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str
 /// When the store fails.
 pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: usize, stop: &AtomicBool, show: &(dyn Fn(u64) + Sync)) -> Result<Job> {
     let tell = |event| {
-        if let work::Event::Committed(documents) = event {
+        if let work::WorkerEvent::Committed(documents) = event {
             show(documents);
         }
     };
     store.take_over(job)?;
-    let options = work::Options { workers, lease_seconds: work::LEASE_SECONDS, drain: false, settles: false };
-    let crew = work::Crew::new(catalogue, store, Some(job), &options, stop, &tell);
+    let options = work::WorkerOptions { workers, lease_seconds: work::LEASE_SECONDS, drain: false, settles: false };
+    let crew = work::WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
     crew.work(|| {
         let job = store.job(job)?;
         Ok(job.chunks_left == 0 || job.state.is_final())
@@ -272,12 +275,12 @@ pub fn show(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
 fn to_json(store: &dyn Store, tenant: &Tenant, collection: usize, tag: &Tag) -> Result<Json> {
     let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
     match &tag.definition {
-        Definition::Manual => {}
-        Definition::XPath(text) | Definition::Query(text) => shown[kind(&tag.definition)] = json!(text),
+        TagDefinition::Manual => {}
+        TagDefinition::XPath(text) | TagDefinition::Query(text) => shown[kind(&tag.definition)] = json!(text),
     }
-    if !matches!(tag.definition, Definition::Query(_)) {
-        let condition = Condition { column: Column::Tag, test: Test::Equal(stook_catalogue::value::Value::text(tag.name.as_str())) };
-        shown["records"] = json!(store.count(&Plan { conditions: vec![condition], ..Plan::all(tenant.clone(), collection) })?);
+    if !matches!(tag.definition, TagDefinition::Query(_)) {
+        let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(stook_catalogue::value::Value::text(tag.name.as_str())) };
+        shown["records"] = json!(store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) })?);
     }
     shown["comment"] = json!(tag.comment);
     shown["attributes"] = json!(tag.attributes);
@@ -291,11 +294,11 @@ fn to_json(store: &dyn Store, tenant: &Tenant, collection: usize, tag: &Tag) -> 
 }
 
 /// The word for a kind of definition.
-fn kind(definition: &Definition) -> &'static str {
+fn kind(definition: &TagDefinition) -> &'static str {
     match definition {
-        Definition::Manual => "manual",
-        Definition::XPath(_) => "xpath",
-        Definition::Query(_) => "query",
+        TagDefinition::Manual => "manual",
+        TagDefinition::XPath(_) => "xpath",
+        TagDefinition::Query(_) => "query",
     }
 }
 
@@ -308,13 +311,13 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Checks a definition; returns advice. Queries are checked by who can read them.
-fn check_definition(rules: &TagRules, definition: &Definition) -> std::result::Result<Vec<String>, String> {
-    let Definition::XPath(text) = definition else { return Ok(Vec::new()) };
+fn check_definition(rules: &TagSettings, definition: &TagDefinition) -> std::result::Result<Vec<String>, String> {
+    let TagDefinition::XPath(text) = definition else { return Ok(Vec::new()) };
     Ok(checked(rules, text)?.1)
 }
 
 /// An XPath, and advice on it.
-fn checked(rules: &TagRules, text: &str) -> std::result::Result<(XPath, Vec<String>), String> {
+fn checked(rules: &TagSettings, text: &str) -> std::result::Result<(XPath, Vec<String>), String> {
     let Some(document) = &rules.document else {
         return Err("no XPath can be asked here: the collection's `tags:` have no `document:`".into());
     };
@@ -328,7 +331,7 @@ fn checked(rules: &TagRules, text: &str) -> std::result::Result<(XPath, Vec<Stri
 
 /// What a definition would find, asked of some records.
 #[derive(Debug)]
-pub struct Preview {
+pub struct TagPreview {
     /// How many were asked: the first ones.
     pub records: usize,
     /// How many of them would carry the tag.
@@ -347,13 +350,13 @@ pub struct Preview {
 ///
 /// # Errors
 /// When it is wrong, or the store fails.
-pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, xpath: &str) -> Result<Preview> {
+pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, xpath: &str) -> Result<TagPreview> {
     let (index, collection, rules) = collection(catalogue, of)?;
     let (xpath, advice) = checked(rules, xpath).map_err(EngineError::Wrong)?;
-    let definition = Definitions::one(xpath);
+    let definition = TagDefinitions::one(xpath);
     let keys = store.keys_behind(tenant, index, "", PREVIEWED)?;
     let trees = store.trees(tenant, index, &keys)?;
-    let mut seen = Preview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
+    let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
     let began = Instant::now();
     for (key, trees) in keys.into_iter().zip(trees) {
         let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
@@ -368,7 +371,7 @@ pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &s
     Ok(seen)
 }
 
-fn check_attributes(rules: &TagRules, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {
+fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {
     let mut checked = Map::new();
     for (name, value) in attributes {
         let Some((_, ty)) = rules.attributes.iter().find(|(known, _)| known == name) else {
@@ -398,18 +401,18 @@ pub fn assign(
     of: &str,
     name: &str,
     (add, remove): (&[Key], &[Key]),
-) -> Result<(Given, Vec<Key>)> {
+) -> Result<(TagChanges, Vec<Key>)> {
     let (index, ..) = collection(catalogue, of)?;
     let tags = store.tags(tenant, index)?;
     match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
         None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
-        Some(Definition::Manual) => {}
+        Some(TagDefinition::Manual) => {}
         Some(_) => return Err(EngineError::Wrong(format!("who carries `{name}` follows from its definition; only manual tags are given by hand"))),
     }
     if let Some(both) = add.iter().find(|key| remove.contains(key)) {
         return Err(EngineError::Wrong(format!("{:?} is both to get and to lose the tag", both.as_str())));
     }
-    let found = store.read(tenant, index, add, Detail::Head)?;
+    let found = store.read(tenant, index, add, ReadDetail::Head)?;
     let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.alive);
     let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
     let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
@@ -417,45 +420,45 @@ pub fn assign(
     carried.sort();
     carried.dedup();
     let (sender, receiver) = std::sync::mpsc::channel();
-    let tagging = Tagging { collection: index, tags: vec![name.to_owned()], carried, trees: Vec::new() };
-    store.commit(Box::new(Assignment { tenant: tenant.clone(), stamp: tags.stamp, tagging, told: sender }))?;
+    let tagging = TagWrites { collection: index, tags: vec![name.to_owned()], assignments: carried, trees: Vec::new() };
+    store.commit(Box::new(TagAssignment { tenant: tenant.clone(), stamp: tags.revision, tagging, told: sender }))?;
     let given = receiver.try_iter().last().unwrap_or_default();
     Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
 }
 
 /// Gives and takes a manual tag.
-struct Assignment {
+struct TagAssignment {
     tenant: Tenant,
     stamp: i64,
-    tagging: Tagging,
-    told: std::sync::mpsc::Sender<Given>,
+    tagging: TagWrites,
+    told: std::sync::mpsc::Sender<TagChanges>,
 }
 
-impl Unit for Assignment {
+impl Unit for TagAssignment {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: Refused) {}
+    fn refused(&mut self, _refused: UniqueConflict) {}
 
     fn knows_tags(&self) -> Option<i64> {
         Some(self.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, stook_store::tag::Tags)>) {
+    fn retag(&mut self, tags: Vec<(usize, stook_store::tag::CollectionTags)>) {
         // what has become of it meanwhile is not ours
         let own = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
-        let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == Definition::Manual;
+        let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == TagDefinition::Manual;
         if !own.is_some_and(|(_, tags)| tags.tags.iter().any(is_manual)) {
-            self.tagging.carried.clear();
+            self.tagging.assignments.clear();
         }
     }
 
-    fn tagging(&mut self) -> Vec<Tagging> {
+    fn tagging(&mut self) -> Vec<TagWrites> {
         vec![self.tagging.clone()]
     }
 
-    fn tagged(&mut self, given: Given) {
+    fn tagged(&mut self, given: TagChanges) {
         let _ = self.told.send(given);
     }
 }

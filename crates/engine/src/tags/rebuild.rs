@@ -1,7 +1,7 @@
 //! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
 //! evaluated there.
 
-use super::Tagger;
+use super::TagEvaluator;
 use crate::split::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result};
 use bytes::Bytes;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
-use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
-use stook_store::queue::{ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
-use stook_store::tag::{Given, Tag, Tagging, Tags};
-use stook_store::{Conflict, Detail, Fence, Refused, Reliance, Store, StoredRecord, Tenant, Unit};
+use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
+use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
+use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
+use stook_store::{LeaseToken, ReadDetail, ReadSet, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
 /// How the names of sources of such jobs begin; no source of a definition is called so.
 const PREFIX: &str = "tags of ";
@@ -30,7 +30,7 @@ pub fn is_rebuild(source: &str) -> Option<&str> {
 
 /// A range of keys, and the tags to be evaluated for its records.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Range {
+struct KeyRange {
     /// Behind this key.
     after: String,
     /// Up to this one; nothing for the end.
@@ -41,9 +41,9 @@ struct Range {
     whole: bool,
 }
 
-impl Range {
-    fn meets(&self, other: &Range) -> bool {
-        let ends_before = |one: &Range, other: &Range| one.until.as_ref().is_some_and(|until| *until <= other.after);
+impl KeyRange {
+    fn meets(&self, other: &KeyRange) -> bool {
+        let ends_before = |one: &KeyRange, other: &KeyRange| one.until.as_ref().is_some_and(|until| *until <= other.after);
         !ends_before(self, other) && !ends_before(other, self)
     }
 }
@@ -63,13 +63,13 @@ pub fn start(
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
     put(job)?;
     let (rest, others) = unfinished(store, tenant, known, index)?;
-    let mut progress = Progress::default();
+    let mut progress = SplitProgress::default();
     let (mut after, mut batch) = (String::new(), Vec::new());
     loop {
         let keys = store.keys_behind(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
         let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
         let until = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
-        let mut range = Range { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec(), whole };
+        let mut range = KeyRange { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec(), whole };
         range.whole |= rest.iter().any(|own| own.whole && own.meets(&range));
         for own in rest.iter().filter(|own| own.meets(&range)).flat_map(|own| own.tags.clone()).collect::<Vec<_>>() {
             if !range.tags.contains(&own) {
@@ -78,9 +78,9 @@ pub fn start(
         }
         let head = serde_json::to_vec(&range).map_err(|error| EngineError::Wrong(error.to_string()))?;
         let (documents_before, documents) = (progress.documents, keys.len() as u32);
-        let slice = Slice { file_documents: documents_before, documents_before, documents, is_last, head, ..Slice::default() };
+        let slice = ChunkSlice { file_documents: documents_before, documents_before, documents, is_last, head, ..ChunkSlice::default() };
         let documents = documents_before + u64::from(documents);
-        progress = Progress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
+        progress = SplitProgress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
         batch.push(NewChunk { ordinal: progress.chunks, slice });
         // small batches first: workers wait for them
         if is_last || batch.len() > progress.chunks as usize / 2 {
@@ -103,7 +103,7 @@ pub fn start(
 }
 
 /// Ranges that jobs of other tags have not done yet, and those jobs.
-fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: usize) -> Result<(Vec<Range>, Vec<JobId>)> {
+fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: usize) -> Result<(Vec<KeyRange>, Vec<JobId>)> {
     let mut jobs: Vec<JobId> = known.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
     jobs.sort_unstable();
     jobs.dedup();
@@ -118,7 +118,7 @@ fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: usize) -
             let chunk = store.chunk(stook_store::queue::ChunkId { job, ordinal: chunk.ordinal });
             // done in the meantime
             let Ok(chunk) = chunk else { continue };
-            if let Ok(mut range) = serde_json::from_slice::<Range>(&chunk.slice.head) {
+            if let Ok(mut range) = serde_json::from_slice::<KeyRange>(&chunk.slice.head) {
                 range.tags.retain(|tag| still.contains(tag));
                 ranges.push(range);
             }
@@ -143,30 +143,30 @@ pub fn progress(job: &Job) -> Json {
 }
 
 /// One range, evaluated.
-pub struct Rebuild {
+pub struct TagEvaluationUnit {
     tenant: Tenant,
-    fence: Fence,
+    fence: LeaseToken,
     catalogue: Arc<Catalogue>,
     collection: usize,
-    tagger: Tagger,
-    reliance: Reliance,
+    tagger: TagEvaluator,
+    reliance: ReadSet,
     first: u64,
-    given: Given,
+    given: TagChanges,
     journal: ChunkJournal,
 }
 
-impl Rebuild {
+impl TagEvaluationUnit {
     /// Reads and evaluates a range: which records there are, then their documents.
     ///
     /// # Errors
     /// When the range cannot be read, or the store fails.
-    pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &Slice, fence: Fence) -> Result<Self> {
+    pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &ChunkSlice, fence: LeaseToken) -> Result<Self> {
         let (tenant, of) = job;
         let (collection, definition, _) = super::collection(catalogue, of)?;
-        let range: Range = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
+        let range: KeyRange = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
-        let mut tagger = Tagger::new(catalogue, &[(collection, tags)], Some(range.tags));
-        let mut reliance = Reliance::default();
+        let mut tagger = TagEvaluator::new(catalogue, &[(collection, tags)], Some(range.tags));
+        let mut reliance = ReadSet::default();
         let mut after = range.after;
         loop {
             let mut keys = store.keys_behind(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
@@ -178,7 +178,7 @@ impl Rebuild {
                 last.as_str().clone_into(&mut after);
             }
             if range.whole {
-                for record in store.read(tenant, collection, &keys, Detail::Full)?.into_iter().flatten() {
+                for record in store.read(tenant, collection, &keys, ReadDetail::Full)?.into_iter().flatten() {
                     reliance.records.push((collection, record.key.clone(), Some(record.version)));
                     add_whole(&mut tagger, definition, collection, &record);
                 }
@@ -205,7 +205,7 @@ impl Rebuild {
         }
         let first = slice.documents_before + 1;
         let (tenant, catalogue) = (tenant.clone(), catalogue.clone());
-        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, first, given: Given::default(), journal: ChunkJournal::default() })
+        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, first, given: TagChanges::default(), journal: ChunkJournal::default() })
     }
 
     /// Records in it.
@@ -215,24 +215,24 @@ impl Rebuild {
 }
 
 /// Adds a record by the documents it keeps; a damaged one keeps its tags.
-fn add_whole(tagger: &mut Tagger, definition: &Collection, collection: usize, record: &StoredRecord) {
+fn add_whole(tagger: &mut TagEvaluator, definition: &Collection, collection: usize, record: &StoredRecord) {
     if let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) {
         tagger.add_whole(collection, record.key.clone(), Some(&contributions));
     }
 }
 
-impl Unit for Rebuild {
+impl Unit for TagEvaluationUnit {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: Refused) {}
+    fn refused(&mut self, _refused: UniqueConflict) {}
 
-    fn fence(&self) -> Option<Fence> {
+    fn fence(&self) -> Option<LeaseToken> {
         Some(self.fence)
     }
 
-    fn relies(&self) -> Option<&Reliance> {
+    fn relies(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
@@ -241,8 +241,8 @@ impl Unit for Rebuild {
         records.iter().map(key).collect()
     }
 
-    fn seen(&mut self, records: Vec<Conflict>) {
-        for Conflict { key, record, .. } in records {
+    fn seen(&mut self, records: Vec<WriteConflict>) {
+        for WriteConflict { key, record, .. } in records {
             self.tagger.forget(self.collection, &key);
             if let Some(record) = record {
                 add_whole(&mut self.tagger, &self.catalogue.collections[self.collection], self.collection, &record);
@@ -254,39 +254,40 @@ impl Unit for Rebuild {
         Some(self.tagger.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
         self.tagger.retag(&tags);
     }
 
-    fn tagging(&mut self) -> Vec<Tagging> {
+    fn tagging(&mut self) -> Vec<TagWrites> {
         self.tagger.tagging()
     }
 
-    fn tagged(&mut self, given: Given) {
+    fn tagged(&mut self, given: TagChanges) {
         self.given = given;
     }
 
     fn journal(&mut self) -> Option<&ChunkJournal> {
-        let mut counts = Counts { documents: self.records() as i64, ..Counts::default() };
+        let mut counts = OutcomeCounts { documents: self.records() as i64, ..OutcomeCounts::default() };
         let (mut lines, mut troubles) = (Vec::new(), Vec::new());
         // the records of the range are its documents
         let places: HashMap<&Key, u64> = self.reliance.records.iter().zip(0..).map(|((_, key, _), place)| (key, place)).collect();
         let place = |key: &Key| places.get(key).copied().unwrap_or(0);
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
             counts.add(outcome, keys.len() as i64);
-            let line = |key: &Key| Line { document: self.first + place(key), offset: 0, collection: self.collection, outcome, key: key.shared() };
+            let line =
+                |key: &Key| DocumentOutcome { document: self.first + place(key), offset: 0, collection: self.collection, outcome, key: key.shared() };
             lines.extend(keys.iter().map(line));
         }
         for (collection, key, reason) in self.tagger.failures() {
             counts.add(Outcome::Failed, 1);
             let place = place(key);
             let (document, record, offset) = (self.first + place, place + 1, 0);
-            lines.push(Line { document, offset, collection, outcome: Outcome::Failed, key: key.shared() });
-            troubles.push(Trouble { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
+            lines.push(DocumentOutcome { document, offset, collection, outcome: Outcome::Failed, key: key.shared() });
+            troubles.push(Issue { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
         }
         lines.sort_by_key(|line| line.document);
         troubles.sort_by_key(|trouble| trouble.document);
-        self.journal = ChunkJournal { counts, first: self.first, lines: pack(&lines), troubles, ..ChunkJournal::default() };
+        self.journal = ChunkJournal { counts, first: self.first, packed_outcomes: pack(&lines), troubles, ..ChunkJournal::default() };
         Some(&self.journal)
     }
 }

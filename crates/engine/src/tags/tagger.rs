@@ -1,17 +1,17 @@
 //! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
 
-use super::document::{self, Definitions, DocumentChanges, Documents};
+use super::document::{self, DocumentChanges, RecordDocuments, TagDefinitions};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
-use stook_store::tag::{Tagging, Tags};
-use stook_store::{Result, Store, Tenant, Trees};
+use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::{PackedTrees, Result, Store, Tenant};
 
 /// A record whose documents change.
-pub struct Changing {
+pub struct ChangedDocuments {
     /// Its key.
     pub key: Key,
     /// The changes.
@@ -24,32 +24,32 @@ pub struct Changing {
 
 /// A record whose tags are to be known.
 #[derive(Debug)]
-struct Pending {
+struct PendingEvaluation {
     collection: usize,
     key: Key,
     /// Changes of its documents.
     changes: DocumentChanges,
     /// Its documents with those; nothing for a record that goes, which carries nothing.
-    documents: Option<Documents>,
+    documents: Option<RecordDocuments>,
     carried: Vec<u32>,
     failed: Vec<u32>,
 }
 
 /// Records whose tags are to be known, by what is known of tags.
 #[derive(Debug)]
-pub struct Tagger {
+pub struct TagEvaluator {
     catalogue: Arc<Catalogue>,
     /// Of the tags it knows.
     pub stamp: i64,
-    definitions: BTreeMap<usize, Definitions>,
+    definitions: BTreeMap<usize, TagDefinitions>,
     /// The only tags that are evaluated, if not all are.
     only: Option<Vec<String>>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingEvaluation>,
 }
 
-impl Tagger {
+impl TagEvaluator {
     /// Knows `tags`, by collection; evaluates all of them, or `only` some.
-    pub fn new(catalogue: &Arc<Catalogue>, tags: &[(usize, Tags)], only: Option<Vec<String>>) -> Self {
+    pub fn new(catalogue: &Arc<Catalogue>, tags: &[(usize, CollectionTags)], only: Option<Vec<String>>) -> Self {
         let mut tagger = Self { catalogue: catalogue.clone(), stamp: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
         tagger.know(tags);
         tagger
@@ -61,29 +61,30 @@ impl Tagger {
         Ok(Self::new(catalogue, &tags.collect::<Result<Vec<_>>>()?, None))
     }
 
-    fn know(&mut self, tags: &[(usize, Tags)]) {
+    fn know(&mut self, tags: &[(usize, CollectionTags)]) {
         // where they were not read at once, the oldest is found out
-        self.stamp = tags.iter().map(|(_, tags)| tags.stamp).min().unwrap_or(0);
-        let own =
-            |(collection, tags): &(usize, Tags)| (*collection, Definitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()));
+        self.stamp = tags.iter().map(|(_, tags)| tags.revision).min().unwrap_or(0);
+        let own = |(collection, tags): &(usize, CollectionTags)| {
+            (*collection, TagDefinitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()))
+        };
         self.definitions = tags.iter().map(own).collect();
     }
 
     /// Adds a record with changes of its documents, and all of its documents with those; nothing for a record that goes.
-    pub fn add(&mut self, collection: usize, key: Key, changes: DocumentChanges, documents: Option<Documents>) {
-        let mut pending = Pending { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
+    pub fn add(&mut self, collection: usize, key: Key, changes: DocumentChanges, documents: Option<RecordDocuments>) {
+        let mut pending = PendingEvaluation { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
         self.evaluate(&mut pending);
         self.pending.push(pending);
     }
 
     /// Adds records whose documents change; the others of their documents are those that the store keeps.
-    pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: usize, records: Vec<Changing>) -> Result<()> {
+    pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: usize, records: Vec<ChangedDocuments>) -> Result<()> {
         let old: Vec<Key> = records.iter().filter(|record| !record.is_new).map(|record| record.key.clone()).collect();
         let stored = if old.is_empty() { Vec::new() } else { store.trees(tenant, collection, &old)? };
-        let mut stored: BTreeMap<Key, Trees> = old.into_iter().zip(stored).collect();
-        for Changing { key, changes, goes, .. } in records {
+        let mut stored: BTreeMap<Key, PackedTrees> = old.into_iter().zip(stored).collect();
+        for ChangedDocuments { key, changes, goes, .. } in records {
             let kept = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
-            let mut documents: Documents = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
+            let mut documents: RecordDocuments = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
             documents.extend(changes.iter().filter_map(|(source, tree)| Some((source.clone(), tree.clone()?))));
             self.add(collection, key, changes, (!goes).then_some(documents));
         }
@@ -107,7 +108,7 @@ impl Tagger {
         self.pending.retain(|pending| pending.collection != collection || pending.key != *key);
     }
 
-    fn evaluate(&self, pending: &mut Pending) {
+    fn evaluate(&self, pending: &mut PendingEvaluation) {
         (pending.carried, pending.failed) = (Vec::new(), Vec::new());
         let (Some(definitions), Some(documents)) = (self.definitions.get(&pending.collection), &pending.documents) else { return };
         let collection = &self.catalogue.collections[pending.collection];
@@ -115,7 +116,7 @@ impl Tagger {
     }
 
     /// Tags are others now.
-    pub fn retag(&mut self, tags: &[(usize, Tags)]) {
+    pub fn retag(&mut self, tags: &[(usize, CollectionTags)]) {
         self.know(tags);
         let mut pending = std::mem::take(&mut self.pending);
         pending.iter_mut().for_each(|pending| self.evaluate(pending));
@@ -123,16 +124,16 @@ impl Tagger {
     }
 
     /// What is found out, by collection.
-    pub fn tagging(&self) -> Vec<Tagging> {
-        let mut all: BTreeMap<usize, Tagging> = BTreeMap::new();
+    pub fn tagging(&self) -> Vec<TagWrites> {
+        let mut all: BTreeMap<usize, TagWrites> = BTreeMap::new();
         for pending in &self.pending {
-            let own = all.entry(pending.collection).or_insert_with(|| Tagging {
+            let own = all.entry(pending.collection).or_insert_with(|| TagWrites {
                 collection: pending.collection,
                 tags: self.definitions.get(&pending.collection).map(|own| own.names.clone()).unwrap_or_default(),
-                ..Tagging::default()
+                ..TagWrites::default()
             });
             own.trees.extend(pending.changes.iter().map(|(source, tree)| (pending.key.clone(), source.clone(), tree.clone())));
-            own.carried.push((pending.key.clone(), pending.carried.clone()));
+            own.assignments.push((pending.key.clone(), pending.carried.clone()));
         }
         all.into_values().collect()
     }

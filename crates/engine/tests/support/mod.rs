@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_engine::split;
-use stook_lab::postgres::Server;
+use stook_lab::postgres::TestServer;
 use stook_store::postgres::{self, PostgresStore};
-use stook_store::queue::{JobFile, JobId, NewJob, Progress};
+use stook_store::queue::{JobFile, JobId, NewJob, SplitProgress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 
@@ -19,15 +19,17 @@ pub fn folder(name: &str) -> PathBuf {
 
 /// A store on a file in a folder, opened several times.
 pub fn on_a_file(folder: &Path, catalogue: &Arc<Catalogue>, openings: usize) -> Vec<Box<dyn Store>> {
-    let open =
-        |_| -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
+    let open = |_| -> Box<dyn Store> {
+        Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::SqliteOptions::default()).expect("a store"))
+    };
     (0..openings).map(open).collect()
 }
 
 /// A store on the tests' server, in a schema of its own, opened three times; nothing where PostgreSQL is not installed.
 pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<dyn Store>>> {
-    let url = format!("{}?schema={schema}", Server::shared()?.url("postgres"));
-    let open = |_| -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store")) };
+    let url = format!("{}?schema={schema}", TestServer::shared()?.url("postgres"));
+    let open =
+        |_| -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::PostgresOptions::default()).expect("a store")) };
     Some((0..3).map(open).collect())
 }
 
@@ -50,7 +52,7 @@ pub fn job_of(
     let files = vec![JobFile { retires_all, ..split::inspect(path, found).expect("it reads") }];
     let new = NewJob { tenant: tenant.clone(), profile: None, source: source.into(), as_of: None, files: files.clone() };
     let job = store.create_job(new).expect("a job");
-    let added = split::split(&files, found, chunk, Progress::default(), |chunks, progress| {
+    let added = split::split(&files, found, chunk, SplitProgress::default(), |chunks, progress| {
         store.add_chunks(job, chunks, progress)?;
         Ok(true)
     });

@@ -7,19 +7,19 @@ use std::path::PathBuf;
 use std::process::Command;
 use stook_formats::Syntax;
 use stook_formats::marc::{MarcBuilder, MarcRecord};
-use stook_formats::read::{Documents, Found, each};
-use stook_formats::scan::{Scanner, Step};
+use stook_formats::read::{DocumentReader, ScannedDocument, each};
+use stook_formats::scan::{ScanStep, Scanner};
 
 /// A document as it came out of a file, with its bytes.
-pub type Document = (Found, Vec<u8>);
+pub type Document = (ScannedDocument, Vec<u8>);
 
 /// Every document of a file, read in one piece.
 pub fn read_whole(file: &[u8], syntax: Syntax, records: Option<&str>) -> Vec<Document> {
-    collect(Documents::new(file, syntax, records))
+    collect(DocumentReader::new(file, syntax, records))
 }
 
 /// Every document that `documents` still has.
-pub fn collect(mut documents: Documents<impl Read>) -> Vec<Document> {
+pub fn collect(mut documents: DocumentReader<impl Read>) -> Vec<Document> {
     let mut all = Vec::new();
     while let Some((found, bytes)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         all.push((found, bytes.to_vec()));
@@ -68,24 +68,24 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
         let at_end = seen == file.len();
         let before = at;
         match scanner.step(&file[at..seen], at_end) {
-            Step::End => break,
-            Step::More => {
+            ScanStep::End => break,
+            ScanStep::NeedMore => {
                 assert!(!at_end, "the scanner wants more where nothing follows");
                 seen = file.len().min(seen + 1 + random.below(most));
                 continue;
             }
-            Step::Skip(length) => {
+            ScanStep::Skip(length) => {
                 at += length;
                 if at_end && at == file.len() {
                     break;
                 }
             }
-            Step::Document { bytes, next } => {
+            ScanStep::Document { bytes, next } => {
                 let number = all.len() as u64 + 1;
                 all.push((number, (at + bytes.start) as u64, file[at + bytes.start..at + bytes.end].to_vec(), None));
                 at += next;
             }
-            Step::Problem { bytes, next, reason } => {
+            ScanStep::Problem { bytes, next, reason } => {
                 let number = all.len() as u64 + 1;
                 all.push((number, (at + bytes.start) as u64, file[at + bytes.start..at + bytes.end].to_vec(), Some(reason)));
                 at += next;
@@ -102,7 +102,7 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
 /// Reads a file, cuts it behind every document that `cut_behind` chooses by its number, and reads the pieces one by one, each
 /// with nothing but the head, number and offset noted at its cut.
 pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
-    let mut documents = Documents::new(Trickle::new(file, 1), syntax, records);
+    let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, records);
     let mut cuts = vec![(0, 0, Vec::new())];
     let mut count = 0;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
@@ -121,7 +121,7 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_be
 
 /// The same with pieces from the first byte of a document to the last of another, and the head taken once the first was read.
 pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
-    let mut documents = Documents::new(file, syntax, records);
+    let mut documents = DocumentReader::new(file, syntax, records);
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
@@ -144,9 +144,9 @@ fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, place: (u64, u64, 
     let (number, offset, _) = place;
     let piece = &file[offset as usize..];
     let scanner = || Scanner::resume(syntax, records, head);
-    let trickled = collect(Documents::with_scanner(Trickle::new(piece, number), scanner(), place));
+    let trickled = collect(DocumentReader::with_scanner(Trickle::new(piece, number), scanner(), place));
     let mut whole = Vec::new();
-    let visit = |found: Found, bytes: &[u8]| -> Result<(), std::convert::Infallible> {
+    let visit = |found: ScannedDocument, bytes: &[u8]| -> Result<(), std::convert::Infallible> {
         whole.push((found, bytes.to_vec()));
         Ok(())
     };

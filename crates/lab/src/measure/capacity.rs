@@ -3,15 +3,15 @@
 //! `X(N) = l N / (1 + s (N - 1) + k N (N - 1))`: one worker does `l` per second, `s` is the share of work that is done by one at a
 //! time, `k` the cost of each pair of workers that must agree.
 
-use super::run::{Kind, Run};
+use super::run::{Run, RunKind};
 use super::{LabError, Result};
-use crate::show::{Report, Section, Table, svg};
+use crate::show::{Report, ReportTable, Section, svg};
 use serde::{Deserialize, Serialize};
 
 /// What was measured: how many at once, and how much they did per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct ThroughputPoint {
     /// Clients, workers or machines at once.
     pub at_once: f64,
     /// What they did per second together.
@@ -21,7 +21,7 @@ pub struct Point {
 /// Points with a name, as a plan of capacity has them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Points {
+pub struct ThroughputSeries {
     /// What was measured.
     pub name: String,
     /// What is counted at once.
@@ -31,12 +31,12 @@ pub struct Points {
     /// Where the points are from.
     pub source: String,
     /// The points.
-    pub points: Vec<Point>,
+    pub points: Vec<ThroughputPoint>,
 }
 
 /// A fitted law.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Law {
+pub struct ScalabilityLaw {
     /// What one does per second.
     pub one: f64,
     /// The share of work that is done by one at a time.
@@ -45,7 +45,7 @@ pub struct Law {
     pub pair: f64,
 }
 
-impl Law {
+impl ScalabilityLaw {
     /// What this many do per second.
     pub fn at(&self, many: f64) -> f64 {
         self.one * many / (1.0 + self.serial * (many - 1.0) + self.pair * many * (many - 1.0))
@@ -69,7 +69,7 @@ impl Law {
     ///
     /// # Errors
     /// With fewer than three different numbers at once.
-    pub fn fit(points: &[Point]) -> Result<Self> {
+    pub fn fit(points: &[ThroughputPoint]) -> Result<Self> {
         let mut numbers: Vec<f64> = points.iter().map(|point| point.at_once).collect();
         numbers.sort_by(f64::total_cmp);
         numbers.dedup();
@@ -78,7 +78,7 @@ impl Law {
         }
         // for given serial and pair the best rate of one is known; the two are looked for on finer and finer grids
         let error = |serial: f64, pair: f64| -> (f64, f64) {
-            let shape = Law { one: 1.0, serial, pair };
+            let shape = ScalabilityLaw { one: 1.0, serial, pair };
             let ratios = points.iter().map(|point| shape.at(point.at_once) / point.rate);
             let one = ratios.clone().sum::<f64>() / ratios.clone().map(|ratio| ratio * ratio).sum::<f64>();
             (ratios.map(|ratio| (one * ratio - 1.0).powi(2)).sum(), one)
@@ -100,17 +100,17 @@ impl Law {
                 step = (step.0 / 3.0, step.1 / 3.0);
             }
         }
-        Ok(Law { one: error(best.0, best.1).1, serial: best.0, pair: best.1 })
+        Ok(ScalabilityLaw { one: error(best.0, best.1).1, serial: best.0, pair: best.1 })
     }
 }
 
 /// The lowest and highest of a value over the laws that fit when each point is left out once.
-fn between(points: &[Point], value: impl Fn(&Law) -> f64) -> (f64, f64) {
+fn between(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -> (f64, f64) {
     let without = |place: usize| {
-        let rest: Vec<Point> = points.iter().enumerate().filter(|(own, _)| *own != place).map(|(_, point)| *point).collect();
-        Law::fit(&rest).ok()
+        let rest: Vec<ThroughputPoint> = points.iter().enumerate().filter(|(own, _)| *own != place).map(|(_, point)| *point).collect();
+        ScalabilityLaw::fit(&rest).ok()
     };
-    let values: Vec<f64> = (0..points.len()).filter_map(without).chain(Law::fit(points)).map(|law| value(&law)).collect();
+    let values: Vec<f64> = (0..points.len()).filter_map(without).chain(ScalabilityLaw::fit(points)).map(|law| value(&law)).collect();
     (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
@@ -118,20 +118,20 @@ fn between(points: &[Point], value: impl Fn(&Law) -> f64) -> (f64, f64) {
 ///
 /// # Errors
 /// When a run is no sweep.
-pub fn of_runs(runs: &[Run]) -> Result<Vec<Points>> {
-    let mut all: Vec<Points> = Vec::new();
+pub fn of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
+    let mut all: Vec<ThroughputSeries> = Vec::new();
     for run in runs {
-        if run.kind != Kind::Sweep {
+        if run.kind != RunKind::Sweep {
             return Err(LabError::Plan(format!("{}: capacity is planned by sweeps over numbers of clients", run.name)));
         }
         for set in &run.sets {
             let name = if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
-            let point = Point { at_once: set.clients.unwrap_or(1) as f64, rate: set.successes() as f64 / set.seconds.max(1e-9) };
+            let point = ThroughputPoint { at_once: set.clients.unwrap_or(1) as f64, rate: set.successes() as f64 / set.seconds.max(1e-9) };
             match all.iter_mut().find(|known| known.name == name) {
                 Some(known) => known.points.push(point),
                 None => {
                     let (of, unit) = ("clients".into(), "answers".into());
-                    all.push(Points { name, of, unit, source: format!("run of {}", run.begun), points: vec![point] });
+                    all.push(ThroughputSeries { name, of, unit, source: format!("run of {}", run.begun), points: vec![point] });
                 }
             }
         }
@@ -146,9 +146,9 @@ const PLANNED: f64 = 0.7;
 ///
 /// # Errors
 /// When there are too few points.
-pub fn report(measured: &Points, target: Option<f64>) -> Result<Report> {
+pub fn report(measured: &ThroughputSeries, target: Option<f64>) -> Result<Report> {
     let points = &measured.points;
-    let law = Law::fit(points)?;
+    let law = ScalabilityLaw::fit(points)?;
     let (of, unit) = (or(&measured.of, "clients"), or(&measured.unit, "answers"));
     let mut words = vec![
         format!(
@@ -179,7 +179,7 @@ pub fn report(measured: &Points, target: Option<f64>) -> Result<Report> {
     if law.knee().is_some_and(|knee| knee > 2.0 * reached) {
         words.push(format!("the knee lies far behind the {} {of} that were measured: measure with more before you rely on it", show(reached)));
     }
-    let mut table = Table::new(0, &[&format!("{of} at once"), &format!("{unit}/s"), "fit", "residual %"]);
+    let mut table = ReportTable::new(0, &[&format!("{of} at once"), &format!("{unit}/s"), "fit", "residual %"]);
     let mut squares = 0.0;
     for point in points {
         let fit = law.at(point.at_once);
@@ -195,7 +195,7 @@ pub fn report(measured: &Points, target: Option<f64>) -> Result<Report> {
         .map(|many| (many, (law.at(many), 0.0)))
         .collect();
     let seen = points.iter().map(|point| (point.at_once, (point.rate, 0.0))).collect();
-    let lines = [svg::Line { name: "measured".into(), points: seen }, svg::Line { name: "fit".into(), points: curve }];
+    let lines = [svg::PlotLine { name: "measured".into(), points: seen }, svg::PlotLine { name: "fit".into(), points: curve }];
     let picture = Some(svg::lines(&lines, of, &format!("{unit}/s")));
     let title = or(&measured.name, "capacity").to_owned();
     Ok(Report { title, sections: vec![Section { words, table: Some(table), picture, ..Section::default() }] })
@@ -205,9 +205,10 @@ fn or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
     if text.is_empty() { otherwise } else { text }
 }
 
-fn sized(points: &[Point], law: &Law, target: f64, of: &str, unit: &str) -> Vec<String> {
-    let of_one = |law: &Law| if law.most().is_finite() { law.most() } else { law.at(points.iter().map(|point| point.at_once).fold(1.0, f64::max)) };
-    let needed = |law: &Law| (target / (of_one(law) * PLANNED)).ceil();
+fn sized(points: &[ThroughputPoint], law: &ScalabilityLaw, target: f64, of: &str, unit: &str) -> Vec<String> {
+    let of_one =
+        |law: &ScalabilityLaw| if law.most().is_finite() { law.most() } else { law.at(points.iter().map(|point| point.at_once).fold(1.0, f64::max)) };
+    let needed = |law: &ScalabilityLaw| (target / (of_one(law) * PLANNED)).ceil();
     let (low, high) = between(points, needed);
     let mut words = vec![
         format!("target: {} {unit}/s", show(target)),
@@ -246,34 +247,38 @@ fn show(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn points(law: Law, numbers: &[f64], noise: f64) -> Vec<Point> {
+    fn points(law: ScalabilityLaw, numbers: &[f64], noise: f64) -> Vec<ThroughputPoint> {
         let wobble = |place: usize| 1.0 + noise * if place.is_multiple_of(2) { 1.0 } else { -1.0 };
-        numbers.iter().enumerate().map(|(place, many)| Point { at_once: *many, rate: law.at(*many) * wobble(place) }).collect()
+        numbers.iter().enumerate().map(|(place, many)| ThroughputPoint { at_once: *many, rate: law.at(*many) * wobble(place) }).collect()
     }
 
     #[test]
     fn a_law_that_made_the_points_is_found_again() {
         let numbers = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
         for (serial, pair) in [(0.0, 0.0), (0.05, 0.0), (0.02, 0.0005), (0.2, 0.01), (0.0, 0.001), (0.6, 0.0)] {
-            let law = Law { one: 950.0, serial, pair };
-            let found = Law::fit(&points(law, &numbers, 0.0)).expect("a law");
+            let law = ScalabilityLaw { one: 950.0, serial, pair };
+            let found = ScalabilityLaw::fit(&points(law, &numbers, 0.0)).expect("a law");
             for many in numbers {
                 assert!((found.at(many) / law.at(many) - 1.0).abs() < 0.002, "{law:?} {found:?} at {many}");
             }
-            let noisy = Law::fit(&points(law, &numbers, 0.03)).expect("a law");
+            let noisy = ScalabilityLaw::fit(&points(law, &numbers, 0.03)).expect("a law");
             assert!((noisy.at(64.0) / law.at(64.0) - 1.0).abs() < 0.08, "{law:?} {noisy:?}");
         }
-        let law = Law { one: 100.0, serial: 0.02, pair: 0.0005 };
+        let law = ScalabilityLaw { one: 100.0, serial: 0.02, pair: 0.0005 };
         assert!((law.knee().expect("a knee") - 44.27).abs() < 0.01);
-        assert!(Law::fit(&points(law, &[1.0, 2.0], 0.0)).is_err());
+        assert!(ScalabilityLaw::fit(&points(law, &[1.0, 2.0], 0.0)).is_err());
     }
 
     /// The napkin of the mail: 10 000 machines in 12 s alone, three at once in 15 s each, four in 20 s.
     #[test]
     fn a_target_is_sized_in_words() {
-        let measured = Points {
-            points: vec![Point { at_once: 1.0, rate: 833.3 }, Point { at_once: 3.0, rate: 2_000.0 }, Point { at_once: 4.0, rate: 2_000.0 }],
-            ..Points::default()
+        let measured = ThroughputSeries {
+            points: vec![
+                ThroughputPoint { at_once: 1.0, rate: 833.3 },
+                ThroughputPoint { at_once: 3.0, rate: 2_000.0 },
+                ThroughputPoint { at_once: 4.0, rate: 2_000.0 },
+            ],
+            ..ThroughputSeries::default()
         };
         let shown = report(&measured, Some(100_000.0 / 12.0)).expect("a report").text();
         assert!(shown.contains("most is done by") && shown.contains("systems") && shown.contains("residual %"), "{shown}");

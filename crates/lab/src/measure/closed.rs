@@ -1,11 +1,11 @@
 //! Closed loop: clients that ask again when they are answered. What a client waits says nothing of what others would have; for that
 //! there is the open loop.
 
-use super::http::{Answered, Outcome, exchange, listens};
-use super::plan::{Plan, Target};
-use super::record::{Ended, Recorder};
-use super::run::Set;
-use super::{Progress, Result, Watch};
+use super::http::{ReadResponse, RequestOutcome, exchange, listens};
+use super::plan::{LoadPlan, TargetAddress};
+use super::record::{CompletedRequest, ResultRecorder};
+use super::run::RequestSet;
+use super::{ProgressFn, Result, RunProgress};
 use crate::random::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,9 +19,9 @@ const WARM: f64 = 0.2;
 ///
 /// # Errors
 /// When there is no runtime, or nobody listens.
-pub fn run(plan: Plan, time: Duration, watch: &Watch<'_>) -> Result<Vec<Set>> {
+pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec<RequestSet>> {
     let plan = Rc::new(plan);
-    let targets: Vec<(String, Target)> = if plan.series.is_empty() { vec![(String::new(), plan.target.clone())] } else { plan.series.clone() };
+    let targets: Vec<(String, TargetAddress)> = if plan.series.is_empty() { vec![(String::new(), plan.target.clone())] } else { plan.series.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let mut sets = Vec::new();
@@ -32,7 +32,7 @@ pub fn run(plan: Plan, time: Duration, watch: &Watch<'_>) -> Result<Vec<Set>> {
             for route in 0..plan.routes.len() {
                 for clients in &plan.clients {
                     let place = sets.len();
-                    let told = |progress: Progress| watch(&Progress { set: place, sets: all, ..progress });
+                    let told = |progress: RunProgress| watch(&RunProgress { set: place, sets: all, ..progress });
                     let (mut set, goes_on) = one(&plan, &target, route, *clients, time, &told).await;
                     (set.series, set.route, set.clients) = (name.clone(), plan.routes[route].name.clone(), Some(*clients as u64));
                     sets.push(set);
@@ -46,8 +46,15 @@ pub fn run(plan: Plan, time: Duration, watch: &Watch<'_>) -> Result<Vec<Set>> {
     })
 }
 
-async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize, time: Duration, watch: &dyn Fn(Progress) -> bool) -> (Set, bool) {
-    let recorder = Rc::new(RefCell::new(Recorder::new(time)));
+async fn one(
+    plan: &Rc<LoadPlan>,
+    target: &Rc<TargetAddress>,
+    route: usize,
+    clients: usize,
+    time: Duration,
+    watch: &dyn Fn(RunProgress) -> bool,
+) -> (RequestSet, bool) {
+    let recorder = Rc::new(RefCell::new(ResultRecorder::new(time)));
     let (began, warm) = (Instant::now(), time.mul_f64(WARM));
     let end = warm + time;
     let stopped = Rc::new(Cell::new(false));
@@ -59,14 +66,14 @@ async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize,
             while began.elapsed() < end && !stopped.get() {
                 plan.routes[route].write(&target, plan.close, &plan.parameters, &mut random, &mut request);
                 let begun = began.elapsed();
-                let Answered { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
+                let ReadResponse { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
                 let ended = began.elapsed();
                 // what ends behind the end was begun before it, and counts: else the slow ones were left out
                 if begun >= warm {
                     let (due, ended) = (begun - warm, ended - warm);
-                    recorder.borrow_mut().add(&Ended { due, taken: due, begun: due, ended, outcome, bytes });
+                    recorder.borrow_mut().add(&CompletedRequest { due, picked_up: due, sent: due, ended, outcome, bytes });
                 }
-                if !matches!(outcome, Outcome::Status(_)) {
+                if !matches!(outcome, RequestOutcome::Status(_)) {
                     // whoever refuses is not asked a million times
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -81,6 +88,6 @@ async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize,
         stopped.set(!goes_on);
     }
     let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();
-    let recorder = recorder.replace(Recorder::new(Duration::ZERO));
+    let recorder = recorder.replace(ResultRecorder::new(Duration::ZERO));
     (recorder.set(seconds), goes_on)
 }

@@ -1,8 +1,8 @@
 //! Runs side by side: what changed, and whether it is more than noise.
 
-use super::run::{Run, Set, Times};
+use super::run::{Durations, RequestSet, Run};
 use super::{LabError, Result};
-use crate::show::{Report, Section, Table, svg, time};
+use crate::show::{Report, ReportTable, Section, svg, time};
 use statrs::stats_tests::Alternative;
 use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
 
@@ -20,7 +20,7 @@ const METRICS: [(&str, bool); 5] = [("p50", false), ("p90", false), ("p99", fals
 
 /// A metric of equal sets of runs.
 #[derive(Debug, Clone)]
-pub struct Compared {
+pub struct MetricComparison {
     /// The set.
     pub set: String,
     /// The metric.
@@ -30,21 +30,21 @@ pub struct Compared {
     /// Last over first.
     pub ratio: f64,
     /// By how much of the first the last is worse; negative where it is better.
-    pub worse: f64,
+    pub regression: f64,
     /// The chance that the first and the last differ so without a reason; nothing where it cannot be said.
-    pub chance: Option<f64>,
+    pub p_value: Option<f64>,
     /// The group with which it changed, where there are many.
     pub changed_at: Option<usize>,
 }
 
-impl Compared {
+impl MetricComparison {
     /// Whether the difference is more than noise.
     pub fn is_real(&self) -> bool {
-        self.chance.is_some_and(|chance| chance < CHANCE)
+        self.p_value.is_some_and(|chance| chance < CHANCE)
     }
 }
 
-fn name(set: &Set) -> String {
+fn name(set: &RequestSet) -> String {
     let mut name = if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
     if let (Some(every), Some(planned)) = (set.every, set.planned) {
         name.push_str(&format!(", {planned} every {}", time(every)));
@@ -55,7 +55,7 @@ fn name(set: &Set) -> String {
     name
 }
 
-fn value(set: &Set, metric: &str) -> Option<f64> {
+fn value(set: &RequestSet, metric: &str) -> Option<f64> {
     Some(match metric {
         "p50" => set.latency.at(0.5)?,
         "p90" => set.latency.at(0.9)?,
@@ -66,12 +66,12 @@ fn value(set: &Set, metric: &str) -> Option<f64> {
 }
 
 /// Values of stretches of a set, as repetitions of it.
-fn stretches(set: &Set, metric: &str) -> Vec<f64> {
+fn stretches(set: &RequestSet, metric: &str) -> Vec<f64> {
     let size = set.bins.len().div_ceil(STRETCHES).max(1);
-    let one = |bins: &[super::run::Bin]| {
+    let one = |bins: &[super::run::TimeBin]| {
         let requests: u64 = bins.iter().map(|bin| bin.requests).sum();
         let weighted =
-            |value: fn(&super::run::Bin) -> f64| bins.iter().map(|bin| value(bin) * bin.requests as f64).sum::<f64>() / requests.max(1) as f64;
+            |value: fn(&super::run::TimeBin) -> f64| bins.iter().map(|bin| value(bin) * bin.requests as f64).sum::<f64>() / requests.max(1) as f64;
         match metric {
             "p50" => weighted(|bin| bin.p50),
             "p90" => weighted(|bin| bin.p90),
@@ -107,15 +107,16 @@ fn median(values: &[f64]) -> f64 {
 ///
 /// # Errors
 /// When there are fewer than two groups, or they have no set in common.
-pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<Compared>> {
+pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<MetricComparison>> {
     let (Some(first), Some(last)) = (groups.first(), groups.last().filter(|_| groups.len() > 1)) else {
         return Err(LabError::Plan("at least two runs are compared".into()));
     };
     let mut all = Vec::new();
     for set in first.iter().take(1).flat_map(|run| &run.sets) {
         let own = name(set);
-        let of = |group: &[Run]| -> Vec<Set> { group.iter().filter_map(|run| run.sets.iter().find(|set| name(set) == own)).cloned().collect() };
-        let sets: Vec<Vec<Set>> = groups.iter().map(|group| of(group)).collect();
+        let of =
+            |group: &[Run]| -> Vec<RequestSet> { group.iter().filter_map(|run| run.sets.iter().find(|set| name(set) == own)).cloned().collect() };
+        let sets: Vec<Vec<RequestSet>> = groups.iter().map(|group| of(group)).collect();
         if sets.iter().any(Vec::is_empty) {
             continue;
         }
@@ -132,12 +133,12 @@ pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<Compared>> {
             let (old, new) = (medians[0], medians[medians.len() - 1]);
             let ratio = new / old;
             let change = if old == 0.0 { 0.0 } else { (new - old) / old };
-            all.push(Compared {
+            all.push(MetricComparison {
                 set: own.clone(),
                 metric,
                 ratio,
-                worse: if more_is_better { -change } else { change },
-                chance: chance(&repeated(0), &repeated(groups.len() - 1)),
+                regression: if more_is_better { -change } else { change },
+                p_value: chance(&repeated(0), &repeated(groups.len() - 1)),
                 changed_at: change_point(&medians),
                 values: medians,
             });
@@ -158,14 +159,14 @@ fn change_point(values: &[f64]) -> Option<usize> {
 }
 
 /// The comparison as something to look at: of every set a table of its metrics, and the times of the first and the last group.
-pub fn report(names: &[String], groups: &[Vec<Run>], all: &[Compared]) -> Report {
+pub fn report(names: &[String], groups: &[Vec<Run>], all: &[MetricComparison]) -> Report {
     let mut headings: Vec<&str> = vec!["set", "metric"];
     headings.extend(names.iter().map(String::as_str));
     headings.extend(["delta %", "ratio", "chance", ""]);
-    let mut table = Table::new(2, &headings);
+    let mut table = ReportTable::new(2, &headings);
     let shown = |metric: &str, value: f64| if metric.starts_with('p') { time(value) } else { format!("{value:.1}") };
     for own in all {
-        let verdict = match (own.is_real(), own.worse) {
+        let verdict = match (own.is_real(), own.regression) {
             (false, _) => "",
             (true, worse) if worse > 0.0 => "worse",
             (true, worse) if worse < 0.0 => "better",
@@ -173,7 +174,7 @@ pub fn report(names: &[String], groups: &[Vec<Run>], all: &[Compared]) -> Report
         };
         let delta = if own.values[0] == 0.0 { String::new() } else { format!("{:+.1}", (own.ratio - 1.0) * 100.0) };
         let ratio = if own.ratio.is_finite() { format!("{:.3}", own.ratio) } else { String::new() };
-        let chance = own.chance.map_or_else(|| "?".into(), |chance| format!("{chance:.3}"));
+        let chance = own.p_value.map_or_else(|| "?".into(), |chance| format!("{chance:.3}"));
         let values = own.values.iter().map(|value| shown(own.metric, *value));
         let change = own.changed_at.and_then(|at| names.get(at)).map_or_else(|| verdict.to_owned(), |name| format!("{verdict} since {name}"));
         let cells = [own.set.clone(), own.metric.to_owned()].into_iter().chain(values).chain([delta, ratio, chance, change]);
@@ -199,14 +200,14 @@ fn picture(names: &[String], groups: &[Vec<Run>], set: &str) -> Option<Section> 
 }
 
 /// Times of a set in the first run of a group.
-fn times<'r>(group: &'r [Run], set: &str) -> Option<&'r Times> {
+fn times<'r>(group: &'r [Run], set: &str) -> Option<&'r Durations> {
     group.first()?.sets.iter().find(|own| name(own) == set).map(|set| &set.latency)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::run::Bin;
+    use crate::measure::run::TimeBin;
     use crate::random::Random;
 
     fn run(seed: u64, slower: f64) -> Run {
@@ -218,22 +219,22 @@ mod tests {
             times.sort_by(f64::total_cmp);
             times.iter().for_each(|time| *histogram.entry((time * 1e6) as u64).or_insert(0) += 1);
             let at = |share: f64| times[(share * 19.0) as usize] / 1e3;
-            bins.push(Bin { at: f64::from(place), requests: 20, unsuccessful: 0, p50: at(0.5), p90: at(0.9), p99: at(1.0), max: at(1.0) });
+            bins.push(TimeBin { at: f64::from(place), requests: 20, unsuccessful: 0, p50: at(0.5), p90: at(0.9), p99: at(1.0), max: at(1.0) });
         }
-        let set = Set {
+        let set = RequestSet {
             route: "GET /x".into(),
             requests: 1_000,
             seconds: 50.0,
             outcomes: [("200".to_owned(), 1_000)].into(),
-            latency: Times { histogram: histogram.into_iter().collect() },
+            latency: Durations { histogram: histogram.into_iter().collect() },
             bin: 1.0,
             bins,
-            ..Set::default()
+            ..RequestSet::default()
         };
         Run { sets: vec![set], ..Run::default() }
     }
 
-    fn of<'c>(all: &'c [Compared], metric: &str) -> &'c Compared {
+    fn of<'c>(all: &'c [MetricComparison], metric: &str) -> &'c MetricComparison {
         all.iter().find(|own| own.metric == metric).expect("the metric")
     }
 
@@ -245,7 +246,7 @@ mod tests {
             found += usize::from(of(&all, "p50").is_real());
             let all = compare(&[vec![run(seed, 1.0)], vec![run(seed + 100, 1.1)]]).expect("comparable");
             let p50 = of(&all, "p50");
-            assert!(p50.is_real() && (0.04..0.16).contains(&p50.worse), "{p50:?}");
+            assert!(p50.is_real() && (0.04..0.16).contains(&p50.regression), "{p50:?}");
             assert!(!of(&all, "success %").is_real() && !of(&all, "answers/s").is_real());
         }
         // one of twenty is to be expected
@@ -256,7 +257,7 @@ mod tests {
     fn repetitions_and_series_are_compared() {
         let group = |from: u64, slower: f64| (from..from + 5).map(|seed| run(seed, slower)).collect::<Vec<_>>();
         let all = compare(&[group(0, 1.0), group(10, 1.3)]).expect("comparable");
-        assert!(of(&all, "p99").is_real() && of(&all, "p99").worse > 0.2);
+        assert!(of(&all, "p99").is_real() && of(&all, "p99").regression > 0.2);
         let series: Vec<Vec<Run>> = (0..12).map(|place| vec![run(place, if place < 7 { 1.0 } else { 1.2 })]).collect();
         let all = compare(&series).expect("comparable");
         assert_eq!(of(&all, "p50").changed_at, Some(7));

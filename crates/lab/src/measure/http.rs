@@ -18,7 +18,7 @@ const MOST_HEADERS: usize = 100;
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// A whole answer with this status.
     Status(u16),
     /// Nobody listens.
@@ -26,37 +26,37 @@ pub enum Outcome {
     /// The connection was closed before an answer began.
     Reset,
     /// The connection was closed in the middle of an answer.
-    Cut,
+    Truncated,
     /// The answer is not HTTP, or too long.
     Unreadable,
     /// It took too long.
     TimedOut,
     /// No connection could be made for another reason.
-    Unconnected,
+    ConnectFailed,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Its name in run files: the status, or what happened instead of an answer.
     pub fn name(self) -> String {
         match self {
-            Outcome::Status(status) => status.to_string(),
-            Outcome::Refused => "refused".into(),
-            Outcome::Reset => "reset".into(),
-            Outcome::Cut => "cut".into(),
-            Outcome::Unreadable => "unreadable".into(),
-            Outcome::TimedOut => "timeout".into(),
-            Outcome::Unconnected => "unconnected".into(),
+            RequestOutcome::Status(status) => status.to_string(),
+            RequestOutcome::Refused => "refused".into(),
+            RequestOutcome::Reset => "reset".into(),
+            RequestOutcome::Truncated => "cut".into(),
+            RequestOutcome::Unreadable => "unreadable".into(),
+            RequestOutcome::TimedOut => "timeout".into(),
+            RequestOutcome::ConnectFailed => "unconnected".into(),
         }
     }
 
     /// Whether it is an answer of 2xx or 3xx.
     pub fn is_success(self) -> bool {
-        matches!(self, Outcome::Status(200..=399))
+        matches!(self, RequestOutcome::Status(200..=399))
     }
 }
 
 /// A connection to the target.
-pub struct Connection {
+pub struct HttpConnection {
     stream: TcpStream,
     /// What has been read and not yet looked at.
     buffer: Vec<u8>,
@@ -67,9 +67,9 @@ pub struct Connection {
 }
 
 /// An answer that has been read.
-pub struct Answered {
+pub struct ReadResponse {
     /// What it is.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// Bytes of its body.
     pub bytes: u64,
     /// Whether the connection can be used again.
@@ -77,38 +77,38 @@ pub struct Answered {
 }
 
 /// What came of reading a part of an answer.
-type Read<T> = std::result::Result<T, Outcome>;
+type ReadResult<T> = std::result::Result<T, RequestOutcome>;
 
-impl Answered {
+impl ReadResponse {
     /// No answer.
-    fn none(outcome: Outcome) -> Self {
+    fn none(outcome: RequestOutcome) -> Self {
         Self { outcome, bytes: 0, reusable: false }
     }
 }
 
 /// A request on a connection, or on a new one, that takes at most `left`. One that was closed while nobody used it is no answer: then
 /// it is made again. Afterwards there is a connection where it can be used again.
-pub async fn exchange(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8], left: Duration) -> Answered {
+pub async fn exchange(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8], left: Duration) -> ReadResponse {
     let answered = tokio::time::timeout(left, answered(address, connection, request)).await;
-    let answered = answered.unwrap_or_else(|_| Answered::none(Outcome::TimedOut));
+    let answered = answered.unwrap_or_else(|_| ReadResponse::none(RequestOutcome::TimedOut));
     if !answered.reusable {
         *connection = None;
     }
     answered
 }
 
-async fn answered(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8]) -> Answered {
+async fn answered(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8]) -> ReadResponse {
     loop {
         let own = match connection {
             Some(own) => own,
-            None => match Connection::open(address).await {
+            None => match HttpConnection::open(address).await {
                 Ok(new) => connection.insert(new),
-                Err(outcome) => return Answered::none(outcome),
+                Err(outcome) => return ReadResponse::none(outcome),
             },
         };
         let was_used = own.used;
         let answered = own.exchange(request).await;
-        if answered.outcome == Outcome::Reset && was_used {
+        if answered.outcome == RequestOutcome::Reset && was_used {
             *connection = None;
             continue;
         }
@@ -121,13 +121,13 @@ async fn answered(address: SocketAddr, connection: &mut Option<Connection>, requ
 ///
 /// # Errors
 /// What came instead of an answer.
-pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> Read<(u16, Vec<u8>)> {
-    let mut own = Connection::open(address).await?;
+pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> ReadResult<(u16, Vec<u8>)> {
+    let mut own = HttpConnection::open(address).await?;
     own.body = Some(Vec::new());
     // who answers before all was sent, and closes, has answered
     let _ = own.send(head, file).await;
     match own.answer().await?.outcome {
-        Outcome::Status(status) => Ok((status, own.body.unwrap_or_default())),
+        RequestOutcome::Status(status) => Ok((status, own.body.unwrap_or_default())),
         other => Err(other),
     }
 }
@@ -137,31 +137,31 @@ pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> Read
 /// # Errors
 /// When nobody does.
 pub async fn listens(address: SocketAddr) -> Result<()> {
-    let opened = Connection::open(address).await;
+    let opened = HttpConnection::open(address).await;
     opened.map(drop).map_err(|outcome| LabError::Plan(format!("nobody answers at {address}: {}", outcome.name())))
 }
 
-impl Connection {
+impl HttpConnection {
     /// Connects.
-    pub async fn open(address: SocketAddr) -> Read<Self> {
+    pub async fn open(address: SocketAddr) -> ReadResult<Self> {
         let stream = TcpStream::connect(address).await.map_err(|error| match error.kind() {
-            ErrorKind::ConnectionRefused => Outcome::Refused,
-            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Outcome::Reset,
-            ErrorKind::TimedOut => Outcome::TimedOut,
-            _ => Outcome::Unconnected,
+            ErrorKind::ConnectionRefused => RequestOutcome::Refused,
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => RequestOutcome::Reset,
+            ErrorKind::TimedOut => RequestOutcome::TimedOut,
+            _ => RequestOutcome::ConnectFailed,
         })?;
         let _ = stream.set_nodelay(true);
         Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false, body: None })
     }
 
     /// Sends a request, not HEAD, and reads its whole answer.
-    pub async fn exchange(&mut self, request: &[u8]) -> Answered {
+    pub async fn exchange(&mut self, request: &[u8]) -> ReadResponse {
         self.buffer.clear();
         // who answers before all was sent, and closes, has answered
         let sent = self.stream.write_all(request).await;
-        let answered = self.answer().await.unwrap_or_else(Answered::none);
+        let answered = self.answer().await.unwrap_or_else(ReadResponse::none);
         self.used = true;
-        if sent.is_err() { Answered { reusable: false, ..answered } } else { answered }
+        if sent.is_err() { ReadResponse { reusable: false, ..answered } } else { answered }
     }
 
     async fn send(&mut self, head: &[u8], file: Option<File>) -> io::Result<()> {
@@ -189,54 +189,54 @@ impl Connection {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    async fn answer(&mut self) -> Read<Answered> {
+    async fn answer(&mut self) -> ReadResult<ReadResponse> {
         loop {
             let head = self.head().await?;
             // an interim answer is none
             if (100..200).contains(&head.status) && head.status != 101 {
                 continue;
             }
-            let outcome = Outcome::Status(head.status);
+            let outcome = RequestOutcome::Status(head.status);
             let bytes = match head.body {
                 _ if matches!(head.status, 101 | 204 | 304) => 0,
-                Body::Length(length) => self.skip(length).await?,
-                Body::Chunked => self.chunks().await?,
-                Body::UntilClosed => {
+                BodyLength::Length(length) => self.skip(length).await?,
+                BodyLength::Chunked => self.chunks().await?,
+                BodyLength::UntilClosed => {
                     let bytes = self.rest().await?;
-                    return Ok(Answered { outcome, bytes, reusable: false });
+                    return Ok(ReadResponse { outcome, bytes, reusable: false });
                 }
             };
             // what nobody asked for belongs to no answer
             let reusable = head.keeps && self.buffer.is_empty();
-            return Ok(Answered { outcome, bytes, reusable });
+            return Ok(ReadResponse { outcome, bytes, reusable });
         }
     }
 
-    async fn head(&mut self) -> Read<Head> {
+    async fn head(&mut self) -> ReadResult<ResponseHead> {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
             let mut response = httparse::Response::new(&mut headers);
             match response.parse(&self.buffer) {
                 Ok(httparse::Status::Complete(length)) => {
-                    let head = Head::of(&response).ok_or(Outcome::Unreadable)?;
+                    let head = ResponseHead::of(&response).ok_or(RequestOutcome::Unreadable)?;
                     self.buffer.drain(..length);
                     return Ok(head);
                 }
                 Ok(httparse::Status::Partial) if self.buffer.len() < MOST_HEAD => {}
-                _ => return Err(Outcome::Unreadable),
+                _ => return Err(RequestOutcome::Unreadable),
             }
             let begun = !self.buffer.is_empty();
             match self.more().await {
                 Ok(1..) => {}
-                _ if begun => return Err(Outcome::Cut),
-                _ => return Err(Outcome::Reset),
+                _ if begun => return Err(RequestOutcome::Truncated),
+                _ => return Err(RequestOutcome::Reset),
             }
         }
     }
 
-    async fn skip(&mut self, length: u64) -> Read<u64> {
+    async fn skip(&mut self, length: u64) -> ReadResult<u64> {
         if length > MOST_BODY {
-            return Err(Outcome::Unreadable);
+            return Err(RequestOutcome::Unreadable);
         }
         let mut left = length;
         loop {
@@ -247,12 +247,12 @@ impl Connection {
                 return Ok(length);
             }
             if !matches!(self.more().await, Ok(1..)) {
-                return Err(Outcome::Cut);
+                return Err(RequestOutcome::Truncated);
             }
         }
     }
 
-    async fn chunks(&mut self) -> Read<u64> {
+    async fn chunks(&mut self) -> ReadResult<u64> {
         let mut bytes = 0;
         loop {
             let size = loop {
@@ -262,52 +262,52 @@ impl Connection {
                         break size;
                     }
                     Ok(httparse::Status::Partial) if self.buffer.len() < MOST_LINE => {}
-                    _ => return Err(Outcome::Unreadable),
+                    _ => return Err(RequestOutcome::Unreadable),
                 }
                 if !matches!(self.more().await, Ok(1..)) {
-                    return Err(Outcome::Cut);
+                    return Err(RequestOutcome::Truncated);
                 }
             };
             bytes += size;
             if bytes > MOST_BODY {
-                return Err(Outcome::Unreadable);
+                return Err(RequestOutcome::Unreadable);
             }
             if size == 0 {
                 return self.trailer().await.map(|()| bytes);
             }
             self.skip(size).await?;
             if self.line().await? != b"\r\n" {
-                return Err(Outcome::Unreadable);
+                return Err(RequestOutcome::Unreadable);
             }
         }
     }
 
     /// The next line with its end.
-    async fn line(&mut self) -> Read<Vec<u8>> {
+    async fn line(&mut self) -> ReadResult<Vec<u8>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
                 return Ok(self.buffer.drain(..=end).collect());
             }
             if self.buffer.len() > MOST_HEAD {
-                return Err(Outcome::Unreadable);
+                return Err(RequestOutcome::Unreadable);
             }
             if !matches!(self.more().await, Ok(1..)) {
-                return Err(Outcome::Cut);
+                return Err(RequestOutcome::Truncated);
             }
         }
     }
 
     /// What may stand behind the last chunk, up to an empty line.
-    async fn trailer(&mut self) -> Read<()> {
+    async fn trailer(&mut self) -> ReadResult<()> {
         for _ in 0..MOST_HEADERS {
             if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {
                 return Ok(());
             }
         }
-        Err(Outcome::Unreadable)
+        Err(RequestOutcome::Unreadable)
     }
 
-    async fn rest(&mut self) -> Read<u64> {
+    async fn rest(&mut self) -> ReadResult<u64> {
         let mut bytes = 0;
         loop {
             bytes += self.buffer.len() as u64;
@@ -315,38 +315,38 @@ impl Connection {
             match self.more().await {
                 Ok(0) => return Ok(bytes),
                 Ok(_) if bytes <= MOST_BODY => {}
-                Ok(_) => return Err(Outcome::Unreadable),
-                Err(_) => return Err(Outcome::Cut),
+                Ok(_) => return Err(RequestOutcome::Unreadable),
+                Err(_) => return Err(RequestOutcome::Truncated),
             }
         }
     }
 }
 
-struct Head {
+struct ResponseHead {
     status: u16,
-    body: Body,
+    body: BodyLength,
     /// Whether the connection stays open.
     keeps: bool,
 }
 
-enum Body {
+enum BodyLength {
     Length(u64),
     Chunked,
     UntilClosed,
 }
 
-impl Head {
+impl ResponseHead {
     fn of(response: &httparse::Response<'_, '_>) -> Option<Self> {
         let status = response.code.filter(|status| (100..600).contains(status))?;
-        let (mut body, mut keeps) = (Body::UntilClosed, response.version == Some(1));
+        let (mut body, mut keeps) = (BodyLength::UntilClosed, response.version == Some(1));
         for header in response.headers.iter() {
             let value = || std::str::from_utf8(header.value).ok().map(str::trim);
             if header.name.eq_ignore_ascii_case("content-length") {
-                if !matches!(body, Body::Chunked) {
-                    body = Body::Length(value()?.parse().ok()?);
+                if !matches!(body, BodyLength::Chunked) {
+                    body = BodyLength::Length(value()?.parse().ok()?);
                 }
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-                body = if value()?.eq_ignore_ascii_case("chunked") { Body::Chunked } else { return None };
+                body = if value()?.eq_ignore_ascii_case("chunked") { BodyLength::Chunked } else { return None };
             } else if header.name.eq_ignore_ascii_case("connection") {
                 keeps = match value()? {
                     close if close.eq_ignore_ascii_case("close") => false,

@@ -1,12 +1,12 @@
 //! Import matrix: files for several tenants, all at once or one behind the other, while users work: how long each import takes, what it
 //! costs the users, and who is served first.
 
-use super::http::{self, Answered, Outcome, exchange, listens};
-use super::plan::{Plan, PlanText, RouteText, Target, duration, from_environment, header_lines};
-use super::record::{Ended, Recorder};
-use super::run::{Import, Run, Set};
+use super::http::{self, ReadResponse, RequestOutcome, exchange, listens};
+use super::plan::{LoadPlan, PlanFile, RouteEntry, TargetAddress, duration, from_environment, header_lines};
+use super::record::{CompletedRequest, ResultRecorder};
+use super::run::{ImportResult, RequestSet, Run};
 use super::template::encode;
-use super::watched::Watcher;
+use super::watched::ResourceMonitor;
 use super::{LabError, Result};
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ const UPLOAD: Duration = Duration::from_secs(3_600);
 /// A matrix as it is written. Unknown words are mistakes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct MatrixText {
+pub struct ImportPlanFile {
     /// Its name.
     pub name: String,
     /// `http://HOST:PORT` of a server of Stook.
@@ -39,7 +39,7 @@ pub struct MatrixText {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
     /// What each tenant imports, in this order.
-    pub files: Vec<FileText>,
+    pub files: Vec<ImportFileEntry>,
     /// Time between the end of an import and the next of the same tenant. Without it all are begun at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
@@ -48,7 +48,7 @@ pub struct MatrixText {
     pub rounds: Option<u64>,
     /// Who works meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub users: Option<UsersText>,
+    pub users: Option<UsersEntry>,
     /// Programs whose processor time and memory are watched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
@@ -63,7 +63,7 @@ pub struct MatrixText {
 /// A file of a matrix, or something else that a job does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct FileText {
+pub struct ImportFileEntry {
     /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced, one `*` in its last part stands for all there are.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
@@ -87,7 +87,7 @@ pub struct FileText {
 /// Users who work meanwhile.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct UsersText {
+pub struct UsersEntry {
     /// How many.
     pub number: usize,
     /// How long they work before anything is imported.
@@ -98,44 +98,44 @@ pub struct UsersText {
     /// Name to `FILE` or `FILE#MEMBER`.
     pub parameters: BTreeMap<String, String>,
     /// What each does, one behind the other, with the same values; then again with others.
-    pub routes: Vec<RouteText>,
+    pub routes: Vec<RouteEntry>,
     /// Mean and 95th percentile in seconds of somebody else's users while nothing was imported, by route.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, [f64; 2]>,
 }
 
 /// A matrix ready to be carried out.
-pub struct Matrix {
+pub struct ImportPlan {
     /// As it was written, without secrets.
     pub text: Json,
     /// Its name.
     pub name: String,
-    target: Target,
+    target: TargetAddress,
     headers: String,
     tenants: Vec<String>,
-    files: Vec<FileText>,
+    files: Vec<ImportFileEntry>,
     folder: PathBuf,
     profile: String,
     pause: Option<Duration>,
     rounds: u64,
-    users: Option<Users>,
+    users: Option<SimulatedUsers>,
     programs: Vec<String>,
     postgres: Option<String>,
 }
 
-struct Users {
-    plan: Plan,
+struct SimulatedUsers {
+    plan: LoadPlan,
     number: usize,
     idle: Duration,
     think: Duration,
 }
 
-impl Matrix {
+impl ImportPlan {
     /// Checks a matrix and reads what it names; files are beside `folder`.
     ///
     /// # Errors
     /// The first mistake.
-    pub fn new(text: &MatrixText, folder: &Path) -> Result<Self> {
+    pub fn new(text: &ImportPlanFile, folder: &Path) -> Result<Self> {
         let wrong = |why: String| LabError::Plan(why);
         let shown = serde_json::to_value(text).map_err(|error| wrong(error.to_string()))?;
         let plain = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -156,7 +156,7 @@ impl Matrix {
         let rounds = text.rounds.unwrap_or(1).clamp(1, 1_000);
         let matrix = Self {
             name: if text.name.is_empty() { text.profile.clone() } else { text.name.clone() },
-            target: Target::of(&from_environment(&text.target)?)?,
+            target: TargetAddress::of(&from_environment(&text.target)?)?,
             headers: header_lines(&text.headers)?,
             tenants,
             files: text.files.clone(),
@@ -164,7 +164,7 @@ impl Matrix {
             profile: text.profile.clone(),
             pause: text.pause.as_deref().map(duration).transpose()?,
             rounds,
-            users: text.users.as_ref().map(|users| Users::new(users, text, folder)).transpose()?,
+            users: text.users.as_ref().map(|users| SimulatedUsers::new(users, text, folder)).transpose()?,
             programs: text.programs.clone(),
             postgres: text.postgres.as_deref().map(from_environment).transpose()?,
             text: shown,
@@ -179,18 +179,18 @@ impl Matrix {
     }
 
     /// What a tenant begins in a round, in this order.
-    fn steps(&self, tenant: &str, round: u64) -> Result<Vec<Step>> {
+    fn steps(&self, tenant: &str, round: u64) -> Result<Vec<ImportStep>> {
         let mut steps = Vec::new();
         for (of, text) in self.files.iter().enumerate() {
             if !text.post.is_empty() {
-                steps.push(Step { of, path: format!("/v1/{tenant}{}", text.post), file: None });
+                steps.push(ImportStep { of, path: format!("/v1/{tenant}{}", text.post), file: None });
                 continue;
             }
             let named = if text.source.is_empty() { format!("profile={}", self.profile) } else { format!("source={}", text.source) };
             for file in found(&self.folder.join(text.file.replace("{round}", &round.to_string()).replace("{tenant}", tenant)))? {
                 let mut path = format!("/v1/{tenant}/import?{named}&name=").into_bytes();
                 encode(&file.file_name().unwrap_or_default().to_string_lossy(), &mut path);
-                steps.push(Step { of, path: String::from_utf8_lossy(&path).into_owned(), file: Some(file) });
+                steps.push(ImportStep { of, path: String::from_utf8_lossy(&path).into_owned(), file: Some(file) });
             }
         }
         Ok(steps)
@@ -198,7 +198,7 @@ impl Matrix {
 
     /// What users work beside: nothing, an import, or the import of one of the files where these follow each other.
     fn phases(&self) -> Vec<String> {
-        let files = self.files.iter().map(FileText::name).map(str::to_owned);
+        let files = self.files.iter().map(ImportFileEntry::name).map(str::to_owned);
         let beside = if self.is_in_turn() { files.collect() } else { vec!["import".to_owned()] };
         [IDLE.to_owned()].into_iter().chain(beside).collect()
     }
@@ -209,7 +209,7 @@ impl Matrix {
 }
 
 /// Something that begins a job.
-struct Step {
+struct ImportStep {
     /// Which file of the matrix.
     of: usize,
     /// What is posted to.
@@ -239,46 +239,46 @@ fn found(path: &Path) -> Result<Vec<PathBuf>> {
 /// The phase before anything is imported.
 pub const IDLE: &str = "idle";
 
-impl FileText {
+impl ImportFileEntry {
     /// What it is called.
     pub fn name(&self) -> &str {
         [&self.name, &self.file, &self.post].into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
     }
 }
 
-impl Users {
-    fn new(text: &UsersText, matrix: &MatrixText, folder: &Path) -> Result<Self> {
+impl SimulatedUsers {
+    fn new(text: &UsersEntry, matrix: &ImportPlanFile, folder: &Path) -> Result<Self> {
         if !(1..=10_000).contains(&text.number) {
             return Err(LabError::Plan("users are 1 to 10 000: `users: { number: 5 }`".into()));
         }
-        let plan = PlanText {
+        let plan = PlanFile {
             target: matrix.target.clone(),
             headers: matrix.headers.clone(),
             parameters: text.parameters.clone(),
             routes: text.routes.clone(),
-            ..PlanText::default()
+            ..PlanFile::default()
         };
         let think = text.think.as_deref().map_or(Ok(Duration::ZERO), duration)?;
         let idle = if text.idle.is_empty() { Duration::from_secs(10) } else { duration(&text.idle)? };
-        Ok(Self { plan: Plan::new(&plan, folder)?, number: text.number, idle, think })
+        Ok(Self { plan: LoadPlan::new(&plan, folder)?, number: text.number, idle, think })
     }
 }
 
 /// What all tasks of a run share.
-struct Shared {
-    matrix: Matrix,
+struct ImportRunState {
+    matrix: ImportPlan,
     began: Instant,
     /// What users work beside, if that counts.
     phase: Cell<Option<usize>>,
     /// How long each phase was.
     lasted: RefCell<Vec<Duration>>,
     /// By phase and route.
-    recorders: RefCell<Vec<Vec<Recorder>>>,
-    imports: RefCell<Vec<Import>>,
+    recorders: RefCell<Vec<Vec<ResultRecorder>>>,
+    imports: RefCell<Vec<ImportResult>>,
     stopped: Cell<bool>,
 }
 
-impl Shared {
+impl ImportRunState {
     fn now(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
@@ -288,8 +288,8 @@ impl Shared {
 ///
 /// # Errors
 /// When nobody answers, the server refuses an import, or a file cannot be read.
-pub fn run(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<Run> {
-    let watcher = Watcher::start(matrix.target.address, &matrix.programs, matrix.postgres.as_deref())?;
+pub fn run(matrix: ImportPlan, watch: &dyn Fn(&str) -> bool) -> Result<Run> {
+    let watcher = ResourceMonitor::start(matrix.target.address, &matrix.programs, matrix.postgres.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = LocalSet::new().block_on(&runtime, carry_out(matrix, watch));
     let (curves, statements) = watcher.stop();
@@ -297,11 +297,11 @@ pub fn run(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<Run> {
     Ok(Run { sets, imports, curves, statements, ..Run::default() })
 }
 
-async fn carry_out(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<(Vec<Set>, Vec<Import>)> {
+async fn carry_out(matrix: ImportPlan, watch: &dyn Fn(&str) -> bool) -> Result<(Vec<RequestSet>, Vec<ImportResult>)> {
     listens(matrix.target.address).await?;
     let (phases, routes) = (matrix.phases(), matrix.users.as_ref().map_or(0, |users| users.plan.routes.len()));
-    let recorders = phases.iter().map(|_| (0..routes).map(|_| Recorder::new(Duration::from_secs(60))).collect());
-    let shared = Rc::new(Shared {
+    let recorders = phases.iter().map(|_| (0..routes).map(|_| ResultRecorder::new(Duration::from_secs(60))).collect());
+    let shared = Rc::new(ImportRunState {
         began: Instant::now(),
         phase: Cell::new(Some(0)),
         lasted: RefCell::new(vec![Duration::ZERO; phases.len()]),
@@ -352,7 +352,7 @@ async fn carry_out(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<(Vec<
     Ok((sets(&shared, &phases), shared.imports.take()))
 }
 
-fn told(shared: &Shared) -> String {
+fn told(shared: &ImportRunState) -> String {
     let imports = shared.imports.borrow();
     let over = imports.iter().filter(|import| import.ended > 0.0).count();
     let documents: u64 = imports.iter().map(|import| import.documents).sum();
@@ -360,21 +360,21 @@ fn told(shared: &Shared) -> String {
 }
 
 /// What users saw, by phase and route.
-fn sets(shared: &Shared, phases: &[String]) -> Vec<Set> {
+fn sets(shared: &ImportRunState, phases: &[String]) -> Vec<RequestSet> {
     let Some(users) = &shared.matrix.users else { return Vec::new() };
     let mut sets = Vec::new();
     for ((phase, recorders), lasted) in phases.iter().zip(shared.recorders.take()).zip(&*shared.lasted.borrow()) {
         for (route, recorder) in users.plan.routes.iter().zip(recorders) {
             let set = recorder.set(lasted.as_secs_f64());
-            sets.push(Set { route: route.name.clone(), series: phase.clone(), clients: Some(users.number as u64), ..set });
+            sets.push(RequestSet { route: route.name.clone(), series: phase.clone(), clients: Some(users.number as u64), ..set });
         }
     }
     sets
 }
 
 /// Works until all is over.
-async fn user(shared: Rc<Shared>, number: u64) {
-    let Some(Users { plan, think, .. }) = &shared.matrix.users else { return };
+async fn user(shared: Rc<ImportRunState>, number: u64) {
+    let Some(SimulatedUsers { plan, think, .. }) = &shared.matrix.users else { return };
     let (mut connection, mut request) = (None, Vec::new());
     for turn in 0.. {
         for (route, what) in plan.routes.iter().enumerate() {
@@ -385,12 +385,19 @@ async fn user(shared: Rc<Shared>, number: u64) {
             let mut random = Random::of_item(plan.seed ^ (turn << 16), number);
             what.write(&plan.target, false, &plan.parameters, &mut random, &mut request);
             let (phase, begun) = (shared.phase.get(), shared.began.elapsed());
-            let Answered { outcome, bytes, .. } = exchange(plan.target.address, &mut connection, &request, plan.timeout).await;
+            let ReadResponse { outcome, bytes, .. } = exchange(plan.target.address, &mut connection, &request, plan.timeout).await;
             if let Some(phase) = phase {
                 let ended = shared.began.elapsed();
-                shared.recorders.borrow_mut()[phase][route].add(&Ended { due: begun, taken: begun, begun, ended, outcome, bytes });
+                shared.recorders.borrow_mut()[phase][route].add(&CompletedRequest {
+                    due: begun,
+                    picked_up: begun,
+                    sent: begun,
+                    ended,
+                    outcome,
+                    bytes,
+                });
             }
-            if !matches!(outcome, Outcome::Status(_)) {
+            if !matches!(outcome, RequestOutcome::Status(_)) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             if !think.is_zero() {
@@ -401,7 +408,7 @@ async fn user(shared: Rc<Shared>, number: u64) {
 }
 
 /// All files of a tenant.
-async fn of_tenant(shared: Rc<Shared>, tenant: usize, round: u64) -> Result<()> {
+async fn of_tenant(shared: Rc<ImportRunState>, tenant: usize, round: u64) -> Result<()> {
     let mut under_way = Vec::new();
     for step in shared.matrix.steps(&shared.matrix.tenants[tenant], round)? {
         if shared.stopped.get() {
@@ -432,7 +439,7 @@ async fn of_tenant(shared: Rc<Shared>, tenant: usize, round: u64) -> Result<()> 
 }
 
 /// Begins a job, by sending a file where it is an import; which one of the run it is, and its number.
-async fn begin(shared: &Shared, tenant: usize, step: &Step, round: u64) -> Result<(usize, u64)> {
+async fn begin(shared: &ImportRunState, tenant: usize, step: &ImportStep, round: u64) -> Result<(usize, u64)> {
     let matrix = &shared.matrix;
     let failed = |error| LabError::File(step.file.as_ref().map_or_else(String::new, |path| path.display().to_string()), error);
     let source = step.file.as_ref().map(std::fs::File::open).transpose().map_err(failed)?;
@@ -445,7 +452,7 @@ async fn begin(shared: &Shared, tenant: usize, step: &Step, round: u64) -> Resul
     let place = {
         let (tenant, file) = (matrix.tenants[tenant].clone(), matrix.files[step.of].name().to_owned());
         let mut imports = shared.imports.borrow_mut();
-        imports.push(Import { tenant, file, round, begun, ..Import::default() });
+        imports.push(ImportResult { tenant, file, round, begun, ..ImportResult::default() });
         imports.len() - 1
     };
     let answer = asked(matrix, &head, source, UPLOAD).await?;
@@ -455,10 +462,10 @@ async fn begin(shared: &Shared, tenant: usize, step: &Step, round: u64) -> Resul
 }
 
 /// Waits for the end of an import; ends it where the run is stopped.
-async fn end_of(shared: Rc<Shared>, tenant: usize, place: usize, job: u64) -> Result<()> {
+async fn end_of(shared: Rc<ImportRunState>, tenant: usize, place: usize, job: u64) -> Result<()> {
     let matrix = &shared.matrix;
     let head = |method: &str, behind: &str| {
-        let (Target { base, host, .. }, name, headers) = (&matrix.target, &matrix.tenants[tenant], &matrix.headers);
+        let (TargetAddress { base, host, .. }, name, headers) = (&matrix.target, &matrix.tenants[tenant], &matrix.headers);
         format!("{method} {base}/v1/{name}/jobs/{job}{behind} HTTP/1.1\r\nhost: {host}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n")
     };
     loop {
@@ -491,8 +498,8 @@ async fn end_of(shared: Rc<Shared>, tenant: usize, place: usize, job: u64) -> Re
 }
 
 /// A request about a job: a success with its JSON, or what the server says of it.
-async fn asked(matrix: &Matrix, head: &str, body: Option<std::fs::File>, time: Duration) -> Result<Json> {
-    let answer = tokio::time::timeout(time, http::whole(matrix.target.address, head.as_bytes(), body)).await.unwrap_or(Err(Outcome::TimedOut));
+async fn asked(matrix: &ImportPlan, head: &str, body: Option<std::fs::File>, time: Duration) -> Result<Json> {
+    let answer = tokio::time::timeout(time, http::whole(matrix.target.address, head.as_bytes(), body)).await.unwrap_or(Err(RequestOutcome::TimedOut));
     let what = || head.split(" HTTP/1.1").next().unwrap_or_default();
     let (status, body) = answer.map_err(|outcome| LabError::Plan(format!("{}: {}", what(), outcome.name())))?;
     let json: Json = serde_json::from_slice(&body).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Durations and rates of the stages of a pipeline, from its log.
 
 use super::{LabError, Result};
-use crate::show::{Report, Section, Table};
+use crate::show::{Report, ReportTable, Section};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const ORIGINAL: &str = r"INFO\b.*?\b([A-Za-z_]\w*)[^A-Za-z0-9]*?\b(\d+) created,
 
 /// The calls of a stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Calls {
+pub struct TaskCalls {
     /// Seconds of each.
     pub durations: Vec<f64>,
     /// Documents of each.
@@ -25,11 +25,11 @@ pub struct Calls {
 
 /// A log's stages by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Stages {
+pub struct LogTasks {
     /// The log's name.
     pub name: String,
     /// By name.
-    pub stages: BTreeMap<String, Calls>,
+    pub stages: BTreeMap<String, TaskCalls>,
 }
 
 /// The mean of values; of none it is zero.
@@ -52,7 +52,7 @@ fn summary(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64, f64, 
     (count > 0.0).then_some((least, mean, most, deviation(values)))
 }
 
-impl Calls {
+impl TaskCalls {
     /// Documents per second of each call; a call that took no time that can be told has none.
     fn rates(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.durations.iter().zip(&self.documents).filter(|(seconds, _)| **seconds > 0.0).map(|(seconds, documents)| *documents as f64 / seconds)
@@ -63,7 +63,7 @@ impl Calls {
     }
 }
 
-impl Stages {
+impl LogTasks {
     /// Reads a log: lines of Stook's own, which are JSON, and of the original. What is neither is passed over.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Stages {
         let failed = |error| LabError::File(shown.clone(), error);
         let original = Regex::new(ORIGINAL).map_err(|error| LabError::Plan(error.to_string()))?;
         let mut lines = BufReader::new(std::fs::File::open(path).map_err(failed)?);
-        let mut stages = Stages { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), stages: BTreeMap::new() };
+        let mut stages = LogTasks { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), stages: BTreeMap::new() };
         let mut line = Vec::new();
         while {
             line.clear();
@@ -100,7 +100,7 @@ impl Stages {
     }
 
     fn total(&self) -> f64 {
-        self.stages.values().map(Calls::cumulated).sum()
+        self.stages.values().map(TaskCalls::cumulated).sum()
     }
 
     fn calls(&self) -> usize {
@@ -108,10 +108,10 @@ impl Stages {
     }
 
     /// The table of durations: columns and order of the original.
-    pub fn durations(&self) -> Table {
-        let mut table = Table::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std", "Cum", "%"]);
+    pub fn durations(&self) -> ReportTable {
+        let mut table = ReportTable::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std", "Cum", "%"]);
         let total = self.total();
-        let mut sorted: Vec<(&String, &Calls)> = self.stages.iter().collect();
+        let mut sorted: Vec<(&String, &TaskCalls)> = self.stages.iter().collect();
         sorted.sort_by(|a, b| b.1.cumulated().total_cmp(&a.1.cumulated()));
         for (name, calls) in sorted {
             let Some((least, mean, most, deviation)) = summary(calls.durations.iter().copied()) else { continue };
@@ -128,8 +128,8 @@ impl Stages {
     }
 
     /// The table of documents per second: columns and order of the original.
-    pub fn rates(&self) -> Table {
-        let mut table = Table::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std"]);
+    pub fn rates(&self) -> ReportTable {
+        let mut table = ReportTable::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std"]);
         let rated = self.stages.iter().filter_map(|(name, calls)| Some((summary(calls.rates())?, name, calls)));
         let mut sorted: Vec<_> = rated.collect();
         sorted.sort_by(|a, b| b.0.1.total_cmp(&a.0.1));
@@ -143,7 +143,7 @@ impl Stages {
 }
 
 /// Tables of each log; of several, how means went on from one to the next.
-pub fn report(logs: &[Stages]) -> Report {
+pub fn report(logs: &[LogTasks]) -> Report {
     let mut report = Report { title: "Stages".into(), sections: Vec::new() };
     for log in logs {
         let title = |what: &str| if logs.len() > 1 { format!("{}: {what}", log.name) } else { what.to_owned() };
@@ -159,20 +159,20 @@ pub fn report(logs: &[Stages]) -> Report {
         });
     }
     if logs.len() > 1 {
-        let mean = |calls: &Calls| summary(calls.durations.iter().copied()).map(|(_, mean, ..)| mean);
-        let rate = |calls: &Calls| summary(calls.rates()).map(|(_, mean, ..)| mean);
+        let mean = |calls: &TaskCalls| summary(calls.durations.iter().copied()).map(|(_, mean, ..)| mean);
+        let rate = |calls: &TaskCalls| summary(calls.rates()).map(|(_, mean, ..)| mean);
         report.sections.push(evolution(logs, "Mean duration, from log to log", "first / last", &mean, true));
         report.sections.push(evolution(logs, "Mean documents per second, from log to log", "last / first", &rate, false));
     }
     report
 }
 
-fn evolution(logs: &[Stages], title: &str, ratio: &str, value: &dyn Fn(&Calls) -> Option<f64>, less: bool) -> Section {
+fn evolution(logs: &[LogTasks], title: &str, ratio: &str, value: &dyn Fn(&TaskCalls) -> Option<f64>, less: bool) -> Section {
     let names: std::collections::BTreeSet<&String> = logs.iter().flat_map(|log| log.stages.keys()).collect();
     let mut headings = vec!["Engine"];
     headings.extend(logs.iter().map(|log| log.name.as_str()));
     headings.push(ratio);
-    let mut table = Table::new(1, &headings);
+    let mut table = ReportTable::new(1, &headings);
     for name in names {
         let values: Vec<Option<f64>> = logs.iter().map(|log| value(log.stages.get(name)?)).collect();
         let known: Vec<f64> = values.iter().copied().flatten().collect();
@@ -219,8 +219,8 @@ mod tests {
 nothing of interest
 ";
         std::fs::write(&path, text).expect("written");
-        let stages = Stages::read(&path).expect("stages");
-        let rows = |table: Table| table.rows.iter().map(|row| row.join(" ").trim_end().to_owned()).collect::<Vec<_>>();
+        let stages = LogTasks::read(&path).expect("stages");
+        let rows = |table: ReportTable| table.rows.iter().map(|row| row.join(" ").trim_end().to_owned()).collect::<Vec<_>>();
         assert_eq!(
             rows(stages.durations()),
             [

@@ -1,7 +1,7 @@
 //! What this machine can do at most, measured in the same minute as what it is asked to do.
 
-use super::plan::{Plan, PlanText, RouteText};
-use super::run::Limit;
+use super::plan::{LoadPlan, PlanFile, RouteEntry};
+use super::run::MachineLimit;
 use super::{LabError, Result, closed};
 use rusqlite::Connection;
 use std::io::Write;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const WRITTEN: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
-fn limit(name: &str, value: f64, unit: &str) -> Limit {
-    Limit { name: name.into(), value, unit: unit.into() }
+fn limit(name: &str, value: f64, unit: &str) -> MachineLimit {
+    MachineLimit { name: name.into(), value, unit: unit.into() }
 }
 
 /// How often something is done in a second.
@@ -29,7 +29,7 @@ fn per_second(time: Duration, mut work: impl FnMut() -> Result<u64>) -> Result<f
 ///
 /// # Errors
 /// When a file cannot be written, or the database refuses.
-pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
     let place = folder.join(format!(".stook-limits-{}", std::process::id()));
     std::fs::create_dir_all(&place).map_err(|error| LabError::File(place.display().to_string(), error))?;
     let found = all(&place, postgres, time, told);
@@ -37,7 +37,7 @@ pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn
     found
 }
 
-fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
     let mut limits = Vec::new();
     told("memory");
     let (from, mut to) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
@@ -105,18 +105,18 @@ fn http(time: Duration) -> Result<f64> {
             let _ = axum::serve(listener, routes).await;
         }
     });
-    let text = PlanText {
+    let text = PlanFile {
         target: format!("http://{address}"),
-        routes: vec![RouteText { get: "/".into(), ..RouteText::default() }],
+        routes: vec![RouteEntry { get: "/".into(), ..RouteEntry::default() }],
         clients: vec![64],
-        ..PlanText::default()
+        ..PlanFile::default()
     };
-    let sets = closed::run(Plan::new(&text, Path::new("."))?, time, &|_| true)?;
+    let sets = closed::run(LoadPlan::new(&text, Path::new("."))?, time, &|_| true)?;
     runtime.shutdown_background();
     Ok(sets.first().map_or(0.0, |set| set.successes() as f64 / set.seconds))
 }
 
-fn sqlite(path: &Path, time: Duration, limits: &mut Vec<Limit>) -> Result<()> {
+fn sqlite(path: &Path, time: Duration, limits: &mut Vec<MachineLimit>) -> Result<()> {
     let failed = |error: rusqlite::Error| LabError::Plan(format!("SQLite: {error}"));
     let connection = Connection::open(path).map_err(failed)?;
     connection
@@ -152,7 +152,7 @@ fn sqlite(path: &Path, time: Duration, limits: &mut Vec<Limit>) -> Result<()> {
 const VALUE: &str =
     "{\"name\":\"a record of about a hundred and twenty bytes\",\"size\":1234567890,\"sites\":[\"T1_CH_A\",\"T2_US_B\"],\"open\":false}";
 
-fn server(url: &str, time: Duration, limits: &mut Vec<Limit>) -> Result<()> {
+fn server(url: &str, time: Duration, limits: &mut Vec<MachineLimit>) -> Result<()> {
     let failed = |error: postgres::Error| LabError::Plan(format!("PostgreSQL: {error}"));
     let mut client = postgres::Client::connect(url, postgres::NoTls).map_err(failed)?;
     client.batch_execute("CREATE TEMPORARY TABLE stook_limits(key text PRIMARY KEY, value text NOT NULL)").map_err(failed)?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What a set has seen so far, for whoever watches.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Progress {
+pub struct RunProgress {
     /// Which set, from 0.
     pub set: usize,
     /// Of how many.
@@ -39,7 +39,7 @@ pub struct Progress {
 }
 
 /// Watches a run; says whether it goes on.
-pub type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
+pub type ProgressFn<'w> = dyn Fn(&RunProgress) -> bool + 'w;
 
 /// Why something cannot be measured.
 #[derive(Debug, thiserror::Error)]

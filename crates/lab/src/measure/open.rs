@@ -1,11 +1,11 @@
 //! Open loop: requests begin when the plan says, whether earlier ones are answered or not, and their time counts from then, so that
 //! a stall of the target counts in full. One thread, which tells how late it was itself.
 
-use super::http::{Answered, Connection, exchange, listens};
-use super::plan::{Plan, Schedule, SetPlan};
-use super::record::{Ended, Recorder};
-use super::run::{Generator, Set};
-use super::{Progress, Result, Watch};
+use super::http::{HttpConnection, ReadResponse, exchange, listens};
+use super::plan::{LoadPlan, RequestSetPlan, Schedule};
+use super::record::{CompletedRequest, ResultRecorder};
+use super::run::{GeneratorInfo, RequestSet};
+use super::{ProgressFn, Result, RunProgress};
 use crate::random::Random;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 use std::cell::{Cell, RefCell};
@@ -24,12 +24,12 @@ const TOLD: Duration = Duration::from_millis(200);
 const BURST: usize = 16;
 
 /// A timer of the system: those of the runtime are a millisecond coarse. It is read as a pipe is.
-pub struct Timer {
+pub struct PreciseTimer {
     own: OwnedFd,
     ends: Receiver,
 }
 
-impl Timer {
+impl PreciseTimer {
     /// Not set yet.
     ///
     /// # Errors
@@ -53,28 +53,28 @@ impl Timer {
 }
 
 /// What all requests of a set share.
-struct Shared {
-    plan: Rc<Plan>,
+struct OpenLoopState {
+    plan: Rc<LoadPlan>,
     began: Instant,
-    idle: RefCell<Vec<Connection>>,
+    idle: RefCell<Vec<HttpConnection>>,
     open: Cell<usize>,
     /// Requests for which there was no connection.
-    queue: RefCell<VecDeque<Shot>>,
-    recorder: RefCell<Recorder>,
-    flying: Cell<u64>,
-    landed: Notify,
+    queue: RefCell<VecDeque<ScheduledRequest>>,
+    recorder: RefCell<ResultRecorder>,
+    in_flight: Cell<u64>,
+    completed: Notify,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// Most requests that waited for a connection at once.
     queued: Cell<usize>,
 }
 
-struct Shot {
+struct ScheduledRequest {
     due: Duration,
     taken: Duration,
     request: Vec<u8>,
 }
 
-impl Shared {
+impl OpenLoopState {
     fn now(&self) -> Duration {
         self.began.elapsed()
     }
@@ -84,8 +84,8 @@ impl Shared {
     }
 
     /// Begins a request, or lets it wait for a connection.
-    fn fire(self: &Rc<Self>, shot: Shot) {
-        self.flying.set(self.flying.get() + 1);
+    fn fire(self: &Rc<Self>, shot: ScheduledRequest) {
+        self.in_flight.set(self.in_flight.get() + 1);
         let idle = if self.plan.close { None } else { self.idle.borrow_mut().pop() };
         if idle.is_none() {
             if self.open.get() >= self.plan.connections {
@@ -101,14 +101,21 @@ impl Shared {
     }
 
     /// Makes requests on one connection as long as some wait for one.
-    async fn fly(self: Rc<Self>, mut connection: Option<Connection>, mut shot: Shot) {
+    async fn fly(self: Rc<Self>, mut connection: Option<HttpConnection>, mut shot: ScheduledRequest) {
         loop {
             let begun = self.now();
             let left = self.plan.timeout.saturating_sub(begun.saturating_sub(shot.due));
-            let Answered { outcome, bytes, .. } = exchange(self.plan.target.address, &mut connection, &shot.request, left).await;
-            self.recorder.borrow_mut().add(&Ended { due: shot.due, taken: shot.taken, begun, ended: self.now(), outcome, bytes });
+            let ReadResponse { outcome, bytes, .. } = exchange(self.plan.target.address, &mut connection, &shot.request, left).await;
+            self.recorder.borrow_mut().add(&CompletedRequest {
+                due: shot.due,
+                picked_up: shot.taken,
+                sent: begun,
+                ended: self.now(),
+                outcome,
+                bytes,
+            });
             self.buffers.borrow_mut().push(std::mem::take(&mut shot.request));
-            self.flying.set(self.flying.get() - 1);
+            self.in_flight.set(self.in_flight.get() - 1);
             let next = self.queue.borrow_mut().pop_front();
             match (next, connection.take()) {
                 (Some(next), kept) => (shot, connection) = (next, kept),
@@ -122,7 +129,7 @@ impl Shared {
                 }
             }
         }
-        self.landed.notify_one();
+        self.completed.notify_one();
     }
 }
 
@@ -130,20 +137,20 @@ impl Shared {
 ///
 /// # Errors
 /// When the machine gives no timer or no runtime, or nobody listens at the target before the first request.
-pub fn run(plan: Plan, watch: &Watch<'_>) -> Result<(Vec<Set>, Generator)> {
+pub fn run(plan: LoadPlan, watch: &ProgressFn<'_>) -> Result<(Vec<RequestSet>, GeneratorInfo)> {
     let plan = Rc::new(plan);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         listens(plan.target.address).await?;
-        let timer = Rc::new(Timer::new()?);
-        let (mut sets, mut generator) = (Vec::new(), Generator::default());
+        let timer = Rc::new(PreciseTimer::new()?);
+        let (mut sets, mut generator) = (Vec::new(), GeneratorInfo::default());
         for (place, set) in plan.sets.iter().enumerate() {
             if place > 0 {
                 tokio::time::sleep(plan.pause).await;
             }
             let before = counters(&plan).await;
-            let told = |progress: Progress| watch(&Progress { set: place, sets: plan.sets.len(), ..progress });
+            let told = |progress: RunProgress| watch(&RunProgress { set: place, sets: plan.sets.len(), ..progress });
             let (mut seen, queued, goes_on) = one_set(&plan, set, plan.seed + place as u64, &timer, &told).await;
             seen.route = set.route.map_or_else(|| "all routes".into(), |route| plan.routes[route].name.clone());
             (seen.every, seen.planned) = (Some(set.every.as_secs_f64()), Some(set.requests));
@@ -161,7 +168,7 @@ pub fn run(plan: Plan, watch: &Watch<'_>) -> Result<(Vec<Set>, Generator)> {
 }
 
 /// Whether the generator was too slow: requests began late, or found no connection.
-fn judged(set: &Set, queued: usize, plan: &Plan) -> Generator {
+fn judged(set: &RequestSet, queued: usize, plan: &LoadPlan) -> GeneratorInfo {
     let late = set.late.at(0.99).unwrap_or(0.0);
     let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
     let bottleneck = late > 0.001_f64.max(latency / 4.0);
@@ -172,32 +179,38 @@ fn judged(set: &Set, queued: usize, plan: &Plan) -> Generator {
     } else {
         None
     };
-    Generator { bottleneck, reason }
+    GeneratorInfo { bottleneck, reason }
 }
 
-async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, watch: &dyn Fn(Progress) -> bool) -> (Set, usize, bool) {
-    let shared = Rc::new(Shared {
+async fn one_set(
+    plan: &Rc<LoadPlan>,
+    set: &RequestSetPlan,
+    seed: u64,
+    timer: &Rc<PreciseTimer>,
+    watch: &dyn Fn(RunProgress) -> bool,
+) -> (RequestSet, usize, bool) {
+    let shared = Rc::new(OpenLoopState {
         plan: plan.clone(),
         began: Instant::now(),
         idle: RefCell::default(),
         open: Cell::new(0),
         queue: RefCell::default(),
-        recorder: RefCell::new(Recorder::new(set.expected())),
-        flying: Cell::new(0),
-        landed: Notify::new(),
+        recorder: RefCell::new(ResultRecorder::new(set.expected())),
+        in_flight: Cell::new(0),
+        completed: Notify::new(),
         buffers: RefCell::default(),
         queued: Cell::new(0),
     });
     let mut random = Random::new(seed);
     let mut told = Instant::now();
     let mut goes_on = true;
-    let tell = |shared: &Shared| watch(Progress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
+    let tell = |shared: &OpenLoopState| watch(RunProgress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {
         // behind the answer to the one before, where that is planned
         let due = if set.schedule == Schedule::Delay {
-            while shared.flying.get() > 0 {
-                shared.landed.notified().await;
+            while shared.in_flight.get() > 0 {
+                shared.completed.notified().await;
             }
             shared.now() + set.every
         } else {
@@ -216,7 +229,7 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
         let route = set.route.unwrap_or_else(|| plan.draw(&mut random));
         let mut request = shared.buffer();
         plan.routes[route].write(&plan.target, plan.close, &plan.parameters, &mut random, &mut request);
-        shared.fire(Shot { due, taken: shared.now(), request });
+        shared.fire(ScheduledRequest { due, taken: shared.now(), request });
         if told.elapsed() >= TOLD {
             // the request is not to wait for that
             tokio::task::yield_now().await;
@@ -228,8 +241,8 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
         }
     }
     // whatever was begun ends, by its answer or by its time
-    while shared.flying.get() > 0 {
-        let _ = tokio::time::timeout(TOLD, shared.landed.notified()).await;
+    while shared.in_flight.get() > 0 {
+        let _ = tokio::time::timeout(TOLD, shared.completed.notified()).await;
         if told.elapsed() >= TOLD {
             tell(&shared);
             told = Instant::now();
@@ -237,12 +250,12 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
     }
     let seconds = shared.now().as_secs_f64();
     let queued = shared.queued.get();
-    let recorder = shared.recorder.replace(Recorder::new(Duration::ZERO));
+    let recorder = shared.recorder.replace(ResultRecorder::new(Duration::ZERO));
     (recorder.set(seconds), queued, goes_on)
 }
 
 /// Counters of the served side by name and labels; none where the plan does not say where they are.
-async fn counters(plan: &Plan) -> BTreeMap<String, u64> {
+async fn counters(plan: &LoadPlan) -> BTreeMap<String, u64> {
     let Some(path) = &plan.metrics else { return BTreeMap::new() };
     super::served::counters(&plan.target, path).await.unwrap_or_default()
 }

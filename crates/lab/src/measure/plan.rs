@@ -1,6 +1,6 @@
 //! What is to be asked, how often, and when.
 
-use super::template::{Parameter, Template, values};
+use super::template::{RequestTemplate, TemplateParameter, values};
 use super::{LabError, Result};
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A plan as it is written. Unknown words are mistakes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct PlanText {
+pub struct PlanFile {
     /// Its name.
     pub name: String,
     /// `http://HOST:PORT`.
@@ -23,7 +23,7 @@ pub struct PlanText {
     /// Name to `FILE` or `FILE#MEMBER`.
     pub parameters: BTreeMap<String, String>,
     /// What is asked.
-    pub routes: Vec<RouteText>,
+    pub routes: Vec<RouteEntry>,
     /// Requests of a set; several for sets of several sizes.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub requests: Vec<u64>,
@@ -71,13 +71,13 @@ pub struct PlanText {
     pub series: BTreeMap<String, String>,
     /// Figures of somebody else's system, to stand beside the measured ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reported: Option<Reported>,
+    pub reported: Option<ReportedFigures>,
 }
 
 /// What somebody else measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Reported {
+pub struct ReportedFigures {
     /// Whose.
     pub by: String,
     /// Percent of success, by `REQUESTS every TIME` of a set.
@@ -92,13 +92,13 @@ pub struct Reported {
 fn one_or_many<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> std::result::Result<Vec<T>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written<T> {
+    enum OneOrMany<T> {
         One(T),
         Many(Vec<T>),
     }
-    Ok(match Written::deserialize(deserializer)? {
-        Written::One(one) => vec![one],
-        Written::Many(many) => many,
+    Ok(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
     })
 }
 
@@ -120,7 +120,7 @@ pub enum Schedule {
 /// A route as it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RouteText {
+pub struct RouteEntry {
     /// Its name; without one, what is asked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
@@ -152,19 +152,19 @@ pub struct RouteText {
 
 /// A plan ready to be carried out.
 #[derive(Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// As it was written, without secrets.
     pub text: Json,
     /// Its name.
     pub name: String,
     /// Where requests go.
-    pub target: Target,
+    pub target: TargetAddress,
     /// What is asked.
-    pub routes: Vec<Route>,
+    pub routes: Vec<PlannedRoute>,
     /// Values of parameters.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<TemplateParameter>,
     /// Sets in their order.
-    pub sets: Vec<SetPlan>,
+    pub sets: Vec<RequestSetPlan>,
     /// Time between sets.
     pub pause: Duration,
     /// When a request counts as not answered.
@@ -180,12 +180,12 @@ pub struct Plan {
     /// Clients of a sweep.
     pub clients: Vec<usize>,
     /// Targets of a sweep, by name.
-    pub series: Vec<(String, Target)>,
+    pub series: Vec<(String, TargetAddress)>,
 }
 
 /// Where requests go.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct TargetAddress {
     /// Address.
     pub address: SocketAddr,
     /// As it stands in the Host header.
@@ -196,20 +196,20 @@ pub struct Target {
 
 /// Something that is asked.
 #[derive(Debug)]
-pub struct Route {
+pub struct PlannedRoute {
     /// Its name.
     pub name: String,
     /// How often, beside the others.
     pub weight: u64,
     method: &'static str,
-    path: Template,
+    path: RequestTemplate,
     headers: String,
-    body: Option<Template>,
+    body: Option<RequestTemplate>,
 }
 
 /// Requests of one kind at one rate.
 #[derive(Debug, Clone)]
-pub struct SetPlan {
+pub struct RequestSetPlan {
     /// The only route, or all.
     pub route: Option<usize>,
     /// How many requests.
@@ -233,7 +233,7 @@ pub fn duration(text: &str) -> Result<Duration> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| LabError::Plan(format!("{text:?} is no duration: for example 50ms, 2s, 1min")))
 }
 
-impl Target {
+impl TargetAddress {
     /// Of `http://HOST[:PORT][/BASE]`.
     ///
     /// # Errors
@@ -276,22 +276,22 @@ pub(super) fn header_lines(headers: &BTreeMap<String, String>) -> Result<String>
     Ok(lines)
 }
 
-impl Plan {
+impl LoadPlan {
     /// Checks a plan and reads what it names; files are beside `folder`.
     ///
     /// # Errors
     /// The first mistake.
-    pub fn new(text: &PlanText, folder: &Path) -> Result<Self> {
+    pub fn new(text: &PlanFile, folder: &Path) -> Result<Self> {
         let shown = serde_json::to_value(text).map_err(|error| LabError::Plan(error.to_string()))?;
-        let target = Target::of(&from_environment(&text.target)?)?;
+        let target = TargetAddress::of(&from_environment(&text.target)?)?;
         let mut parameters = Vec::new();
         for (name, written) in &text.parameters {
-            parameters.push(Parameter { name: name.clone(), values: values(written, folder)? });
+            parameters.push(TemplateParameter { name: name.clone(), values: values(written, folder)? });
         }
         let common = header_lines(&text.headers)?;
         let mut routes = Vec::new();
         for route in &text.routes {
-            routes.push(Route::new(route, &parameters, &common)?);
+            routes.push(PlannedRoute::new(route, &parameters, &common)?);
         }
         if routes.is_empty() {
             return Err(LabError::Plan("a plan has at least one route: `routes: [{ get: /path }]`".into()));
@@ -299,7 +299,7 @@ impl Plan {
         let optional = |text: &Option<String>, otherwise: Duration| text.as_deref().map_or(Ok(otherwise), duration);
         let mut series = Vec::new();
         for (name, url) in &text.series {
-            series.push((name.clone(), Target::of(&from_environment(url)?)?));
+            series.push((name.clone(), TargetAddress::of(&from_environment(url)?)?));
         }
         let clients = if text.clients.is_empty() { (1..10).chain([10, 20, 50, 100]).collect() } else { text.clients.clone() };
         if clients.iter().any(|clients| !(1..=20_000).contains(clients)) {
@@ -336,7 +336,7 @@ impl Plan {
     }
 }
 
-fn sets(text: &PlanText, routes: usize) -> Result<Vec<SetPlan>> {
+fn sets(text: &PlanFile, routes: usize) -> Result<Vec<RequestSetPlan>> {
     let wrong = |why: &str| Err(LabError::Plan(why.to_owned()));
     let faster = text.faster.unwrap_or(1.0);
     if faster <= 0.0 || text.rate.iter().chain(&text.until).any(|rate| *rate <= 0.0) {
@@ -373,17 +373,17 @@ fn sets(text: &PlanText, routes: usize) -> Result<Vec<SetPlan>> {
                 (None, true) => vec![1_000],
             };
             for requests in counts {
-                sets.push(SetPlan { route, requests, every: *every, schedule: text.schedule, until: until.unwrap_or(*every) });
+                sets.push(RequestSetPlan { route, requests, every: *every, schedule: text.schedule, until: until.unwrap_or(*every) });
             }
         }
     }
     Ok(sets)
 }
 
-impl SetPlan {
+impl RequestSetPlan {
     /// When each request begins, since the set does.
-    pub fn times(&self, seed: u64) -> Times {
-        Times { set: self.clone(), random: Random::new(seed), next: 0, at: Duration::ZERO }
+    pub fn times(&self, seed: u64) -> SendTimes {
+        SendTimes { set: self.clone(), random: Random::new(seed), next: 0, at: Duration::ZERO }
     }
 
     /// About how long it takes.
@@ -394,14 +394,14 @@ impl SetPlan {
 }
 
 /// When requests begin.
-pub struct Times {
-    set: SetPlan,
+pub struct SendTimes {
+    set: RequestSetPlan,
     random: Random,
     next: u64,
     at: Duration,
 }
 
-impl Iterator for Times {
+impl Iterator for SendTimes {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -433,8 +433,8 @@ impl Iterator for Times {
     }
 }
 
-impl Route {
-    fn new(text: &RouteText, parameters: &[Parameter], common: &str) -> Result<Self> {
+impl PlannedRoute {
+    fn new(text: &RouteEntry, parameters: &[TemplateParameter], common: &str) -> Result<Self> {
         let methods = [("GET", &text.get), ("POST", &text.post), ("PUT", &text.put), ("PATCH", &text.patch), ("DELETE", &text.delete)];
         let mut said = methods.into_iter().filter(|(_, path)| !path.is_empty());
         let (Some((method, path)), None) = (said.next(), said.next()) else {
@@ -450,14 +450,14 @@ impl Route {
             name: if text.name.is_empty() { format!("{method} {path}") } else { text.name.clone() },
             weight: text.weight.unwrap_or(1),
             method,
-            path: Template::new(path, parameters, true)?,
+            path: RequestTemplate::new(path, parameters, true)?,
             headers: format!("{common}{own}{json}"),
-            body: (!text.body.is_empty()).then(|| Template::new(&text.body, parameters, false)).transpose()?,
+            body: (!text.body.is_empty()).then(|| RequestTemplate::new(&text.body, parameters, false)).transpose()?,
         })
     }
 
     /// A request with values drawn.
-    pub fn write(&self, target: &Target, close: bool, parameters: &[Parameter], random: &mut Random, out: &mut Vec<u8>) {
+    pub fn write(&self, target: &TargetAddress, close: bool, parameters: &[TemplateParameter], random: &mut Random, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.method.as_bytes());
         out.push(b' ');
@@ -488,7 +488,7 @@ mod tests {
     use super::*;
 
     fn times(schedule: Schedule, every: u64, until: u64, requests: u64) -> Vec<Duration> {
-        let set = SetPlan { route: None, requests, every: Duration::from_millis(every), schedule, until: Duration::from_millis(until) };
+        let set = RequestSetPlan { route: None, requests, every: Duration::from_millis(every), schedule, until: Duration::from_millis(until) };
         set.times(3).collect()
     }
 
@@ -509,22 +509,22 @@ mod tests {
 
     #[test]
     fn a_plan_is_a_matrix_of_sets() {
-        let text = PlanText {
+        let text = PlanFile {
             target: "http://127.0.0.1:1".into(),
-            routes: vec![RouteText { get: "/a".into(), ..RouteText::default() }, RouteText { get: "/b".into(), ..RouteText::default() }],
+            routes: vec![RouteEntry { get: "/a".into(), ..RouteEntry::default() }, RouteEntry { get: "/b".into(), ..RouteEntry::default() }],
             requests: vec![100, 200, 500],
             every: vec!["50ms".into(), "2s".into()],
             each_route: true,
             faster: Some(10.0),
-            ..PlanText::default()
+            ..PlanFile::default()
         };
-        let plan = Plan::new(&text, Path::new(".")).expect("a plan");
+        let plan = LoadPlan::new(&text, Path::new(".")).expect("a plan");
         assert_eq!(plan.sets.len(), 12);
         assert_eq!((plan.sets[0].every, plan.sets[11].every), (Duration::from_millis(5), Duration::from_millis(200)));
         for wrong in ["127.0.0.1:1", "https://x", "http://nobody.invalid:1"] {
-            assert!(Plan::new(&PlanText { target: wrong.into(), ..text.clone() }, Path::new(".")).is_err(), "{wrong}");
+            assert!(LoadPlan::new(&PlanFile { target: wrong.into(), ..text.clone() }, Path::new(".")).is_err(), "{wrong}");
         }
-        let unclear = PlanText { time: Some("1s".into()), ..text.clone() };
-        assert!(Plan::new(&unclear, Path::new(".")).is_err());
+        let unclear = PlanFile { time: Some("1s".into()), ..text.clone() };
+        assert!(LoadPlan::new(&unclear, Path::new(".")).is_err());
     }
 }

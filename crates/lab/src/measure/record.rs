@@ -1,8 +1,8 @@
 //! What a run has seen, as it is collected: histograms, outcomes, a picture over time.
 
-use super::Progress;
-use super::http::Outcome;
-use super::run::{Bin, Point, Set, Times};
+use super::RunProgress;
+use super::http::RequestOutcome;
+use super::run::{Durations, RequestPoint, RequestSet, TimeBin};
 use crate::random::Random;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ const POINTS: usize = 4_000;
 const BINS: usize = 400;
 
 /// Times of one kind.
-pub struct Timing(Histogram<u32>);
+pub struct LatencyHistogram(Histogram<u32>);
 
-impl Timing {
+impl LatencyHistogram {
     /// None yet.
     pub fn new() -> Self {
         // the bounds are valid: three digits up to an hour
@@ -37,12 +37,12 @@ impl Timing {
     }
 
     /// As it stands in run files.
-    pub fn times(&self) -> Times {
-        Times { histogram: self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value().into())).collect() }
+    pub fn times(&self) -> Durations {
+        Durations { histogram: self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value().into())).collect() }
     }
 }
 
-impl Default for Timing {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self::new()
     }
@@ -50,48 +50,48 @@ impl Default for Timing {
 
 /// A request that is over. Times are since the run began.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct CompletedRequest {
     /// When it was to begin.
     pub due: Duration,
     /// When the generator came to it.
-    pub taken: Duration,
+    pub picked_up: Duration,
     /// When it was begun on a connection.
-    pub begun: Duration,
+    pub sent: Duration,
     /// When all of its answer was here.
     pub ended: Duration,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// Bytes of its answer's body.
     pub bytes: u64,
 }
 
 /// Everything about the requests of one set.
-pub struct Recorder {
-    latency: Timing,
-    service: Timing,
-    waiting: Timing,
-    late: Timing,
-    outcomes: BTreeMap<Outcome, u64>,
+pub struct ResultRecorder {
+    latency: LatencyHistogram,
+    service: LatencyHistogram,
+    waiting: LatencyHistogram,
+    generator_delay: LatencyHistogram,
+    outcomes: BTreeMap<RequestOutcome, u64>,
     bytes: u64,
     /// When requests were to begin, how long they took from then, what came of them.
-    points: Vec<(Duration, Duration, Outcome)>,
+    points: Vec<(Duration, Duration, RequestOutcome)>,
     seen: u64,
     random: Random,
-    bins: Vec<Timing>,
+    bins: Vec<LatencyHistogram>,
     counts: Vec<(u64, u64)>,
     /// Width of a bin.
     width: Duration,
 }
 
-impl Recorder {
+impl ResultRecorder {
     /// Nothing seen yet of a set that takes about this long.
     pub fn new(expected: Duration) -> Self {
         let width = (expected / BINS as u32).max(Duration::from_millis(10));
         Self {
-            latency: Timing::new(),
-            service: Timing::new(),
-            waiting: Timing::new(),
-            late: Timing::new(),
+            latency: LatencyHistogram::new(),
+            service: LatencyHistogram::new(),
+            waiting: LatencyHistogram::new(),
+            generator_delay: LatencyHistogram::new(),
             outcomes: BTreeMap::new(),
             bytes: 0,
             points: Vec::new(),
@@ -104,16 +104,16 @@ impl Recorder {
     }
 
     /// Adds a request.
-    pub fn add(&mut self, own: &Ended) {
+    pub fn add(&mut self, own: &CompletedRequest) {
         let latency = own.ended.saturating_sub(own.due);
-        self.late.add(own.taken.saturating_sub(own.due));
+        self.generator_delay.add(own.picked_up.saturating_sub(own.due));
         *self.outcomes.entry(own.outcome).or_default() += 1;
         self.bytes += own.bytes;
         // what was not answered has taken no time to answer
-        if matches!(own.outcome, Outcome::Status(_)) {
+        if matches!(own.outcome, RequestOutcome::Status(_)) {
             self.latency.add(latency);
-            self.service.add(own.ended.saturating_sub(own.begun));
-            self.waiting.add(own.begun.saturating_sub(own.due));
+            self.service.add(own.ended.saturating_sub(own.sent));
+            self.waiting.add(own.sent.saturating_sub(own.due));
         }
         let bin = ((own.due.as_nanos() / self.width.as_nanos().max(1)) as usize).min(4 * BINS);
         while self.bins.len() <= bin {
@@ -137,23 +137,23 @@ impl Recorder {
     }
 
     /// For whoever watches, after this time.
-    pub fn progress(&self, time: Duration) -> Progress {
+    pub fn progress(&self, time: Duration) -> RunProgress {
         let unsuccessful = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
         let rate = self.seen as f64 / time.as_secs_f64().max(0.001);
-        Progress { done: self.seen, unsuccessful, rate, p50: self.latency.at(0.5), p99: self.latency.at(0.99), ..Progress::default() }
+        RunProgress { done: self.seen, unsuccessful, rate, p50: self.latency.at(0.5), p99: self.latency.at(0.99), ..RunProgress::default() }
     }
 
     /// As it stands in run files.
-    pub fn set(mut self, seconds: f64) -> Set {
+    pub fn set(mut self, seconds: f64) -> RequestSet {
         self.points.sort_by_key(|(due, ..)| *due);
-        let point = |(due, latency, outcome): (Duration, Duration, Outcome)| Point {
+        let point = |(due, latency, outcome): (Duration, Duration, RequestOutcome)| RequestPoint {
             at: due.as_secs_f64(),
             latency: latency.as_secs_f64(),
             outcome: outcome.name(),
         };
         let bins = self.bins.iter().zip(&self.counts).enumerate().filter(|(_, (_, (all, _)))| *all > 0);
-        let at = |timing: &Timing, share: f64| timing.at(share).as_secs_f64();
-        let bins = bins.map(|(place, (timing, (all, bad)))| Bin {
+        let at = |timing: &LatencyHistogram, share: f64| timing.at(share).as_secs_f64();
+        let bins = bins.map(|(place, (timing, (all, bad)))| TimeBin {
             at: self.width.as_secs_f64() * place as f64,
             requests: *all,
             unsuccessful: *bad,
@@ -162,7 +162,7 @@ impl Recorder {
             p99: at(timing, 0.99),
             max: at(timing, 1.0),
         });
-        Set {
+        RequestSet {
             seconds,
             requests: self.seen,
             bytes: self.bytes,
@@ -170,17 +170,17 @@ impl Recorder {
             latency: self.latency.times(),
             service: self.service.times(),
             waiting: self.waiting.times(),
-            late: self.late.times(),
+            late: self.generator_delay.times(),
             bin: self.width.as_secs_f64(),
             bins: bins.collect(),
             points: self.points.into_iter().map(point).collect(),
-            ..Set::default()
+            ..RequestSet::default()
         }
     }
 }
 
 /// Fewer digits, where there are many histograms.
-fn small() -> Timing {
+fn small() -> LatencyHistogram {
     let made = Histogram::new_with_bounds(1_000, LONGEST, 2);
-    Timing(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
+    LatencyHistogram(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
 }

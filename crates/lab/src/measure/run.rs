@@ -16,7 +16,7 @@ pub const SCHEMA: &str = include_str!("run.schema.json");
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RunKind {
     /// Requests at times of a plan.
     #[default]
     Load,
@@ -34,7 +34,7 @@ pub struct Run {
     /// [`FORMAT`].
     pub format: String,
     /// What was measured.
-    pub kind: Kind,
+    pub kind: RunKind,
     /// Its name.
     pub name: String,
     /// When it began, RFC 3339 in UTC.
@@ -44,32 +44,32 @@ pub struct Run {
     /// Of what measured, by name.
     pub versions: BTreeMap<String, String>,
     /// Where.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// What was asked for.
     pub plan: Json,
     /// What the machine could do in the same run, by name.
     #[serde(default)]
-    pub limits: Vec<Limit>,
+    pub limits: Vec<MachineLimit>,
     /// Sets of requests, in the order they were made.
     #[serde(default)]
-    pub sets: Vec<Set>,
+    pub sets: Vec<RequestSet>,
     /// Imports, in the order they were begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub imports: Vec<Import>,
+    pub imports: Vec<ImportResult>,
     /// What the run cost the machine, over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Curve>,
     /// What a database spent most time on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub statements: Vec<Statement>,
+    pub statements: Vec<SqlStatementStats>,
     /// Whether the generator, not the target, was what was measured; and why.
     #[serde(default)]
-    pub generator: Generator,
+    pub generator: GeneratorInfo,
 }
 
 /// The machine of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// Cores that may be used.
     pub cores: usize,
     /// The processor.
@@ -82,7 +82,7 @@ pub struct Machine {
 
 /// What the machine, or a library, can do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Limit {
+pub struct MachineLimit {
     /// What.
     pub name: String,
     /// How much of it.
@@ -93,7 +93,7 @@ pub struct Limit {
 
 /// An import. Times are in seconds since the run began.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Import {
+pub struct ImportResult {
     /// Whose.
     pub tenant: String,
     /// What the file is called.
@@ -130,7 +130,7 @@ pub struct Curve {
 
 /// A statement of a database.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Statement {
+pub struct SqlStatementStats {
     /// With its parameters' places.
     pub text: String,
     /// How often it was carried out.
@@ -143,7 +143,7 @@ pub struct Statement {
 
 /// How well requests were made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Generator {
+pub struct GeneratorInfo {
     /// It was too slow for the plan: what is measured is the generator.
     pub bottleneck: bool,
     /// Why, in words.
@@ -152,7 +152,7 @@ pub struct Generator {
 
 /// Requests of one kind at one rate, or by one number of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Set {
+pub struct RequestSet {
     /// What was asked: a route of the plan, or all of them.
     pub route: String,
     /// Which of several targets, or sizes.
@@ -176,19 +176,19 @@ pub struct Set {
     /// By status, or by what happened instead: refused, reset, cut, unreadable, timeout, unconnected.
     pub outcomes: BTreeMap<String, u64>,
     /// From when a request was to begin to the end of its answer.
-    pub latency: Times,
+    pub latency: Durations,
     /// From when it was begun on a connection.
-    pub service: Times,
+    pub service: Durations,
     /// From when it was to begin to when it was begun.
-    pub waiting: Times,
+    pub waiting: Durations,
     /// From when it was to begin to when the generator came to it.
-    pub late: Times,
+    pub late: Durations,
     /// Seconds of a stretch of time.
     pub bin: f64,
     /// By when requests were to begin.
-    pub bins: Vec<Bin>,
+    pub bins: Vec<TimeBin>,
     /// A fair selection of single requests.
-    pub points: Vec<Point>,
+    pub points: Vec<RequestPoint>,
     /// Counters of the served side before and after, by name.
     #[serde(default)]
     pub served: BTreeMap<String, u64>,
@@ -196,14 +196,14 @@ pub struct Set {
 
 /// Times of one kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Times {
+pub struct Durations {
     /// Times in nanoseconds, ascending, each with how often it was seen; three digits are exact.
     pub histogram: Vec<(u64, u64)>,
 }
 
 /// A stretch of time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Bin {
+pub struct TimeBin {
     /// Where it begins.
     pub at: f64,
     /// Requests that were to begin in it.
@@ -222,7 +222,7 @@ pub struct Bin {
 
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Point {
+pub struct RequestPoint {
     /// When it was to begin.
     pub at: f64,
     /// How long it took from then.
@@ -231,7 +231,7 @@ pub struct Point {
     pub outcome: String,
 }
 
-impl Times {
+impl Durations {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.histogram.iter().map(|(_, count)| count).sum()
@@ -265,16 +265,16 @@ impl Times {
     }
 
     /// Both together.
-    pub fn and(&self, other: &Times) -> Times {
+    pub fn and(&self, other: &Durations) -> Durations {
         let mut all: BTreeMap<u64, u64> = self.histogram.iter().copied().collect();
         for (time, count) in &other.histogram {
             *all.entry(*time).or_default() += count;
         }
-        Times { histogram: all.into_iter().collect() }
+        Durations { histogram: all.into_iter().collect() }
     }
 }
 
-impl Set {
+impl RequestSet {
     /// How many had this outcome.
     pub fn of(&self, outcome: &str) -> u64 {
         self.outcomes.get(outcome).copied().unwrap_or(0)
@@ -292,12 +292,12 @@ impl Set {
     }
 
     /// Both together, as far as that means something.
-    pub fn and(&self, other: &Set) -> Set {
+    pub fn and(&self, other: &RequestSet) -> RequestSet {
         let mut outcomes = self.outcomes.clone();
         for (name, count) in &other.outcomes {
             *outcomes.entry(name.clone()).or_default() += count;
         }
-        Set {
+        RequestSet {
             every: self.every.filter(|_| self.every == other.every),
             planned: self.planned.filter(|_| self.planned == other.planned),
             seconds: self.seconds + other.seconds,
@@ -308,12 +308,12 @@ impl Set {
             service: self.service.and(&other.service),
             waiting: self.waiting.and(&other.waiting),
             late: self.late.and(&other.late),
-            ..Set::default()
+            ..RequestSet::default()
         }
     }
 }
 
-impl Machine {
+impl MachineInfo {
     /// This one.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Counters of the served side, as Prometheus text.
 
 use super::http::whole;
-use super::plan::Target;
+use super::plan::TargetAddress;
 use std::collections::BTreeMap;
 
 /// Whole numbers that are counters, by name and labels. Nothing where they cannot be read.
-pub async fn counters(target: &Target, path: &str) -> Option<BTreeMap<String, u64>> {
+pub async fn counters(target: &TargetAddress, path: &str) -> Option<BTreeMap<String, u64>> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", target.host);
     let (_, body) = whole(target.address, request.as_bytes(), None).await.ok()?;
     let text = String::from_utf8_lossy(&body);

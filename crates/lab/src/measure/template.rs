@@ -11,7 +11,7 @@ const MOST_FILE: u64 = 1 << 30;
 
 /// A named list of values.
 #[derive(Debug, Clone)]
-pub struct Parameter {
+pub struct TemplateParameter {
     /// The name that stands in braces.
     pub name: String,
     /// What it may stand for.
@@ -20,18 +20,18 @@ pub struct Parameter {
 
 /// A text with parameters in braces.
 #[derive(Debug, Clone)]
-pub struct Template {
+pub struct RequestTemplate {
     /// Text, and the parameter behind it.
     pieces: Vec<(String, Option<usize>)>,
     encodes: bool,
 }
 
-impl Template {
+impl RequestTemplate {
     /// Compiles a text. In a path values are percent-encoded, in a body they are escaped as in JSON texts.
     ///
     /// # Errors
     /// When a parameter is not known, or a brace is never closed.
-    pub fn new(text: &str, parameters: &[Parameter], encodes: bool) -> Result<Self> {
+    pub fn new(text: &str, parameters: &[TemplateParameter], encodes: bool) -> Result<Self> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('{') {
@@ -56,7 +56,7 @@ impl Template {
     }
 
     /// Appends the text with values drawn.
-    pub fn fill(&self, parameters: &[Parameter], random: &mut Random, out: &mut Vec<u8>) {
+    pub fn fill(&self, parameters: &[TemplateParameter], random: &mut Random, out: &mut Vec<u8>) {
         for (text, parameter) in &self.pieces {
             out.extend_from_slice(text.as_bytes());
             let Some(parameter) = parameter.map(|index| &parameters[index]) else { continue };
@@ -149,15 +149,15 @@ mod tests {
 
     #[test]
     fn parameters_are_drawn_encoded_and_escaped() {
-        let parameters = [Parameter { name: "id".into(), values: Arc::from(["a/b \"c\"".to_owned()]) }];
+        let parameters = [TemplateParameter { name: "id".into(), values: Arc::from(["a/b \"c\"".to_owned()]) }];
         let filled = |text: &str, encodes: bool| {
             let mut out = Vec::new();
-            Template::new(text, &parameters, encodes).expect("a template").fill(&parameters, &mut Random::new(1), &mut out);
+            RequestTemplate::new(text, &parameters, encodes).expect("a template").fill(&parameters, &mut Random::new(1), &mut out);
             String::from_utf8(out).expect("text")
         };
         assert_eq!(filled("/x/{id}?q={id}", true), "/x/a%2Fb%20%22c%22?q=a%2Fb%20%22c%22");
         assert_eq!(filled("{\"a\": \"{id}\", \"b\": {}}", false), "{\"a\": \"a/b \\\"c\\\"\", \"b\": {}}");
-        assert!(Template::new("/{nobody}", &parameters, true).is_err());
+        assert!(RequestTemplate::new("/{nobody}", &parameters, true).is_err());
     }
 
     #[test]

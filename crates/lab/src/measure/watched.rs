@@ -1,7 +1,7 @@
 //! What a run costs: processor, memory and disk of the machine and of programs, connections of a database and its most expensive
 //! statements.
 
-use super::run::{Curve, Statement};
+use super::run::{Curve, SqlStatementStats};
 use super::{LabError, Result};
 use postgres::{Client, NoTls};
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ const STATEMENTS: i64 = 5;
 const SECTOR: f64 = 512.0;
 
 /// Looks again and again, on a thread of its own.
-pub struct Watcher {
+pub struct ResourceMonitor {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<(Vec<Curve>, Vec<Statement>)>,
+    thread: JoinHandle<(Vec<Curve>, Vec<SqlStatementStats>)>,
 }
 
-impl Watcher {
+impl ResourceMonitor {
     /// Begins. The machine and programs are watched only where the target is on this machine.
     ///
     /// # Errors
@@ -44,20 +44,20 @@ impl Watcher {
     }
 
     /// Ends; what was seen.
-    pub fn stop(self) -> (Vec<Curve>, Vec<Statement>) {
+    pub fn stop(self) -> (Vec<Curve>, Vec<SqlStatementStats>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn watch(stop: &AtomicBool, programs: Option<&[String]>, mut database: Option<Client>) -> (Vec<Curve>, Vec<Statement>) {
+fn watch(stop: &AtomicBool, programs: Option<&[String]>, mut database: Option<Client>) -> (Vec<Curve>, Vec<SqlStatementStats>) {
     let mut curves: BTreeMap<(&str, String), Vec<(f64, f64)>> = BTreeMap::new();
-    let (began, mut before) = (Instant::now(), programs.map(Seen::now));
+    let (began, mut before) = (Instant::now(), programs.map(ResourceSample::now));
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         let at = began.elapsed().as_secs_f64();
         let mut put = |unit, name: &str, value: f64| curves.entry((unit, name.to_owned())).or_default().push((at, value));
-        let now = programs.map(Seen::now);
+        let now = programs.map(ResourceSample::now);
         if let (Some(before), Some(now)) = (&before, &now) {
             now.since(before, &mut put);
         }
@@ -70,11 +70,11 @@ fn watch(stop: &AtomicBool, programs: Option<&[String]>, mut database: Option<Cl
     (curves.collect(), database.as_mut().map(statements).unwrap_or_default())
 }
 
-fn statements(database: &mut Client) -> Vec<Statement> {
+fn statements(database: &mut Client) -> Vec<SqlStatementStats> {
     let sql = "SELECT regexp_replace(query, '\\s+', ' ', 'g'), calls, total_exec_time / 1000, rows FROM pg_stat_statements
         WHERE query NOT LIKE '%pg_stat_%' ORDER BY total_exec_time DESC LIMIT $1";
     let rows = database.query(sql, &[&STATEMENTS]).unwrap_or_default();
-    let statement = |row: &postgres::Row| Statement {
+    let statement = |row: &postgres::Row| SqlStatementStats {
         text: row.get(0),
         calls: row.get::<_, i64>(1) as u64,
         seconds: row.get(2),
@@ -84,7 +84,7 @@ fn statements(database: &mut Client) -> Vec<Statement> {
 }
 
 /// What the kernel says at one time, in seconds and bytes.
-struct Seen {
+struct ResourceSample {
     at: Instant,
     /// Of all cores together since the machine started, at work and in all.
     machine: (f64, f64),
@@ -94,7 +94,7 @@ struct Seen {
     programs: Vec<(String, BTreeMap<u32, f64>, f64)>,
 }
 
-impl Seen {
+impl ResourceSample {
     fn now(programs: &[String]) -> Self {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let page = rustix::param::page_size() as f64;

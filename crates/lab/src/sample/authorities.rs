@@ -10,7 +10,7 @@ use stook_formats::marc::{MarcBuilder, MarcError};
 
 /// The order of the records' numbers in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyOrder {
     /// Each larger than the one before.
     Ascending,
     /// Scattered over the whole range, all different.
@@ -25,7 +25,7 @@ pub struct Authorities {
     /// Equal seeds give equal bytes.
     pub seed: u64,
     /// The order of their numbers.
-    pub keys: Keys,
+    pub keys: KeyOrder,
     /// Number of the first record, so that files can have records of their own.
     pub first: u64,
 }
@@ -77,9 +77,9 @@ pub fn write(what: &Authorities, out: &mut dyn Write) -> io::Result<()> {
 fn serial(what: &Authorities, index: u64) -> u64 {
     const RANGE: u64 = 100_000_000;
     match what.keys {
-        Keys::Ascending => index % RANGE,
+        KeyOrder::Ascending => index % RANGE,
         // multiplying by a number without common factors with the range permutes it
-        Keys::Random => (index % RANGE).wrapping_mul(61_803_399) % RANGE,
+        KeyOrder::Random => (index % RANGE).wrapping_mul(61_803_399) % RANGE,
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use stook_formats::marc::{MarcRecord, RECORD_END};
 
-    fn sample(records: u64, keys: Keys) -> Vec<u8> {
+    fn sample(records: u64, keys: KeyOrder) -> Vec<u8> {
         let mut out = Vec::new();
         write(&Authorities { records, seed: 1, keys, first: 0 }, &mut out).expect("memory");
         out
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn records_are_valid_and_their_numbers_differ() {
-        for keys in [Keys::Ascending, Keys::Random] {
+        for keys in [KeyOrder::Ascending, KeyOrder::Random] {
             let bytes = sample(2_000, keys);
             let mut numbers = std::collections::HashSet::new();
             for record in bytes.split_inclusive(|byte| *byte == RECORD_END) {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn sizes_and_letters_are_like_the_real_ones() {
-        let bytes = sample(5_000, Keys::Ascending);
+        let bytes = sample(5_000, KeyOrder::Ascending);
         let mean = bytes.len() / 5_000;
         assert!((760..=920).contains(&mean), "mean size {mean}");
         let foreign = bytes.split(|byte| *byte == RECORD_END).filter(|record| !record.is_ascii()).count();
@@ -281,6 +281,6 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_bytes() {
-        assert_eq!(sample(50, Keys::Random), sample(50, Keys::Random));
+        assert_eq!(sample(50, KeyOrder::Random), sample(50, KeyOrder::Random));
     }
 }

@@ -69,7 +69,7 @@ struct Product {
 }
 
 /// What is written, and what must follow from it.
-struct Maker {
+struct SentinelGenerator {
     random: Random,
     /// Documents by source, interface and the day they are delivered on.
     deliveries: BTreeMap<(&'static str, String, i64), Vec<Json>>,
@@ -82,7 +82,7 @@ struct Maker {
 
 /// Whether a production interface has what was to be made: what counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+enum DeliveryFate {
     /// It was delivered.
     Delivered,
     /// It never came.
@@ -91,28 +91,28 @@ enum Made {
     Deleted,
 }
 
-impl Maker {
+impl SentinelGenerator {
     fn uuid(&mut self) -> String {
         let high = u128::from(self.random.number());
         uuid::Builder::from_random_bytes((high << 64 | u128::from(self.random.number())).to_be_bytes()).into_uuid().to_string()
     }
 
     /// Decides what becomes of a product, and delivers it everywhere. `made` says that production does not deliver it.
-    fn deliver(&mut self, production: &str, product: &Product, container: bool) -> Made {
+    fn deliver(&mut self, production: &str, product: &Product, container: bool) -> DeliveryFate {
         let made = match self.random.below(1_000) {
-            0..30 => Made::Missing,
-            30..40 => Made::Deleted,
-            _ => Made::Delivered,
+            0..30 => DeliveryFate::Missing,
+            30..40 => DeliveryFate::Deleted,
+            _ => DeliveryFate::Delivered,
         };
         let published = product.stop + 2 * HOUR + self.random.below(3_600) as i64 * SECOND;
-        if made != Made::Missing && !container {
+        if made != DeliveryFate::Missing && !container {
             let document = self.document(product, published, None);
             self.put("prip", production, published, document.clone());
             if self.random.per_mille(20) {
                 // delivered twice, days later
                 self.put("prip", production, published + 2 * DAY, document.clone());
             }
-            if made == Made::Deleted {
+            if made == DeliveryFate::Deleted {
                 let mut gone = document;
                 gone["DeletionDate"] = shown(published + 30 * HOUR).into();
                 self.put("prip", production, published + 30 * HOUR, gone);
@@ -276,7 +276,7 @@ impl Maker {
                         stop: from + 25 * SECOND,
                         extra: json!({ "OceanPercent": ocean_part, "SlcPercent": slc_part }),
                     };
-                    if self.deliver("PRIP_S1A", &product, false) == Made::Delivered {
+                    if self.deliver("PRIP_S1A", &product, false) == DeliveryFate::Delivered {
                         value += 25 * SECOND;
                         if kind == "RAW__0S" {
                             if ocean_part > 20.0 {
@@ -357,7 +357,7 @@ impl Maker {
                     extra,
                 };
                 let made = self.deliver("PRIP_S2A", &product, false);
-                let value = if made == Made::Delivered { covered + 4_608_000 } else { 0 };
+                let value = if made == DeliveryFate::Delivered { covered + 4_608_000 } else { 0 };
                 // an archive that has it says as well which tiles it meets
                 tiles_known |= *level == "L1C";
                 rows.insert(format!("MSI_{level}_DS"), (value, expected));
@@ -378,7 +378,7 @@ impl Maker {
                                 stop: from + 3_608_000,
                                 extra: Json::Null,
                             };
-                            value += i64::from(self.deliver("PRIP_S2A", &product, false) == Made::Delivered);
+                            value += i64::from(self.deliver("PRIP_S2A", &product, false) == DeliveryFate::Delivered);
                         }
                     }
                     rows.insert(format!("MSI_{level}_GR"), (value, scenes_here * 12));
@@ -395,7 +395,7 @@ impl Maker {
                             stop: start + length,
                             extra: Json::Null,
                         };
-                        value += i64::from(self.deliver("PRIP_S2A", &product, false) == Made::Delivered);
+                        value += i64::from(self.deliver("PRIP_S2A", &product, false) == DeliveryFate::Delivered);
                         if kind == "TC" {
                             let name = format!("S2A_MSI{level}_{}_N0510_R{:03}_T{tile}_{}", named(start), orbit % 143 + 1, named(made));
                             let container = Product { name, extension: ".SAFE", start, stop: start + length, extra: Json::Null };
@@ -470,7 +470,7 @@ impl Maker {
                     };
                     // whatever is delivered somewhere makes the orbit known, and archives deliver everything
                     seen = true;
-                    if self.deliver("PRIP_S3A", &product, false) == Made::Delivered {
+                    if self.deliver("PRIP_S3A", &product, false) == DeliveryFate::Delivered {
                         *delivered.entry(format!("{kind}#{timeliness}")).or_default() += length;
                     }
                 }
@@ -513,7 +513,7 @@ impl Maker {
                     };
                     let made = self.deliver("PRIP_S5P", &product, false);
                     // raw data counts where an archive has it, and archives get everything
-                    if made == Made::Delivered || raw {
+                    if made == DeliveryFate::Delivered || raw {
                         value += length;
                         count += 1;
                     }
@@ -564,9 +564,9 @@ impl Maker {
 }
 
 /// Type, timeliness, minutes of an orbit, tolerance in seconds.
-type Expected = (&'static str, &'static str, i64, i64);
+type ExpectedProduct = (&'static str, &'static str, i64, i64);
 
-const ORBIT_S3: [Expected; 42] = [
+const ORBIT_S3: [ExpectedProduct; 42] = [
     ("DO_0_DOP___", "NR", 101, 180),
     ("DO_0_NAV___", "AL", 101, 180),
     ("GN_0_GNS___", "NR", 101, 180),
@@ -635,7 +635,7 @@ const PLAN: &str = "satellite,datatake_id,mode,swath,observation_time_start,obse
 /// When a file cannot be written.
 pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
     let first = BEGIN + sentinel.first as i64 * DAY;
-    let mut maker = Maker {
+    let mut maker = SentinelGenerator {
         random: Random::of_item(sentinel.seed, sentinel.first),
         deliveries: BTreeMap::new(),
         plans: Vec::new(),

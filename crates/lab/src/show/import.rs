@@ -1,9 +1,9 @@
 //! An import matrix as something to look at: its reports' tables, with their figures beside ours.
 
-use super::{Report, Section, Table, number, svg, time};
-use crate::measure::import::{FileText, IDLE, MatrixText};
+use super::{Report, ReportTable, Section, number, svg, time};
+use crate::measure::import::{IDLE, ImportFileEntry, ImportPlanFile};
 use crate::measure::kpi::{deviation, mean};
-use crate::measure::run::{Import, Run, Set};
+use crate::measure::run::{ImportResult, RequestSet, Run};
 use std::collections::BTreeMap;
 
 /// Imports that are listed one by one.
@@ -12,7 +12,7 @@ const MOST_ROWS: usize = 20;
 /// Sections of a matrix.
 pub fn sections(run: &Run, report: &mut Report) {
     // what was written in the plan is only shown: a run without it is shown, too
-    let plan: MatrixText = serde_json::from_value(run.plan.clone()).unwrap_or_default();
+    let plan: ImportPlanFile = serde_json::from_value(run.plan.clone()).unwrap_or_default();
     let files = firsts(run.imports.iter().map(|import| import.file.as_str()));
     let begun = run.imports.iter().map(|import| import.tenant.as_str());
     let tenants = firsts(plan.tenants.iter().map(String::as_str).chain(begun));
@@ -21,14 +21,14 @@ pub fn sections(run: &Run, report: &mut Report) {
     report.sections.push(order(run, &tenants));
     for unit in firsts(run.curves.iter().map(|curve| curve.unit.as_str())) {
         let curves = run.curves.iter().filter(|curve| curve.unit == unit);
-        let lines: Vec<svg::Line> = curves
-            .map(|curve| svg::Line { name: curve.name.clone(), points: curve.points.iter().map(|(at, value)| (*at, (*value, 0.0))).collect() })
+        let lines: Vec<svg::PlotLine> = curves
+            .map(|curve| svg::PlotLine { name: curve.name.clone(), points: curve.points.iter().map(|(at, value)| (*at, (*value, 0.0))).collect() })
             .collect();
         let picture = svg::curves(&lines, "seconds into the run", unit);
         report.sections.push(Section { title: format!("Resources, {unit}"), picture: Some(picture), ..Section::default() });
     }
     if !run.curves.is_empty() {
-        let mut table = Table::new(2, &["unit", "what", "mean", "most"]);
+        let mut table = ReportTable::new(2, &["unit", "what", "mean", "most"]);
         for curve in &run.curves {
             let values = || curve.points.iter().map(|(_, value)| *value);
             table.rows.push(vec![curve.unit.clone(), curve.name.clone(), number(mean(values())), number(values().fold(0.0, f64::max))]);
@@ -36,7 +36,7 @@ pub fn sections(run: &Run, report: &mut Report) {
         report.sections.push(Section { title: "Resources".into(), table: Some(table), ..Section::default() });
     }
     if !run.statements.is_empty() {
-        let mut table = Table::new(1, &["statement", "calls", "seconds", "rows"]);
+        let mut table = ReportTable::new(1, &["statement", "calls", "seconds", "rows"]);
         for own in &run.statements {
             let text: String = own.text.chars().take(120).collect();
             table.rows.push(vec![text, own.calls.to_string(), number(own.seconds), own.rows.to_string()]);
@@ -57,16 +57,16 @@ fn firsts<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 /// How long an import took that has ended.
-fn seconds(import: &Import) -> Option<f64> {
+fn seconds(import: &ImportResult) -> Option<f64> {
     (import.ended > 0.0).then_some(import.ended - import.begun)
 }
 
-fn planned<'p>(plan: &'p MatrixText, file: &str) -> Option<&'p FileText> {
+fn planned<'p>(plan: &'p ImportPlanFile, file: &str) -> Option<&'p ImportFileEntry> {
     plan.files.iter().find(|own| own.name() == file)
 }
 
 /// Whose figures stand beside ours.
-fn by(plan: &MatrixText) -> &str {
+fn by(plan: &ImportPlanFile) -> &str {
     if plan.reported_by.is_empty() { "reported" } else { &plan.reported_by }
 }
 
@@ -75,7 +75,7 @@ fn ratio(theirs: f64, ours: f64) -> String {
     if ours > 0.0 && theirs > 0.0 { format!("{}x", number(theirs / ours)) } else { String::new() }
 }
 
-fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> Section {
+fn durations(run: &Run, plan: &ImportPlanFile, files: &[&str], tenants: &[&str]) -> Section {
     let compares = plan.files.iter().any(|file| !file.reported.is_empty());
     let settles = run.imports.iter().any(|import| import.settled > import.ended);
     let theirs = by(plan);
@@ -89,7 +89,7 @@ fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> 
             headings.extend([format!("{theirs}, {tenant}"), "faster".into()]);
         }
     }
-    let mut table = Table { headings, names: 1, rows: Vec::new() };
+    let mut table = ReportTable { headings, names: 1, rows: Vec::new() };
     for file in files {
         let own = || run.imports.iter().filter(|import| import.file == *file);
         let documents = own().map(|import| import.documents).sum::<u64>() as f64 / own().count().max(1) as f64;
@@ -127,14 +127,14 @@ fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> 
 }
 
 /// What users saw beside imports, and how much slower that is than beside nothing: a table for each route.
-fn users(run: &Run, plan: &MatrixText) -> Vec<Section> {
+fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
     let theirs = plan.users.as_ref().map(|users| &users.reported).filter(|reported| !reported.is_empty());
     let mut headings = vec!["beside", "import", "requests", "avg", "p95", "avg delta", "p95 delta"];
     let others = ["avg", "p95", "avg delta", "p95 delta"].map(|what| format!("{}, {what}", by(plan)));
     if theirs.is_some() {
         headings.extend(others.iter().map(String::as_str));
     }
-    let figures = |set: &Set| Some([set.latency.mean()?.0, set.latency.at(0.95)?]);
+    let figures = |set: &RequestSet| Some([set.latency.mean()?.0, set.latency.at(0.95)?]);
     // the two times, and how they have grown
     let cells = |own: Option<[f64; 2]>, idle: Option<[f64; 2]>| -> [String; 4] {
         let times = [0, 1].map(|place| own.map_or_else(String::new, |own| time(own[place])));
@@ -146,7 +146,7 @@ fn users(run: &Run, plan: &MatrixText) -> Vec<Section> {
         [average, p95, average_grown, p95_grown]
     };
     let of_route = |route: &str| {
-        let mut table = Table::new(1, &headings);
+        let mut table = ReportTable::new(1, &headings);
         let mut words = Vec::new();
         let sets = || run.sets.iter().filter(|set| set.route == route);
         let idle = sets().find(|set| set.series == IDLE).and_then(figures);
@@ -173,9 +173,9 @@ fn users(run: &Run, plan: &MatrixText) -> Vec<Section> {
 
 /// Who was served when, and how evenly.
 fn order(run: &Run, tenants: &[&str]) -> Section {
-    let mut ended: Vec<&Import> = run.imports.iter().collect();
+    let mut ended: Vec<&ImportResult> = run.imports.iter().collect();
     ended.sort_by(|a, b| a.ended.total_cmp(&b.ended));
-    let mut table = Table::new(3, &["ended", "tenant", "file", "begun at", "sent at", "ended at", "documents"]);
+    let mut table = ReportTable::new(3, &["ended", "tenant", "file", "begun at", "sent at", "ended at", "documents"]);
     for (place, own) in ended.iter().enumerate().take(MOST_ROWS) {
         let numbers = [own.begun, own.sent, own.ended].map(time);
         let mut row = vec![(place + 1).to_string(), own.tenant.clone(), own.file.clone()];

@@ -3,8 +3,8 @@
 mod import;
 pub mod svg;
 
-use crate::measure::plan::{Reported, duration};
-use crate::measure::run::{Kind, Run, Set, Times};
+use crate::measure::plan::{ReportedFigures, duration};
+use crate::measure::run::{Durations, RequestSet, Run, RunKind};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -25,14 +25,14 @@ pub struct Section {
     /// In words.
     pub words: Vec<String>,
     /// Headings and rows.
-    pub table: Option<Table>,
+    pub table: Option<ReportTable>,
     /// As SVG.
     pub picture: Option<String>,
 }
 
 /// A table.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Table {
+pub struct ReportTable {
     /// Of its columns. The first ones, up to `names`, stand left; numbers stand right.
     pub headings: Vec<String>,
     /// Columns of names.
@@ -41,7 +41,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl ReportTable {
     /// One without rows.
     pub fn new(names: usize, headings: &[&str]) -> Self {
         Self { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), names, rows: Vec::new() }
@@ -69,7 +69,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-fn at(times: &Times, share: f64) -> String {
+fn at(times: &Durations, share: f64) -> String {
     times.at(share).map_or_else(String::new, time)
 }
 
@@ -81,13 +81,13 @@ fn share(part: u64, whole: u64) -> String {
 pub fn report(run: &Run) -> Report {
     let mut report = Report { title: run.name.clone(), sections: vec![about(run)] };
     match run.kind {
-        Kind::Load => load(run, &mut report),
-        Kind::Sweep => sweep(run, &mut report),
-        Kind::Import => import::sections(run, &mut report),
-        Kind::Limits => {}
+        RunKind::Load => load(run, &mut report),
+        RunKind::Sweep => sweep(run, &mut report),
+        RunKind::Import => import::sections(run, &mut report),
+        RunKind::Limits => {}
     }
     if !run.limits.is_empty() {
-        let mut table = Table::new(1, &["limit of this machine", "value", "unit"]);
+        let mut table = ReportTable::new(1, &["limit of this machine", "value", "unit"]);
         for limit in &run.limits {
             table.rows.push(vec![limit.name.clone(), number(limit.value), limit.unit.clone()]);
         }
@@ -124,7 +124,7 @@ fn about(run: &Run) -> Section {
 }
 
 /// Outcomes as the register's report has them, and times.
-fn outcomes(name: &str, sets: &[(String, Set)]) -> Table {
+fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
     let mut statuses: Vec<String> = vec!["404".into(), "500".into()];
     for (_, set) in sets {
         let others = set.outcomes.keys().filter(|name| name.parse::<u16>().is_ok_and(|status| status >= 300));
@@ -146,12 +146,12 @@ fn outcomes(name: &str, sets: &[(String, Set)]) -> Table {
         row.push(at(&set.late, 0.99));
         row
     });
-    Table { headings, names: 1, rows: rows.collect() }
+    ReportTable { headings, names: 1, rows: rows.collect() }
 }
 
 /// Sets with the same name, together, in the order they first come.
-fn grouped(sets: &[Set], name: impl Fn(&Set) -> String) -> Vec<(String, Set)> {
-    let mut groups: Vec<(String, Set)> = Vec::new();
+fn grouped(sets: &[RequestSet], name: impl Fn(&RequestSet) -> String) -> Vec<(String, RequestSet)> {
+    let mut groups: Vec<(String, RequestSet)> = Vec::new();
     for set in sets {
         let own = name(set);
         match groups.iter_mut().find(|(known, _)| *known == own) {
@@ -162,26 +162,26 @@ fn grouped(sets: &[Set], name: impl Fn(&Set) -> String) -> Vec<(String, Set)> {
     groups
 }
 
-fn every(set: &Set) -> String {
+fn every(set: &RequestSet) -> String {
     set.every.map_or_else(String::new, |every| format!("{} ({}/s)", time(every), number(1.0 / every.max(1e-9))))
 }
 
 /// Figures of somebody else's that the plan has.
-fn reported(run: &Run) -> Reported {
+fn reported(run: &Run) -> ReportedFigures {
     serde_json::from_value(run.plan["reported"].clone()).unwrap_or_default()
 }
 
 /// Their mean, and how many times ours is in it.
-fn faster_than(theirs: Option<&f64>, own: &Set) -> Option<[String; 2]> {
+fn faster_than(theirs: Option<&f64>, own: &RequestSet) -> Option<[String; 2]> {
     let (theirs, (own, _)) = (theirs?, own.latency.mean()?);
     Some([time(*theirs), format!("{}x", number(theirs / own.max(1e-9)))])
 }
 
 fn load(run: &Run, report: &mut Report) {
     let sets = &run.sets;
-    let planned = |set: &Set| set.planned.map_or_else(String::new, |planned| planned.to_string());
+    let planned = |set: &RequestSet| set.planned.map_or_else(String::new, |planned| planned.to_string());
     let (reported, faster) = (reported(run), run.plan["faster"].as_f64().unwrap_or(1.0));
-    let mut section = |title: &str, name: &str, groups: Vec<(String, Set)>, theirs: &dyn Fn(&str, &Set) -> Option<[String; 2]>| {
+    let mut section = |title: &str, name: &str, groups: Vec<(String, RequestSet)>, theirs: &dyn Fn(&str, &RequestSet) -> Option<[String; 2]>| {
         let theirs: Vec<_> = groups.iter().map(|(name, set)| theirs(name, set)).collect();
         if groups.len() > 1 || theirs.iter().any(Option::is_some) {
             let mut table = outcomes(name, &groups);
@@ -189,7 +189,7 @@ fn load(run: &Run, report: &mut Report) {
             report.sections.push(Section { title: title.into(), table: Some(table), ..Section::default() });
         }
     };
-    let success = |_: &str, set: &Set| {
+    let success = |_: &str, set: &RequestSet| {
         let is_same = |written: &str| {
             let (requests, offset) = written.split_once(" every ")?;
             let offset = duration(offset).ok()?.as_secs_f64();
@@ -198,7 +198,7 @@ fn load(run: &Run, report: &mut Report) {
         let (_, theirs) = reported.success.iter().find(|(written, _)| is_same(written) == Some(true))?;
         Some([format!("{theirs:.2}"), format!("{}x", number(set.successes() as f64 * 100.0 / set.requests.max(1) as f64 / theirs))])
     };
-    let seconds = |name: &str, set: &Set| faster_than(reported.seconds.get(name), set);
+    let seconds = |name: &str, set: &RequestSet| faster_than(reported.seconds.get(name), set);
     section("By requests and offset, in percent", "set", grouped(sets, |set| format!("{} every {}", planned(set), every(set))), &success);
     section("By offset", "Offset", grouped(sets, every), &|_, _| None);
     section("By route", "route", grouped(sets, |set| set.route.clone()), &seconds);
@@ -225,8 +225,8 @@ fn load(run: &Run, report: &mut Report) {
 }
 
 /// Where requests were lost between the sender and the store.
-fn served(sets: &[Set], report: &mut Report) {
-    let mut table = Table::new(1, &["counter of the served side", "grew by"]);
+fn served(sets: &[RequestSet], report: &mut Report) {
+    let mut table = ReportTable::new(1, &["counter of the served side", "grew by"]);
     let mut all: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for (name, value) in sets.iter().flat_map(|set| &set.served) {
         *all.entry(name).or_default() += value;
@@ -240,8 +240,8 @@ fn served(sets: &[Set], report: &mut Report) {
 
 fn sweep(run: &Run, report: &mut Report) {
     let headings = ["what", "clients", "answers/s", "mean", "deviation", "p50", "p90", "p99", "slowest", "without success"];
-    let mut table = Table::new(1, &headings);
-    let name = |set: &Set| if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
+    let mut table = ReportTable::new(1, &headings);
+    let name = |set: &RequestSet| if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
     for set in &run.sets {
         let (mean, deviation) = set.latency.mean().unwrap_or_default();
         table.rows.push(vec![
@@ -258,18 +258,18 @@ fn sweep(run: &Run, report: &mut Report) {
         ]);
     }
     let reported = reported(run);
-    let theirs = |set: &Set| faster_than(reported.seconds.get(&format!("{} by {}", name(set), set.clients.unwrap_or(0))), set);
+    let theirs = |set: &RequestSet| faster_than(reported.seconds.get(&format!("{} by {}", name(set), set.clients.unwrap_or(0))), set);
     table.beside(&reported.by, run.sets.iter().map(theirs).collect());
     report.sections.push(Section { title: "By clients".into(), table: Some(table), ..Section::default() });
-    let mut lines: Vec<(String, Vec<&Set>)> = Vec::new();
+    let mut lines: Vec<(String, Vec<&RequestSet>)> = Vec::new();
     for set in &run.sets {
         match lines.iter_mut().find(|(known, _)| *known == name(set)) {
             Some((_, sets)) => sets.push(set),
             None => lines.push((name(set), vec![set])),
         }
     }
-    let points = |value: &dyn Fn(&Set) -> Option<(f64, f64)>| -> Vec<svg::Line> {
-        let line = |(name, sets): &(String, Vec<&Set>)| svg::Line {
+    let points = |value: &dyn Fn(&RequestSet) -> Option<(f64, f64)>| -> Vec<svg::PlotLine> {
+        let line = |(name, sets): &(String, Vec<&RequestSet>)| svg::PlotLine {
             name: name.clone(),
             points: sets.iter().filter_map(|set| Some((set.clients? as f64, value(set)?))).collect(),
         };
@@ -360,7 +360,7 @@ pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-impl Table {
+impl ReportTable {
     fn text(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count()));

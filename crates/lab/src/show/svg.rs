@@ -1,7 +1,7 @@
 //! Pictures as SVG: axes, lines, points, bars.
 
 use super::{escaped, time};
-use crate::measure::run::{Set, Times};
+use crate::measure::run::{Durations, RequestSet};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
@@ -15,7 +15,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 
 /// A line of a picture.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct PlotLine {
     /// Its name.
     pub name: String,
     /// Place, value, and how far the value is uncertain.
@@ -24,7 +24,7 @@ pub struct Line {
 
 /// From values to places.
 #[derive(Clone, Copy)]
-struct Scale {
+struct AxisScale {
     low: f64,
     high: f64,
     logarithmic: bool,
@@ -32,7 +32,7 @@ struct Scale {
     to: f64,
 }
 
-impl Scale {
+impl AxisScale {
     fn new(values: impl Iterator<Item = f64>, logarithmic: bool, (from, to): (f64, f64)) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite() && (!logarithmic || *value > 0.0)).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -79,14 +79,14 @@ fn mark(value: f64, unit: &str) -> String {
     }
 }
 
-struct Picture {
+struct Chart {
     out: String,
-    x: Scale,
-    y: Scale,
+    x: AxisScale,
+    y: AxisScale,
 }
 
-impl Picture {
-    fn new(x: Scale, y: Scale, names: (&str, &str), units: (&str, &str)) -> Self {
+impl Chart {
+    fn new(x: AxisScale, y: AxisScale, names: (&str, &str), units: (&str, &str)) -> Self {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
              font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\"><title>{} by {}</title>",
@@ -156,21 +156,21 @@ fn colour(place: usize) -> &'static str {
 }
 
 /// Lines with points and, where values are uncertain, bars.
-pub fn lines(lines: &[Line], across: &str, unit: &str) -> String {
+pub fn lines(lines: &[PlotLine], across: &str, unit: &str) -> String {
     let wide = lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x).fold(0.0, f64::max) > 50.0;
     drawn(lines, across, unit, wide, true)
 }
 
 /// Lines of many points over time.
-pub fn curves(lines: &[Line], across: &str, unit: &str) -> String {
+pub fn curves(lines: &[PlotLine], across: &str, unit: &str) -> String {
     drawn(lines, across, unit, false, false)
 }
 
-fn drawn(lines: &[Line], across: &str, unit: &str, wide: bool, marked: bool) -> String {
+fn drawn(lines: &[PlotLine], across: &str, unit: &str, wide: bool, marked: bool) -> String {
     let all = || lines.iter().flat_map(|line| &line.points);
-    let x = Scale::new(all().map(|(x, _)| *x), wide, ACROSS);
-    let y = Scale::new(all().map(|(_, (y, spread))| y + spread), false, UP);
-    let mut picture = Picture::new(x, y, (across, unit), ("", unit));
+    let x = AxisScale::new(all().map(|(x, _)| *x), wide, ACROSS);
+    let y = AxisScale::new(all().map(|(_, (y, spread))| y + spread), false, UP);
+    let mut picture = Chart::new(x, y, (across, unit), ("", unit));
     for (place, line) in lines.iter().enumerate() {
         picture.line(line.points.iter().map(|(x, (y, _))| (*x, *y)), colour(place));
         for (x, (y, spread)) in line.points.iter().filter(|_| marked) {
@@ -186,8 +186,8 @@ fn drawn(lines: &[Line], across: &str, unit: &str, wide: bool, marked: bool) -> 
 }
 
 /// Time against the share of requests that took more: 90 %, 99 %, 99.9 % are equal steps.
-pub fn percentiles(all: &[(&str, &Times)]) -> String {
-    let curve = |times: &Times| -> Vec<(f64, f64)> {
+pub fn percentiles(all: &[(&str, &Durations)]) -> String {
+    let curve = |times: &Durations| -> Vec<(f64, f64)> {
         let count = times.count() as f64;
         let mut seen = 0.0;
         let step = |(time, number): &(u64, u64)| {
@@ -198,8 +198,8 @@ pub fn percentiles(all: &[(&str, &Times)]) -> String {
     };
     let curves: Vec<Vec<(f64, f64)>> = all.iter().map(|(_, times)| curve(times)).collect();
     let points = || curves.iter().flatten();
-    let (x, y) = (Scale::new(points().map(|(x, _)| *x).chain([1.0, 10.0]), true, ACROSS), Scale::new(points().map(|(_, y)| *y), true, UP));
-    let mut picture = Picture::new(x, y, ("one of N requests took longer", "time"), ("", "seconds"));
+    let (x, y) = (AxisScale::new(points().map(|(x, _)| *x).chain([1.0, 10.0]), true, ACROSS), AxisScale::new(points().map(|(_, y)| *y), true, UP));
+    let mut picture = Chart::new(x, y, ("one of N requests took longer", "time"), ("", "seconds"));
     for (place, ((name, _), curve)) in all.iter().zip(&curves).enumerate() {
         picture.line(curve.iter().copied(), colour(place));
         picture.legend(place, name, colour(place));
@@ -208,10 +208,10 @@ pub fn percentiles(all: &[(&str, &Times)]) -> String {
 }
 
 /// How long requests took, by when they were to begin: single ones, and p50, p99 and slowest by stretches of time.
-pub fn over_time(set: &Set) -> String {
-    let x = Scale::new(set.bins.iter().map(|bin| bin.at + set.bin).chain([0.0]), false, ACROSS);
-    let y = Scale::new(set.bins.iter().flat_map(|bin| [bin.p50, bin.max]), true, UP);
-    let mut picture = Picture::new(x, y, ("seconds into the test", "time"), ("", "seconds"));
+pub fn over_time(set: &RequestSet) -> String {
+    let x = AxisScale::new(set.bins.iter().map(|bin| bin.at + set.bin).chain([0.0]), false, ACROSS);
+    let y = AxisScale::new(set.bins.iter().flat_map(|bin| [bin.p50, bin.max]), true, UP);
+    let mut picture = Chart::new(x, y, ("seconds into the test", "time"), ("", "seconds"));
     for point in &set.points {
         let good = point.outcome.starts_with(['2', '3']);
         picture.point(point.at, point.latency, if good { "#0072b255" } else { "#d55e00" }, if good { 1.2 } else { 2.0 });
@@ -227,11 +227,11 @@ pub fn over_time(set: &Set) -> String {
 }
 
 /// Outcomes by group, as parts of a bar.
-pub fn outcomes(groups: &[(String, Set)]) -> String {
-    let x = Scale { low: 0.0, high: 100.0, logarithmic: false, from: LEFT + 60.0, to: WIDTH - RIGHT };
+pub fn outcomes(groups: &[(String, RequestSet)]) -> String {
+    let x = AxisScale { low: 0.0, high: 100.0, logarithmic: false, from: LEFT + 60.0, to: WIDTH - RIGHT };
     let height = (HEIGHT - BOTTOM - TOP) / groups.len().max(1) as f64;
-    let y = Scale { low: 0.0, high: 1.0, logarithmic: false, from: TOP, to: TOP };
-    let mut picture = Picture::new(x, Scale { high: 0.0, ..y }, ("percent of requests", "outcomes"), ("", ""));
+    let y = AxisScale { low: 0.0, high: 1.0, logarithmic: false, from: TOP, to: TOP };
+    let mut picture = Chart::new(x, AxisScale { high: 0.0, ..y }, ("percent of requests", "outcomes"), ("", ""));
     let mut names: Vec<String> = groups.iter().flat_map(|(_, set)| set.outcomes.keys().cloned()).collect();
     names.sort();
     names.dedup();

@@ -8,9 +8,9 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
-use stook_query::{Compiled, compile, parse};
-use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Change, Conflict, Content, DEFAULT_TENANT, RecordWrite, Refused, Result, Store, Tenant, Unit};
+use stook_query::{CompiledQuery, compile, parse};
+use stook_store::sqlite::{SqliteOptions, SqliteStore};
+use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, Result, Store, Tenant, UniqueConflict, Unit, WriteConflict};
 use tempfile::TempDir;
 
 /// The time queries are asked at: 2024-05-06T07:08:09Z.
@@ -57,7 +57,7 @@ pub fn main_tenant() -> Tenant {
 pub fn filled(catalogue: Catalogue, tenants: &[(Tenant, &[Record])]) -> Filled {
     let folder = tempfile::tempdir().expect("a folder");
     let catalogue = Arc::new(catalogue);
-    let store = SqliteStore::open(&folder.path().join("records.db"), catalogue.clone(), Options::default()).expect("a store");
+    let store = SqliteStore::open(&folder.path().join("records.db"), catalogue.clone(), SqliteOptions::default()).expect("a store");
     for (tenant, records) in tenants {
         // in several units, so that rows do not lie in the order of keys
         for unit in 0..5 {
@@ -70,18 +70,18 @@ pub fn filled(catalogue: Catalogue, tenants: &[(Tenant, &[Record])]) -> Filled {
 }
 
 fn write(record: &Record) -> RecordWrite {
-    let content = Content {
+    let content = RecordContent {
         created_job: 0,
-        alive: record.alive,
+        exists: record.alive,
         golden: record.golden.clone().into(),
         state: record.state.clone(),
         state_set: Vec::new(),
         conflicts: record.conflicts.clone(),
         contributions: Vec::new(),
         raw: None,
-        indexed_stay: false,
+        indexes_unchanged: false,
     };
-    RecordWrite { collection: 0, key: Key::new(record.key.as_str()).expect("a key"), expect: None, change: Change::Put(Box::new(content)) }
+    RecordWrite { collection: 0, key: Key::new(record.key.as_str()).expect("a key"), expect: None, change: RecordChange::Put(Box::new(content)) }
 }
 
 /// Writes records that are all new.
@@ -99,21 +99,21 @@ impl Unit for Load {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         panic!("{} records are not new", conflicts.len())
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         panic!("{refused:?}")
     }
 }
 
 /// A query compiled at [`NOW`], or the problem in it.
-pub fn try_compile(catalogue: &Catalogue, query: &str) -> std::result::Result<Compiled, Diagnostic> {
+pub fn try_compile(catalogue: &Catalogue, query: &str) -> std::result::Result<CompiledQuery, Diagnostic> {
     parse(query).and_then(|parsed| compile(&parsed, catalogue, &main_tenant(), NOW))
 }
 
 /// A query compiled at [`NOW`].
-pub fn compiled(catalogue: &Catalogue, query: &str) -> Compiled {
+pub fn compiled(catalogue: &Catalogue, query: &str) -> CompiledQuery {
     try_compile(catalogue, query).unwrap_or_else(|problem| panic!("{}", render("query", query, &[problem], false)))
 }

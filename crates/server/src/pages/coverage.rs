@@ -1,9 +1,9 @@
 //! Coverage: what of each parent is there, group by group, and when something had which value.
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
-use super::timeline::{Lane, Mark, drawing, extent, seconds};
-use super::visit::{View, Visit, place_of};
-use crate::problem::{Answer, Problem};
+use super::timeline::{TimelineLane, TimelineMark, drawing, extent, seconds};
+use super::visit::{PageContext, RenderedPage, place_of};
+use crate::problem::{HandlerResult, Problem};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const MOST_PIECES: usize = 60;
 const LISTED: usize = 100;
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let coverages: Vec<&Json> = items(&overview["collections"]).iter().filter(|own| named(own, "name").contains('.')).collect();
     let chosen = visit.param("collection").or_else(|| coverages.first().map(|own| named(own, "name")));
@@ -31,7 +31,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         return Err(Problem::missing(format!("there is no coverage {name:?}")));
     }
     let Some(own) = own else {
-        return Ok(View::new("Coverage", html! { p.quiet { "This catalogue measures no coverage." } }));
+        return Ok(RenderedPage::new("Coverage", html! { p.quiet { "This catalogue measures no coverage." } }));
     };
     let name = named(own, "name");
     let parent_field = members(&own["links"]).next().map_or("", |(field, _)| field.as_str());
@@ -112,11 +112,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             @if idx + (rows.len() as u64) < total { a rel="next" href=(other_rows(idx + ROWS)) { "later →" } }
         }
     };
-    Ok(View::new(format!("Coverage: {name}"), body))
+    Ok(RenderedPage::new(format!("Coverage: {name}"), body))
 }
 
 /// Percentages by day and group; each leads to its rows.
-fn calendar(visit: &Visit, name: &str, answer: &Json) -> Markup {
+fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
     let cells = items(&answer["days"]);
     let mut days: Vec<&str> = cells.iter().map(|cell| named(cell, "day")).collect();
     days.dedup();
@@ -171,7 +171,7 @@ fn share_kind(percent: f64) -> &'static str {
 }
 
 /// A bar for each group: what is there of what is expected.
-fn bars(visit: &Visit, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
+fn bars(visit: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
     let along = visit.to("coverage", &[("collection", name), ("parent", parent)]);
     html! {
         div.wide tabindex="0" {
@@ -228,7 +228,7 @@ fn gaps(gaps: &Json) -> Markup {
 }
 
 /// What is there of what was planned of one parent, group by group along time; each piece leads to its record, each gap to its row.
-fn timeline(visit: &Visit, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
+fn timeline(visit: &PageContext, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
     let child = named(counted, "collection");
     let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(span_of);
     let Some((from, to)) = extent(spans.chain(planned)) else { return html! {} };
@@ -238,17 +238,19 @@ fn timeline(visit: &Visit, name: &str, rows: &[&Json], counted: &Json, planned: 
             [one] => {
                 let key = plain(&one["key"]);
                 let href = visit.record(child, &key);
-                Mark { from: start, to: stop, kind: "there", href, said: format!("{key}, {}", between(one)) }
+                TimelineMark { from: start, to: stop, kind: "there", href, label: format!("{key}, {}", between(one)) }
             }
-            several => Mark { from: start, to: stop, kind: "there", href: format!("#records-{number}"), said: format!("{} records", several.len()) },
+            several => {
+                TimelineMark { from: start, to: stop, kind: "there", href: format!("#records-{number}"), label: format!("{} records", several.len()) }
+            }
         });
         let gaps = items(&row["gaps"]).iter().filter_map(|gap| {
             let (start, stop) = span_of(gap)?;
-            Some(Mark { from: start, to: stop, kind: "gone", href: href.clone(), said: format!("gap {}", between(gap)) })
+            Some(TimelineMark { from: start, to: stop, kind: "gone", href: href.clone(), label: format!("gap {}", between(gap)) })
         });
-        Lane { name: plain(&row["group"]), href: href.clone(), marks: there.chain(gaps).collect() }
+        TimelineLane { name: plain(&row["group"]), href: href.clone(), marks: there.chain(gaps).collect() }
     };
-    let lanes: Vec<Lane> = rows.iter().enumerate().map(lane).collect();
+    let lanes: Vec<TimelineLane> = rows.iter().enumerate().map(lane).collect();
     let has_gaps = rows.iter().any(|row| !row["gaps"].is_null());
     html! {
         (drawing(&lanes, (from, to), "What is there, along time"))
@@ -270,7 +272,7 @@ fn children<'j>(counted: &'j Json, row: &Json) -> &'j [Json] {
 }
 
 /// The records of each group.
-fn records(visit: &Visit, rows: &[&Json], counted: &Json) -> Markup {
+fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
     let child = named(counted, "collection");
     html! {
         @for (number, row) in rows.iter().enumerate() {
@@ -308,16 +310,16 @@ fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
 }
 
 /// Runs of values along time, a lane for each parent; each run leads to its row.
-fn runs(visit: &Visit, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
+fn runs(visit: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
     let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| span_of(row));
     let Some(extent) = extent(spans) else { return html! {} };
     let mark = |row: &&Json| {
         let (start, stop) = span_of(row)?;
         let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
         let href = visit.record(name, &plain(&row["key"]));
-        Some(Mark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, said })
+        Some(TimelineMark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, label: said })
     };
-    let lane = |(parent, rows): &(String, Vec<&Json>)| Lane {
+    let lane = |(parent, rows): &(String, Vec<&Json>)| TimelineLane {
         name: parent.clone(),
         href: visit.record(parent_collection, parent),
         marks: rows.iter().filter_map(mark).collect(),

@@ -1,8 +1,8 @@
 //! The API to be read: its description, operation by operation.
 
 use super::shown::{items, members, named};
-use super::{Pages, layout};
-use crate::problem::{Answer, Problem};
+use super::{WebPages, layout};
+use crate::problem::{HandlerResult, Problem};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// All operations, by what they are about.
-pub async fn page(State(pages): State<Arc<Pages>>) -> Answer<Response> {
+pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response> {
     let app = &pages.app;
     let document: Json = serde_json::from_slice(&app.openapi).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let mut by_tag: Vec<(&str, Vec<Markup>)> = Vec::new();

@@ -4,8 +4,8 @@ use super::shown::short;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use stook_formats::marc::{MarcRecord, show_tag};
-use stook_formats::tree::{Kind, Tree};
-use stook_formats::{Document, Head, detect};
+use stook_formats::tree::{NodeKind, XmlTree};
+use stook_formats::{Document, ParseContext, detect};
 
 /// Characters of a text that are shown.
 const MOST_TEXT: usize = 200_000;
@@ -18,7 +18,7 @@ const OPEN: usize = 2;
 
 /// A document by what it looks like; what cannot be read is shown as text.
 pub fn shown(bytes: &[u8]) -> Markup {
-    let parsed = detect(bytes).and_then(|syntax| Document::parse(bytes, syntax, &Head::new(syntax, &[])).ok());
+    let parsed = detect(bytes).and_then(|syntax| Document::parse(bytes, syntax, &ParseContext::new(syntax, &[])).ok());
     match parsed {
         Some(Document::Marc(record)) => marc(&record),
         Some(Document::Xml(tree)) => xml(&tree),
@@ -58,18 +58,18 @@ fn marc(record: &MarcRecord<'_>) -> Markup {
     }
 }
 
-fn xml(tree: &Tree<'_>) -> Markup {
+fn xml(tree: &XmlTree<'_>) -> Markup {
     let mut room = MOST_NODES;
     html! { div.xml { (element(tree, tree.element(), 0, &mut room)) @if room == 0 { p.quiet { "…" } } } }
 }
 
 /// An element: on one line if there is only text in it, else folded.
-fn element(tree: &Tree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
+fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
     if *room == 0 {
         return html! {};
     }
     *room -= 1;
-    let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, Kind::Element | Kind::Text)).collect();
+    let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, NodeKind::Element | NodeKind::Text)).collect();
     let name = |node: usize| match tree.name(node) {
         (_, "", local) => local.to_owned(),
         (_, prefix, local) => format!("{prefix}:{local}"),
@@ -79,7 +79,7 @@ fn element(tree: &Tree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup
         span.element { (name(at)) }
         @for attribute in attributes { " " span.attribute { (name(attribute)) } "=" bdi { (short(tree.own_text(attribute), MOST_VALUE)) } }
     };
-    let texts = |node: &usize| tree.nodes[*node].kind == Kind::Text;
+    let texts = |node: &usize| tree.nodes[*node].kind == NodeKind::Text;
     if children.iter().all(texts) {
         let own: String = children.iter().map(|child| tree.own_text(*child)).collect();
         return html! { div { (head) @if !own.trim().is_empty() { ": " bdi.content { (short(own.trim(), MOST_VALUE)) } } } };
@@ -108,10 +108,10 @@ fn json(mut whole: Json) -> Markup {
 }
 
 /// Takes texts that are XML out of a value, with their paths.
-fn take_documents(value: &mut Json, path: &mut String, found: &mut Vec<(String, Tree<'static>)>) {
+fn take_documents(value: &mut Json, path: &mut String, found: &mut Vec<(String, XmlTree<'static>)>) {
     match value {
         Json::String(text) if text.trim_start().starts_with('<') => {
-            if let Ok(tree) = Tree::parse(text.as_bytes()) {
+            if let Ok(tree) = XmlTree::parse(text.as_bytes()) {
                 found.push((path.clone(), tree));
                 *text = format!("({} bytes of XML, below)", text.len());
             }

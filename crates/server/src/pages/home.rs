@@ -2,9 +2,9 @@
 
 use super::import::title;
 use super::shown::{count, done_of, items, members, moment, named, plain, state, text};
-use super::visit::{View, Visit};
+use super::visit::{PageContext, RenderedPage};
 use crate::counts::MOST_CONFLICTS;
-use crate::problem::Answer;
+use crate::problem::HandlerResult;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -12,40 +12,40 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// The tenant's path alone.
-pub async fn front(visit: Visit) -> Response {
+pub async fn front(visit: PageContext) -> Response {
     Redirect::to(&visit.to("home", &[])).into_response()
 }
 
 /// Who needs somebody, collections with their numbers, services, and the newest jobs.
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
-    Ok(View::new("Home", now(&visit).await?.shown(&visit)))
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    Ok(RenderedPage::new("Home", now(&visit).await?.shown(&visit)))
 }
 
 /// `?known=HASH`: the same as a part of a page, where it is another now.
-pub async fn part(visit: Visit) -> Response {
+pub async fn part(visit: PageContext) -> Response {
     match now(&visit).await {
-        Ok(Standing { hash, .. }) if visit.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
-        standing => visit.answer(standing.map(|standing| View::part(standing.shown(&visit)))),
+        Ok(HomeBody { hash, .. }) if visit.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
+        standing => visit.answer(standing.map(|standing| RenderedPage::part(standing.shown(&visit)))),
     }
 }
 
 /// How things stand.
-struct Standing {
+struct HomeBody {
     body: Markup,
     /// Whether it will soon be otherwise.
     goes_on: bool,
     hash: String,
 }
 
-impl Standing {
+impl HomeBody {
     /// It asks for itself again, soon where something goes on. What has not changed is left as it is, with what has the focus.
-    fn shown(&self, visit: &Visit) -> Markup {
+    fn shown(&self, visit: &PageContext) -> Markup {
         let again = if self.goes_on { "every 2s" } else { "every 15s" };
         html! { div hx-get=(visit.to("home/now", &[("known", &self.hash)])) hx-trigger=(again) hx-swap="outerHTML" { (self.body) } }
     }
 }
 
-async fn now(visit: &Visit) -> Answer<Standing> {
+async fn now(visit: &PageContext) -> HandlerResult<HomeBody> {
     let overview = visit.ask("", &[("counts", "true")]).await?;
     let jobs = visit.ask("/jobs", &[("limit", "10")]).await?;
     let troubled = visit.ask("/jobs", &[("limit", "10"), ("troubled", "true")]).await?;
@@ -135,7 +135,7 @@ async fn now(visit: &Visit) -> Answer<Standing> {
         }
     };
     let hash = blake3::hash(body.0.as_bytes()).to_hex()[..16].to_owned();
-    Ok(Standing { body, goes_on, hash })
+    Ok(HomeBody { body, goes_on, hash })
 }
 
 /// Services that are asked, with what they said last.
@@ -167,13 +167,13 @@ fn services_table(services: &[Json]) -> Markup {
     }
 }
 
-fn job_link(visit: &Visit, job: &Json) -> Markup {
+fn job_link(visit: &PageContext, job: &Json) -> Markup {
     let id = job["id"].to_string();
     html! { a href=(visit.to("job", &[("id", &id)])) { (title(job).to_lowercase()) } }
 }
 
 /// Imports as rows.
-pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
+pub fn jobs_table(visit: &PageContext, jobs: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
             table {

@@ -3,8 +3,8 @@
 use super::home::jobs_table;
 use super::layout::{confirmed, csrf};
 use super::shown::{count, done_of, items, moment, named, plain, state};
-use super::visit::{Form, View, Visit, bytes_of, json_of, number_of};
-use crate::problem::{Answer, Problem};
+use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of, json_of, number_of};
+use crate::problem::{HandlerResult, Problem};
 use axum::body::Body;
 use axum::extract::Multipart;
 use axum::http::Method;
@@ -20,17 +20,17 @@ const MOST_DEAD: usize = 20;
 const LINES: u64 = 100;
 
 /// Where a file is given.
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let jobs = visit.ask("/jobs", &[("limit", "50")]).await?;
     let body = html! {
         @if visit.may(Role::Write) { (upload_form(&visit, &overview)) } @else { p.quiet { "Importing needs a token that may write." } }
         section { h2 { "Newest" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "None yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
     };
-    Ok(View::new("Imports", body))
+    Ok(RenderedPage::new("Imports", body))
 }
 
-fn upload_form(visit: &Visit, overview: &Json) -> Markup {
+fn upload_form(visit: &PageContext, overview: &Json) -> Markup {
     html! {
         form.drop #drop method="post" enctype="multipart/form-data" action=(visit.to("upload", &[])) {
             (csrf(visit))
@@ -51,20 +51,20 @@ fn upload_form(visit: &Visit, overview: &Json) -> Markup {
 }
 
 /// Takes a form with a file, and passes it on as it comes.
-pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
+pub async fn upload(visit: PageContext, mut form: Multipart) -> Response {
     let visit = Arc::new(visit);
     let wrong = |error: axum::extract::multipart::MultipartError| Problem::bad(format!("the form could not be read: {error}"));
     let (mut checked, mut by, mut tries) = (false, String::new(), false);
-    let taken: Answer<Json> = async {
+    let taken: HandlerResult<Json> = async {
         while let Some(field) = form.next_field().await.map_err(wrong)? {
             match field.name() {
                 Some("csrf") => {
                     let mark = field.text().await.map_err(wrong)?;
-                    checked = visit.check(&Form(vec![("csrf".into(), mark)])).is_ok();
+                    checked = visit.check(&SubmittedForm(vec![("csrf".into(), mark)])).is_ok();
                 }
                 Some("by") => by = field.text().await.map_err(wrong)?,
                 Some("do") => tries = field.text().await.map_err(wrong)? == "try",
-                Some("file") if !checked => return visit.check(&Form(Vec::new())).map(|()| Json::Null),
+                Some("file") if !checked => return visit.check(&SubmittedForm(Vec::new())).map(|()| Json::Null),
                 Some("file") => return pass_on(&visit, &by, tries, field).await,
                 _ => {}
             }
@@ -73,14 +73,14 @@ pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
     }
     .await;
     match taken {
-        Ok(seen) if tries => visit.answer(Ok(View::new("What an import would do", tried(&seen)))),
+        Ok(seen) if tries => visit.answer(Ok(RenderedPage::new("What an import would do", tried(&seen)))),
         Ok(job) => Redirect::to(&visit.to("job", &[("id", &job["id"].to_string())])).into_response(),
         Err(problem) => visit.answer(Err(problem)),
     }
 }
 
 /// Sends a file to the API while it arrives.
-async fn pass_on(visit: &Visit, by: &str, tries: bool, mut field: axum::extract::multipart::Field<'_>) -> Answer<Json> {
+async fn pass_on(visit: &PageContext, by: &str, tries: bool, mut field: axum::extract::multipart::Field<'_>) -> HandlerResult<Json> {
     let name = field.file_name().unwrap_or("file").to_owned();
     let mut params = vec![("name", name.as_str())];
     params.extend(tries.then_some(("dry_run", "true")));
@@ -141,7 +141,7 @@ fn counts(is_tagging: bool, counts: &Json) -> Markup {
 }
 
 /// `?id=JOB&errors=true&after=`: an import and its journal.
-pub async fn job(visit: Arc<Visit>) -> Answer<View> {
+pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let id = number_of(visit.param("id"), "an import")?;
     let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
     let part = visit.param("part").is_some();
@@ -151,7 +151,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
     };
     let progress = progress(&visit, id, &job, &chunks);
     if part {
-        return Ok(View::part(progress));
+        return Ok(RenderedPage::part(progress));
     }
     let (after, errors) = (visit.param("after").unwrap_or("0"), visit.param("errors").unwrap_or("false"));
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
@@ -189,7 +189,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
             @if let Some(next) = journal["next"].as_u64() { nav.pages { a rel="next" href=(to(errors, &next.to_string())) { "later →" } } }
         }
     };
-    Ok(View::new(title(&job), body))
+    Ok(RenderedPage::new(title(&job), body))
 }
 
 /// Whether a job evaluates tags.
@@ -216,7 +216,7 @@ fn is_over(job: &Json) -> bool {
     !job["finished"].is_null()
 }
 
-fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
+fn progress(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (number("documents"), number("planned"));
     html! {
@@ -253,7 +253,7 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
 }
 
 /// Chunks that are tried no more, each with why, and a way to make smaller ones of it.
-fn dead_chunks(visit: &Visit, id: &str, chunks: &[Json]) -> Markup {
+fn dead_chunks(visit: &PageContext, id: &str, chunks: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
             table {
@@ -287,7 +287,7 @@ fn smaller(chunk: &Json) -> u64 {
 }
 
 /// `?job=JOB&number=DOCUMENT`: a document that failed, as it was read.
-pub async fn document(visit: Arc<Visit>) -> Answer<View> {
+pub async fn document(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let (id, number) = (number_of(visit.param("job"), "an import")?, number_of(visit.param("number"), "a document")?);
     let errors = [("errors", "true"), ("limit", "1"), ("after", &number.parse::<u64>().map_or(0, |number| number.saturating_sub(1)).to_string())];
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &errors).await?;
@@ -304,15 +304,15 @@ pub async fn document(visit: Arc<Visit>) -> Answer<View> {
         }
         (super::document::shown(&bytes))
     };
-    Ok(View::new(format!("Document {number}"), body))
+    Ok(RenderedPage::new(format!("Document {number}"), body))
 }
 
 /// What forms that change a job send.
-fn of_job(visit: &Visit, id: &str, what: &str) -> Markup {
+fn of_job(visit: &PageContext, id: &str, what: &str) -> Markup {
     html! { (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(what); }
 }
 
-fn button(visit: &Visit, id: &str, what: &str) -> Markup {
+fn button(visit: &PageContext, id: &str, what: &str) -> Markup {
     html! {
         form method="post" action=(visit.to("job/change", &[])) {
             (of_job(visit, id, what))
@@ -321,12 +321,12 @@ fn button(visit: &Visit, id: &str, what: &str) -> Markup {
     }
 }
 
-fn cancel(visit: &Visit, id: &str) -> Markup {
+fn cancel(visit: &PageContext, id: &str) -> Markup {
     confirmed("cancel", "it", &visit.to("job/change", &[]), &of_job(visit, id, "cancel"))
 }
 
 /// Cancels a job, lets its dead chunks wait again, or makes smaller ones of them.
-pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (id, what) = (number_of(form.get("id"), "an import")?, form.need("do")?);
     match what {
         "cancel" | "retry" => visit.send(Method::POST, &format!("/jobs/{id}/{what}"), &[], None).await?,
@@ -342,7 +342,7 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
 }
 
 /// How a job goes on, as server-sent events.
-pub async fn events(visit: Visit) -> Response {
+pub async fn events(visit: PageContext) -> Response {
     match number_of(visit.param("id"), "an import") {
         Ok(id) => visit.get(&visit.api(&format!("/jobs/{id}/events"), &[])).await,
         Err(problem) => problem.into_response(),

@@ -1,35 +1,35 @@
 //! The lab: runs with their tables and pictures, and two of them side by side.
 
 use super::shown::{count, items, moment, named, plain};
-use super::visit::{View, Visit};
-use crate::problem::Answer;
+use super::visit::{PageContext, RenderedPage};
+use crate::problem::HandlerResult;
 use crate::records::percent;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// `?run=NAME&beside=NAME`
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let runs = visit.ask("/lab", &[]).await?;
     let Some(name) = visit.param("run") else {
-        return Ok(View::new("Lab", list(&visit, &runs, None)));
+        return Ok(RenderedPage::new("Lab", list(&visit, &runs, None)));
     };
     let path = format!("/lab/{}/report", percent(name));
     Ok(match visit.param("beside") {
         None => {
             let report = visit.ask(&path, &[]).await?;
-            View::new(name, html! { (sections(&report)) details { summary { "Beside another run" } (list(&visit, &runs, Some(name))) } })
+            RenderedPage::new(name, html! { (sections(&report)) details { summary { "Beside another run" } (list(&visit, &runs, Some(name))) } })
         }
         Some(other) => {
             let report = visit.ask(&path, &[("beside", other)]).await?;
             let alone = |name: &str| html! { a href=(visit.to("lab", &[("run", name)])) { (name) } };
-            View::new(format!("{name} and {other}"), html! { p.quiet { (alone(name)) " · " (alone(other)) } (sections(&report)) })
+            RenderedPage::new(format!("{name} and {other}"), html! { p.quiet { (alone(name)) " · " (alone(other)) } (sections(&report)) })
         }
     })
 }
 
 /// All runs; each leads to itself, or beside `other`.
-fn list(visit: &Visit, runs: &Json, other: Option<&str>) -> Markup {
+fn list(visit: &PageContext, runs: &Json, other: Option<&str>) -> Markup {
     let to = |name: &str| match other {
         Some(other) => visit.to("lab", &[("run", other), ("beside", name)]),
         None => visit.to("lab", &[("run", name)]),

@@ -1,6 +1,6 @@
 //! The frame of pages.
 
-use super::visit::Visit;
+use super::visit::PageContext;
 use crate::problem::Problem;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -46,8 +46,8 @@ pub fn document(title: &str, body: &Markup) -> Markup {
 }
 
 /// A page with everything around it.
-pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
-    let here = match visit.place.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
+pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
+    let here = match visit.path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
         "record" | "facets" => "search",
         "job" | "document" => "import",
         here => here,
@@ -55,9 +55,9 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
     let tab = |name: &str, label: &str| {
         html! { a href=(visit.to(name, &[])) aria-current=[(here == name).then_some("page")] { (label) } }
     };
-    let json = match visit.place.split_once('?') {
+    let json = match visit.path.split_once('?') {
         Some((path, query)) => format!("{path}.json?{query}"),
-        None => format!("{}.json", visit.place),
+        None => format!("{}.json", visit.path),
     };
     let whole = html! {
         a.skip href="#main" { "To the content" }
@@ -86,7 +86,7 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
 }
 
 /// The mark of a form.
-pub fn csrf(visit: &Visit) -> Markup {
+pub fn csrf(visit: &PageContext) -> Markup {
     html! { input type="hidden" name="csrf" value=(visit.csrf()); }
 }
 
@@ -102,7 +102,7 @@ pub fn confirmed(what: &str, whom: &str, action: &str, fields: &Markup) -> Marku
 
 /// What is wrong, in words.
 pub fn trouble(problem: &Problem) -> Markup {
-    let shown = problem.more.iter().find(|(name, _)| name == "shown").and_then(|(_, shown)| shown.as_str());
+    let shown = problem.members.iter().find(|(name, _)| name == "shown").and_then(|(_, shown)| shown.as_str());
     html! {
         div.problem role="alert" {
             @match shown {

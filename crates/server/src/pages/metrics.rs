@@ -1,15 +1,15 @@
 //! Metrics: what the server counts, as tables.
 
 use super::shown::{count, items, members, named};
-use super::visit::{View, Visit};
-use crate::problem::Answer;
+use super::visit::{PageContext, RenderedPage};
+use crate::problem::HandlerResult;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
 use stook_lab::show::svg;
 
 /// Requests by route, stages of imports, and how things stand.
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let summary = visit.ask_at("/metrics/summary").await?;
     // that is of all tenants: who is of one sees only what is counted of that
     let history = visit.ask_at("/metrics/history").await.ok();
@@ -22,7 +22,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             section { h2 { "How things stand" } dl { @for (what, number) in members(&summary["state"]) { dt { (what.replace('_', " ")) } dd { (standing(what, number)) } } } }
         }
     };
-    Ok(View::new("Metrics", body))
+    Ok(RenderedPage::new("Metrics", body))
 }
 
 /// What is drawn together: a title, a unit, and what of each point.
@@ -43,10 +43,10 @@ fn curves(history: &Json) -> Markup {
     let minutes = |place: usize| (place as f64 + 1.0 - points.len() as f64) * history["every"].as_f64().unwrap_or(0.0) / 60.0;
     let line = |name: &&str| {
         let value = |(place, point): (usize, &Json)| Some((minutes(place), (point[*name].as_f64()?, 0.0)));
-        svg::Line { name: name.replace('_', " "), points: points.iter().enumerate().filter_map(value).collect() }
+        svg::PlotLine { name: name.replace('_', " "), points: points.iter().enumerate().filter_map(value).collect() }
     };
     let drawn = CURVES.iter().filter_map(|(title, unit, names)| {
-        let lines: Vec<svg::Line> = names.iter().map(line).collect();
+        let lines: Vec<svg::PlotLine> = names.iter().map(line).collect();
         let is_flat = lines.iter().all(|line| line.points.iter().all(|(_, (value, _))| *value == 0.0));
         (!is_flat).then(|| (title, svg::curves(&lines, "minutes", unit)))
     });

@@ -22,7 +22,7 @@ mod tokens;
 mod visit;
 
 use crate::App;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
@@ -30,10 +30,10 @@ use axum::routing::{MethodRouter, get, post};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use visit::{Form, View, Visit};
+use visit::{PageContext, RenderedPage, SubmittedForm};
 
 /// What pages share.
-pub struct Pages {
+pub struct WebPages {
     app: Arc<App>,
     /// The API, guarded.
     api: Router,
@@ -48,8 +48,8 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let mut secret = [0; 32];
     // without randomness every form is refused, see `Form::check`
     let _ = getrandom::fill(&mut secret);
-    let pages = Arc::new(Pages { app: app.clone(), api: api.clone(), secret, sent: Mutex::default() });
-    let both = |path: &str, page: MethodRouter<Arc<Pages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
+    let pages = Arc::new(WebPages { app: app.clone(), api: api.clone(), secret, sent: Mutex::default() });
+    let both = |path: &str, page: MethodRouter<Arc<WebPages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
     Router::new()
         .route("/", get(session::front))
         .route("/sign-in", get(session::form).post(session::enter))
@@ -87,17 +87,17 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
 }
 
 /// A path that is no page.
-async fn nothing_there(visit: Arc<Visit>) -> Answer<View> {
-    Err(Problem::missing(format!("there is no page {}", visit.place)))
+async fn nothing_there(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    Err(Problem::missing(format!("there is no page {}", visit.path)))
 }
 
 /// A page: what it shows, or what is wrong, in the same frame.
-fn page<F, A>(show: F) -> MethodRouter<Arc<Pages>>
+fn page<F, A>(show: F) -> MethodRouter<Arc<WebPages>>
 where
-    F: Fn(Arc<Visit>) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer<View>> + Send + 'static,
+    F: Fn(Arc<PageContext>) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = HandlerResult<RenderedPage>> + Send + 'static,
 {
-    get(move |visit: Visit| async move {
+    get(move |visit: PageContext| async move {
         let visit = Arc::new(visit);
         let view = show(visit.clone()).await;
         visit.answer(view)
@@ -105,12 +105,12 @@ where
 }
 
 /// A form that was sent: where it leads, or what is wrong.
-fn change<F, A>(work: F) -> MethodRouter<Arc<Pages>>
+fn change<F, A>(work: F) -> MethodRouter<Arc<WebPages>>
 where
-    F: Fn(Arc<Visit>, Form) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer<Response>> + Send + 'static,
+    F: Fn(Arc<PageContext>, SubmittedForm) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = HandlerResult<Response>> + Send + 'static,
 {
-    post(move |visit: Visit, form: Form| async move {
+    post(move |visit: PageContext, form: SubmittedForm| async move {
         let visit = Arc::new(visit);
         match visit.check(&form) {
             Ok(()) => work(visit.clone(), form).await,

@@ -2,8 +2,8 @@
 
 use super::layout::csrf;
 use super::shown::{count, items, members, moment, named, plain, short, text, value};
-use super::visit::{Form, View, Visit, bytes_of};
-use crate::problem::{Answer, Problem};
+use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of};
+use crate::problem::{HandlerResult, Problem};
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -25,7 +25,7 @@ const MOST_KEY: usize = 160;
 const MOST_DOCUMENTS: usize = 8;
 
 /// `?collection=C&key=K`
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let missing = || Problem::bad("say ?collection=COLLECTION&key=KEY");
     let (collection, key) = (visit.param("collection").ok_or_else(missing)?, visit.param("key").ok_or_else(missing)?);
     let overview = visit.ask("", &[]).await?;
@@ -51,11 +51,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         (history(&log))
         (documents(&visit, collection, key, &explained).await)
     };
-    Ok(View::new(key, body))
+    Ok(RenderedPage::new(key, body))
 }
 
 /// State with the transitions that change it.
-fn states(visit: &Visit, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
+fn states(visit: &PageContext, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
     let transitions: Vec<(&str, &[Json])> =
         items(&own["transitions"]).iter().filter_map(|name| Some((name.as_str()?, items(&explained["transitions"][name.as_str()?])))).collect();
     html! {
@@ -104,7 +104,7 @@ fn input(name: &str, about: &Json) -> Markup {
 
 /// Golden values, and what every contributor says: the winning value is marked, those that are told apart from it stand out where
 /// the definition has them flagged.
-fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
+fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
     let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|one| named(one, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
     let cell = |field: &Json, contributor: &str| {
@@ -160,7 +160,7 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
 }
 
 /// Keys of linked records: a way to each of them. Some are `planned`, known before there is such a record.
-pub(super) fn linked(visit: &Visit, target: &str, keys: &Json, planned: &[Json]) -> Markup {
+pub(super) fn linked(visit: &PageContext, target: &str, keys: &Json, planned: &[Json]) -> Markup {
     let all = match keys {
         Json::Array(keys) => keys.as_slice(),
         Json::Null => return value(keys),
@@ -199,7 +199,7 @@ fn why(field: &Json) -> String {
 }
 
 /// Records of other collections whose links name this one.
-async fn belonging(visit: &Visit, all: &[Json], collection: &str, key: &str) -> Markup {
+async fn belonging(visit: &PageContext, all: &[Json], collection: &str, key: &str) -> Markup {
     let mut rows = Vec::new();
     for (other, field, is_indexed) in linking(all, collection).into_iter().take(MOST_LINKS) {
         let query = format!("{other} {field}={}", as_value(key));
@@ -261,7 +261,7 @@ fn history(log: &Json) -> Markup {
 }
 
 /// Documents as they were delivered, one of each contributor who is heard.
-async fn documents(visit: &Visit, collection: &str, key: &str, explained: &Json) -> Markup {
+async fn documents(visit: &PageContext, collection: &str, key: &str, explained: &Json) -> Markup {
     let kept = items(&explained["contributions"]).iter().filter(|one| one["raw_bytes"].is_u64() && one["says"] != "retired");
     let mut all = Vec::new();
     for (place, one) in kept.enumerate() {
@@ -284,7 +284,7 @@ async fn documents(visit: &Visit, collection: &str, key: &str, explained: &Json)
 }
 
 /// A transition that was asked for by a form: `arg.NAME` are its arguments.
-pub async fn transition(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+pub async fn transition(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (collection, key, name) = (form.need("collection")?, form.need("key")?, form.need("transition")?);
     let overview = visit.ask("", &[]).await?;
     let own = items(&overview["collections"]).iter().find(|own| named(own, "name") == collection);

@@ -3,8 +3,8 @@
 use super::layout::trouble;
 use super::record::linked;
 use super::shown::{count, items, named, plain, short, value};
-use super::visit::{TOO_LONG, View, Visit, bytes_of, place_of};
-use crate::problem::{Answer, Problem};
+use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, place_of};
+use crate::problem::{HandlerResult, Problem};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use maud::{Markup, html};
@@ -25,16 +25,16 @@ const MOST_JSON: usize = 200_000;
 const MOST_VALUE: usize = 60;
 
 /// `?q=QUERY&idx=&view=table|json&all=`
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let Some(query) = visit.param("q") else {
         let body = html! { (form(&visit, "", &overview)) (begin(&visit, &overview)) };
-        return Ok(View::new("Search", body));
+        return Ok(RenderedPage::new("Search", body));
     };
     // what has no value yet is gone on with, not asked
     if is_begun(query) {
         let body = html! { (form(&visit, query, &overview)) (ahead(&visit, query).await?) };
-        return Ok(View::new("Search", body));
+        return Ok(RenderedPage::new("Search", body));
     }
     let idx = place_of(visit.param("idx"))?;
     let asked = async |rows: u64| {
@@ -47,15 +47,15 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         (rows, answer) = (FEW, asked(FEW).await);
     }
     let body = match answer {
-        Ok(answer) => found(&Found { visit: &visit, query, idx, rows }, &overview, &answer),
+        Ok(answer) => found(&ResultsPage { visit: &visit, query, idx, rows }, &overview, &answer),
         Err(problem) if problem.status.is_client_error() => {
             let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
             let body = html! { (form(&visit, query, &overview)) (trouble(&problem)) (suggested(&visit, &meant)) };
-            return Ok(View { status: problem.status, ..View::new("Search", body) });
+            return Ok(RenderedPage { status: problem.status, ..RenderedPage::new("Search", body) });
         }
         Err(problem) => return Err(problem),
     };
-    Ok(View::new("Search", html! { (form(&visit, query, &overview)) (body) }))
+    Ok(RenderedPage::new("Search", html! { (form(&visit, query, &overview)) (body) }))
 }
 
 /// Whether a query ends where a value is to stand.
@@ -63,7 +63,7 @@ fn is_begun(query: &str) -> bool {
     query.trim_end().ends_with('=')
 }
 
-fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
+fn form(visit: &PageContext, query: &str, overview: &Json) -> Markup {
     let example = items(&overview["collections"]).first().map_or("", |collection| named(collection, "name"));
     html! {
         form.search role="search" action=(visit.to("search", &[])) {
@@ -77,18 +77,18 @@ fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
 }
 
 /// `?q=QUERY`: how many rows there are. A part of a page.
-pub async fn total(visit: Arc<Visit>) -> Answer<View> {
+pub async fn total(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let params = [("q", visit.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
     let answer = visit.ask("/query", &params).await?;
     let shown = html! { (count(answer["total"].as_u64().unwrap_or(0))) };
     Ok(match visit.param("whole") {
-        Some(_) => View::new(visit.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
-        None => View::part(shown),
+        Some(_) => RenderedPage::new(visit.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
+        None => RenderedPage::part(shown),
     })
 }
 
 /// What can be asked, for who has asked nothing yet.
-fn begin(visit: &Visit, overview: &Json) -> Markup {
+fn begin(visit: &PageContext, overview: &Json) -> Markup {
     html! {
         p { "A query is a collection, conditions and what is wanted: " code { "collection field=value | sort field-" } ". Words find what was meant." }
         ul.chips { @for collection in items(&overview["collections"]) {
@@ -98,15 +98,15 @@ fn begin(visit: &Visit, overview: &Json) -> Markup {
 }
 
 /// A page of what was found.
-struct Found<'v> {
-    visit: &'v Visit,
+struct ResultsPage<'v> {
+    visit: &'v PageContext,
     query: &'v str,
     idx: u64,
     /// How many rows it has at most.
     rows: u64,
 }
 
-impl Found<'_> {
+impl ResultsPage<'_> {
     /// The same from another row on, or in another form.
     fn with(&self, idx: u64, view: Option<&str>, all: bool) -> String {
         let idx = idx.to_string();
@@ -122,8 +122,8 @@ impl Found<'_> {
     }
 }
 
-fn found(own: &Found<'_>, overview: &Json, answer: &Json) -> Markup {
-    let Found { visit, query, idx, .. } = *own;
+fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
+    let ResultsPage { visit, query, idx, .. } = *own;
     let all = items(&answer["rows"]);
     let rows = &all[..all.len().min(own.rows as usize)];
     let goes_on = all.len() > rows.len();
@@ -180,7 +180,7 @@ fn lines(answer: &Json, rows: &[Json]) -> String {
 }
 
 /// What services had to say.
-fn services(visit: &Visit, query: &str, said: &Json, again: &str) -> Markup {
+fn services(visit: &PageContext, query: &str, said: &Json, again: &str) -> Markup {
     html! {
         @if items(said).iter().any(|service| service["state"] == "running") {
             p data-events=(visit.to("search/events", &[("q", query)])) { "Some services are still asked. " a href=(again) { "Look again" } }
@@ -215,7 +215,7 @@ fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) 
 }
 
 /// Rows, with a link to each record.
-fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
+fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
@@ -257,7 +257,7 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
 }
 
 /// Queries that were perhaps meant, with the reasons.
-fn suggested(visit: &Visit, meant: &Json) -> Markup {
+fn suggested(visit: &PageContext, meant: &Json) -> Markup {
     let all = items(&meant["suggestions"]);
     html! {
         @if !all.is_empty() {
@@ -276,7 +276,7 @@ fn suggested(visit: &Visit, meant: &Json) -> Markup {
 }
 
 /// `?q=QUERY&part=1`: values of fields, each with the query that asks for those alone.
-pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
+pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let query = visit.param("q").unwrap_or_default();
     let answer = visit.ask("/query/facets", &[("q", query)]).await?;
     let body = html! {
@@ -309,21 +309,21 @@ pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
             @if visit.param("part").is_none() { p.quiet { "No field tells these records apart." } }
         } @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
-    Ok(View { part: visit.param("part").is_some(), ..View::new(query, body) })
+    Ok(RenderedPage { part: visit.param("part").is_some(), ..RenderedPage::new(query, body) })
 }
 
 /// `?q=TEXT`: how the text goes on, and queries that were perhaps meant. A part of a page.
-pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
+pub async fn suggestions(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let text = visit.param("q").unwrap_or_default();
     // a query of its own language needs no guess
     let is_query = text.contains(['=', '|', '<', '>']);
     let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
     let body = html! { (ahead(&visit, text).await?) (suggested(&visit, &meant)) };
-    Ok(View::part(body))
+    Ok(RenderedPage::part(body))
 }
 
 /// What the last word of a text could become.
-async fn ahead(visit: &Visit, text: &str) -> Answer<Markup> {
+async fn ahead(visit: &PageContext, text: &str) -> HandlerResult<Markup> {
     let found = visit.ask("/query/completions", &[("q", text)]).await?;
     let found = items(&found["completions"]);
     Ok(html! {
@@ -334,13 +334,13 @@ async fn ahead(visit: &Visit, text: &str) -> Answer<Markup> {
 }
 
 /// `?q=QUERY`: how services answer, as server-sent events.
-pub async fn events(visit: Visit) -> Response {
+pub async fn events(visit: PageContext) -> Response {
     let path = visit.api("/query/events", &[("q", visit.param("q").unwrap_or_default())]);
     visit.get(&path).await
 }
 
 /// `?q=QUERY`: what was found, to be kept.
-pub async fn download(visit: Visit) -> Response {
+pub async fn download(visit: PageContext) -> Response {
     let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
     let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);
     let mut response = visit.get(&path).await;

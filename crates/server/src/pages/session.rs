@@ -1,9 +1,9 @@
 //! Signing in: a token of the API, kept in a cookie that no script reads and no other site sends.
 
-use super::visit::{CARRIED, Form};
-use super::{Pages, layout};
+use super::visit::{CARRIED, SubmittedForm};
+use super::{WebPages, layout};
 use crate::problem::Problem;
-use crate::request::Params;
+use crate::request::QueryParams;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -39,7 +39,7 @@ pub fn headers(sent: &HeaderMap) -> HeaderMap {
 }
 
 /// The first page of who is known; others sign in.
-pub async fn front(State(pages): State<Arc<Pages>>, sent: HeaderMap) -> Response {
+pub async fn front(State(pages): State<Arc<WebPages>>, sent: HeaderMap) -> Response {
     match pages.app.tokens.caller(&headers(&sent)) {
         Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response(),
         Err(_) => Redirect::to("/sign-in").into_response(),
@@ -47,12 +47,12 @@ pub async fn front(State(pages): State<Arc<Pages>>, sent: HeaderMap) -> Response
 }
 
 /// `?to=PATH`: where a token is given, and where it leads.
-pub async fn form(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> Response {
-    let params = Params::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
+pub async fn form(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
+    let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
     shown(&pages, StatusCode::OK, None, params.first("to").unwrap_or_default())
 }
 
-fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>, to: &str) -> Response {
+fn shown(pages: &WebPages, status: StatusCode, wrong: Option<&str>, to: &str) -> Response {
     let body = html! {
         main.narrow {
             h1 { (pages.app.catalogue.name) }
@@ -70,7 +70,7 @@ fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>, to: &str) -> Re
 }
 
 /// Takes a token.
-pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
+pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     // nobody is signed in by somebody else's page
     if sent.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
         return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form is not of these pages: sign in here"));
@@ -99,7 +99,7 @@ pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form)
 }
 
 /// Forgets the token.
-pub async fn leave(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
+pub async fn leave(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     if let Err(problem) = form.check(&pages, &headers(&sent)) {
         return layout::bare(&problem);
     }

@@ -2,8 +2,8 @@
 
 use super::layout::{confirmed, csrf};
 use super::shown::{count, items, named, plain, state, text};
-use super::visit::{Form, View, Visit};
-use crate::problem::{Answer, Problem};
+use super::visit::{PageContext, RenderedPage, SubmittedForm};
+use crate::problem::{HandlerResult, Problem};
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stook_store::access::Role;
 
 /// The tags of all collections that have some.
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let tagged: Vec<&str> = items(&overview["collections"]).iter().filter(|own| own["tags"] == true).map(|own| named(own, "name")).collect();
     let mut all = Vec::new();
@@ -39,10 +39,10 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             }
         }
     };
-    Ok(View::new("Tags", body))
+    Ok(RenderedPage::new("Tags", body))
 }
 
-fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+fn row(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let name = named(tag, "name");
     let definition = tag["xpath"].as_str().or(tag["query"].as_str()).unwrap_or("given by hand");
     html! {
@@ -68,7 +68,7 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
 }
 
 /// How the evaluation of a tag goes on; it asks for itself again until it is over.
-fn evaluation(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+fn evaluation(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let own = &tag["evaluation"];
     let number = |name: &str| own[name].as_u64().unwrap_or(0);
     let is_on = ["running", "queued", "interrupted"].contains(&named(own, "state"));
@@ -87,19 +87,19 @@ fn evaluation(visit: &Visit, collection: &str, tag: &Json) -> Markup {
 }
 
 /// `?collection=C&name=N`: how the evaluation of a tag goes on. A part of a page.
-pub async fn standing(visit: Arc<Visit>) -> Answer<View> {
+pub async fn standing(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let (collection, name) = (visit.param("collection").unwrap_or_default(), visit.param("name").unwrap_or_default());
     let percent = crate::records::percent;
     let tag = visit.ask(&format!("/tags/{}/{}", percent(collection), percent(name)), &[]).await?;
-    Ok(View::part(evaluation(&visit, collection, &tag)))
+    Ok(RenderedPage::part(evaluation(&visit, collection, &tag)))
 }
 
 /// What forms that change a tag send.
-fn of_tag(visit: &Visit, collection: &str, name: &str) -> Markup {
+fn of_tag(visit: &PageContext, collection: &str, name: &str) -> Markup {
     html! { (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name); }
 }
 
-fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
+fn button(visit: &PageContext, collection: &str, name: &str, what: &str) -> Markup {
     html! {
         form method="post" action=(visit.to("tags/change", &[])) {
             (of_tag(visit, collection, name))
@@ -108,13 +108,13 @@ fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
     }
 }
 
-fn delete(visit: &Visit, collection: &str, name: &str) -> Markup {
+fn delete(visit: &PageContext, collection: &str, name: &str) -> Markup {
     let fields = html! { (of_tag(visit, collection, name)) input type="hidden" name="do" value="delete"; };
     confirmed("delete", name, &visit.to("tags/change", &[]), &fields)
 }
 
 /// A definition that is changed, with its preview.
-fn edit_tag(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+fn edit_tag(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let (name, is_query) = (named(tag, "name"), tag["query"].is_string());
     let id = |part: &str| format!("{part}-{collection}-{name}");
     html! {
@@ -133,7 +133,7 @@ fn edit_tag(visit: &Visit, collection: &str, tag: &Json) -> Markup {
 }
 
 /// A query with what it finds.
-fn query_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, label: &str, query: &str) -> Markup {
+fn query_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, label: &str, query: &str) -> Markup {
     html! {
         label for=(id("query")) { (label) }
         input id=(id("query")) name="query" spellcheck="false" value=(query) hx-get=(visit.to("tags/preview", &[("collection", collection)]))
@@ -143,7 +143,7 @@ fn query_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, lab
 }
 
 /// An XPath with what it would find.
-fn xpath_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
+fn xpath_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
     // names of tags are no selectors: what is typed is shown behind its own field
     html! {
         label for=(id("xpath")) { "XPath, of what its document says" }
@@ -153,7 +153,7 @@ fn xpath_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, xpa
     }
 }
 
-fn new_tag(visit: &Visit, collection: &str) -> Markup {
+fn new_tag(visit: &PageContext, collection: &str) -> Markup {
     let id = |part: &str| format!("{part}-{collection}");
     html! {
         details {
@@ -171,10 +171,10 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
 }
 
 /// `?collection=C&xpath=X` or `&query=Q`: what a definition would find. A part of a page.
-pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
+pub async fn preview(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let given = ["xpath", "query"].into_iter().find_map(|kind| Some((kind, visit.param(kind).filter(|text| !text.trim().is_empty())?)));
     let (collection, Some((kind, text))) = (visit.param("collection").unwrap_or_default(), given) else {
-        return Ok(View::part(html! {}));
+        return Ok(RenderedPage::part(html! {}));
     };
     let wish = json!({ "name": "preview", kind: text });
     let path = format!("/tags/{}", crate::records::percent(collection));
@@ -190,11 +190,11 @@ pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
         },
         Err(problem) => super::layout::trouble(&problem),
     };
-    Ok(View::part(body))
+    Ok(RenderedPage::part(body))
 }
 
 /// Makes a tag, changes it, evaluates it again, or removes it.
-pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (collection, name) = (form.need("collection")?, form.need("name")?);
     let overview = visit.ask("", &[]).await?;
     if !items(&overview["collections"]).iter().any(|own| named(own, "name") == collection && own["tags"] == true) {

@@ -37,7 +37,7 @@ const STEPS: [f64; 19] = [
 ];
 
 /// What was from one time to another, in seconds.
-pub struct Mark {
+pub struct TimelineMark {
     pub from: f64,
     pub to: f64,
     /// How it looks, as a class.
@@ -45,14 +45,14 @@ pub struct Mark {
     /// Where it leads to.
     pub href: String,
     /// What it says.
-    pub said: String,
+    pub label: String,
 }
 
 /// Marks of one thing.
-pub struct Lane {
+pub struct TimelineLane {
     pub name: String,
     pub href: String,
-    pub marks: Vec<Mark>,
+    pub marks: Vec<TimelineMark>,
 }
 
 /// From the first time of spans to their last, if there are any.
@@ -61,7 +61,7 @@ pub fn extent(spans: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
 }
 
 /// Lanes from the first time of a span to its last.
-pub fn drawing(lanes: &[Lane], (from, to): (f64, f64), label: &str) -> Markup {
+pub fn drawing(lanes: &[TimelineLane], (from, to): (f64, f64), label: &str) -> Markup {
     let length = (to - from).max(1.0);
     let place = |at: f64| NAMES + ((at - from) / length).clamp(0.0, 1.0) * (WIDTH - NAMES);
     let number = |at: f64| format!("{at:.2}");
@@ -81,9 +81,9 @@ pub fn drawing(lanes: &[Lane], (from, to): (f64, f64), label: &str) -> Markup {
                         rect.missing x=(NAMES) y=(number(top + 4.0)) width=(WIDTH - NAMES) height=(LANE - 8.0) {}
                     }
                     @for mark in &lane.marks {
-                        a href=(mark.href) aria-label=(mark.said) {
+                        a href=(mark.href) aria-label=(mark.label) {
                             rect class=(mark.kind) x=(number(place(mark.from))) y=(number(top + 4.0))
-                                width=(number((place(mark.to) - place(mark.from)).max(1.5))) height=(LANE - 8.0) { title { (mark.said) } }
+                                width=(number((place(mark.to) - place(mark.from)).max(1.5))) height=(LANE - 8.0) { title { (mark.label) } }
                         }
                     }
                 }

@@ -2,8 +2,8 @@
 
 use super::layout::{confirmed, csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
-use super::visit::{Form, View, Visit, hex, number_of};
-use crate::problem::{Answer, Problem};
+use super::visit::{PageContext, RenderedPage, SubmittedForm, hex, number_of};
+use crate::problem::{HandlerResult, Problem};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 /// Tokens of the tenant.
-pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let tokens = visit.ask("/tokens", &[]).await?;
     let body = html! {
         @if items(&tokens["tokens"]).is_empty() {
@@ -44,24 +44,24 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             button { "Make" }
         }
     };
-    Ok(View::new("Tokens", body))
+    Ok(RenderedPage::new("Tokens", body))
 }
 
-fn revoke(visit: &Visit, token: &Json) -> Markup {
+fn revoke(visit: &PageContext, token: &Json) -> Markup {
     let id = plain(&token["id"]);
     let whom = if named(token, "name").is_empty() { format!("no. {id}") } else { named(token, "name").to_owned() };
     confirmed("revoke", &whom, &visit.to("tokens/change", &[]), &html! { (csrf(visit)) input type="hidden" name="revoke" value=(id); })
 }
 
 /// A mark by which a form that is sent twice is known.
-fn once() -> Answer<String> {
+fn once() -> HandlerResult<String> {
     let mut mark = [0; 16];
     getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("there is no randomness: {error}")))?;
     Ok(hex(&mark))
 }
 
 /// Makes a token, which is shown this once, or revokes one.
-pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     if let Some(id) = form.get("revoke") {
         let id = number_of(Some(id), "a token")?;
         visit.send(Method::DELETE, &format!("/tokens/{id}"), &[], None).await?;

@@ -1,10 +1,10 @@
 //! A visit: who looks, what they asked for, and the answers of the API that are shown.
 
-use super::{Pages, layout, session};
+use super::{WebPages, layout, session};
 use crate::access::Caller;
-use crate::problem::{Answer, Problem};
+use crate::problem::{HandlerResult, Problem};
 use crate::records::percent;
-use crate::request::Params;
+use crate::request::QueryParams;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
@@ -28,7 +28,7 @@ const MOST_SENT: usize = 1_000;
 const MOST_FORM: usize = 1 << 20;
 
 /// What a page shows.
-pub struct View {
+pub struct RenderedPage {
     /// Its title.
     pub title: String,
     /// What stands in the frame; the frame is left out of what replaces a part of a page.
@@ -39,7 +39,7 @@ pub struct View {
     pub status: StatusCode,
 }
 
-impl View {
+impl RenderedPage {
     /// A page.
     pub fn new(title: impl Into<String>, body: Markup) -> Self {
         Self { title: title.into(), body, part: false, status: StatusCode::OK }
@@ -52,27 +52,27 @@ impl View {
 }
 
 /// Who looks at what.
-pub struct Visit {
-    pages: Arc<Pages>,
+pub struct PageContext {
+    pages: Arc<WebPages>,
     /// Who looks.
     pub caller: Caller,
     /// Whose records.
     pub tenant: String,
     /// The token that is sent with questions, and where the visitor comes from.
     own: HeaderMap,
-    params: Params,
+    params: QueryParams,
     /// The path and what stands behind it, without `.json`.
-    pub place: String,
+    pub path: String,
     wants_json: bool,
     is_read: bool,
     /// What was asked of the API, and its answers.
     answers: Mutex<Vec<(String, Arc<Json>)>>,
 }
 
-impl FromRequestParts<Arc<Pages>> for Visit {
+impl FromRequestParts<Arc<WebPages>> for PageContext {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, pages: &Arc<Pages>) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, pages: &Arc<WebPages>) -> Result<Self, Response> {
         let path = parts.uri.path().to_owned();
         let wants_json = path.ends_with(".json");
         let problem = |problem: Problem| if wants_json { problem.into_response() } else { layout::bare(&problem) };
@@ -89,29 +89,29 @@ impl FromRequestParts<Arc<Pages>> for Visit {
         let named = values.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
         let tenant = caller.tenant(named).map_err(problem)?;
         let query = parts.uri.query().unwrap_or_default();
-        let params = Params::parse(query).map_err(problem)?;
+        let params = QueryParams::parse(query).map_err(problem)?;
         let shown = path.strip_suffix(".json").unwrap_or(&path);
         let place = if query.is_empty() { shown.to_owned() } else { format!("{shown}?{query}") };
         let (answers, is_read) = (Mutex::default(), parts.method == Method::GET);
-        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, place, wants_json, is_read, answers })
+        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, path: place, wants_json, is_read, answers })
     }
 }
 
 /// What a form sent.
-pub struct Form(pub Vec<(String, String)>);
+pub struct SubmittedForm(pub Vec<(String, String)>);
 
-impl FromRequest<Arc<Pages>> for Form {
+impl FromRequest<Arc<WebPages>> for SubmittedForm {
     type Rejection = Response;
 
-    async fn from_request(request: Request, _: &Arc<Pages>) -> Result<Self, Response> {
+    async fn from_request(request: Request, _: &Arc<WebPages>) -> Result<Self, Response> {
         let wrong = |what: &str| layout::bare(&Problem::bad(what));
         let bytes = to_bytes(request.into_body(), MOST_FORM).await.map_err(|_| wrong("a form has at most 1 MB"))?;
         let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the form is not UTF-8"))?;
-        Params::parse(text).map(|params| Self(params.into_pairs())).map_err(|problem| layout::bare(&problem))
+        QueryParams::parse(text).map(|params| Self(params.into_pairs())).map_err(|problem| layout::bare(&problem))
     }
 }
 
-impl Form {
+impl SubmittedForm {
     /// A value; the empty text is none.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
@@ -121,7 +121,7 @@ impl Form {
     ///
     /// # Errors
     /// 400 when it is not.
-    pub fn need(&self, name: &str) -> Answer<&str> {
+    pub fn need(&self, name: &str) -> HandlerResult<&str> {
         self.get(name).ok_or_else(|| Problem::bad(format!("{name} is missing")))
     }
 
@@ -129,7 +129,7 @@ impl Form {
     ///
     /// # Errors
     /// 403 when it does not.
-    pub fn check(&self, pages: &Pages, own: &HeaderMap) -> Answer<()> {
+    pub fn check(&self, pages: &WebPages, own: &HeaderMap) -> HandlerResult<()> {
         if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, own)) {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Form {
     }
 }
 
-impl Visit {
+impl PageContext {
     /// A parameter behind the question mark; the empty text is none.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.first(name).filter(|value| !value.is_empty())
@@ -202,7 +202,7 @@ impl Visit {
     ///
     /// # Errors
     /// What the API says.
-    pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> Answer<Arc<Json>> {
+    pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> HandlerResult<Arc<Json>> {
         self.ask_at(&self.api(path, params)).await
     }
 
@@ -210,7 +210,7 @@ impl Visit {
     ///
     /// # Errors
     /// What the API says.
-    pub async fn ask_at(&self, path: &str) -> Answer<Arc<Json>> {
+    pub async fn ask_at(&self, path: &str) -> HandlerResult<Arc<Json>> {
         let answer = json_of(self.get(path).await).await.map(Arc::new);
         // what is refused is an answer, too
         let said = answer.as_ref().map_or_else(|problem| Arc::new(problem.to_json()), Arc::clone);
@@ -224,7 +224,7 @@ impl Visit {
     ///
     /// # Errors
     /// What the API says.
-    pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> Answer<Json> {
+    pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> HandlerResult<Json> {
         let sent = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         json_of(self.fetch(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
     }
@@ -275,12 +275,12 @@ impl Visit {
     ///
     /// # Errors
     /// 403 when it does not.
-    pub fn check(&self, form: &Form) -> Answer<()> {
+    pub fn check(&self, form: &SubmittedForm) -> HandlerResult<()> {
         form.check(&self.pages, &self.own)
     }
 
     /// What was asked for: the page, a part of one, or the answers it shows.
-    pub fn answer(&self, view: Answer<View>) -> Response {
+    pub fn answer(&self, view: HandlerResult<RenderedPage>) -> Response {
         match view {
             Ok(view) if self.wants_json => {
                 let answers = self.answers.lock().map(|answers| answers.clone()).unwrap_or_default();
@@ -299,7 +299,7 @@ impl Visit {
 ///
 /// # Errors
 /// What the API says, or that the answer is too long.
-pub async fn bytes_of(response: Response) -> Answer<Bytes> {
+pub async fn bytes_of(response: Response) -> HandlerResult<Bytes> {
     let status = response.status();
     let too_long = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, TOO_LONG);
     let bytes = to_bytes(response.into_body(), MOST_ANSWER).await.map_err(too_long)?;
@@ -310,7 +310,7 @@ pub async fn bytes_of(response: Response) -> Answer<Bytes> {
 ///
 /// # Errors
 /// As of [`bytes_of`].
-pub async fn json_of(response: Response) -> Answer<Json> {
+pub async fn json_of(response: Response) -> HandlerResult<Json> {
     Ok(serde_json::from_slice(&bytes_of(response).await?).unwrap_or_default())
 }
 
@@ -318,7 +318,7 @@ pub async fn json_of(response: Response) -> Answer<Json> {
 ///
 /// # Errors
 /// 400 with what it is a number of.
-pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> Answer<&'t str> {
+pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> HandlerResult<&'t str> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} has a number")))
 }
@@ -327,13 +327,13 @@ pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> Answer<&'t str> {
 ///
 /// # Errors
 /// 400 when it is no number.
-pub fn place_of(text: Option<&str>) -> Answer<u64> {
+pub fn place_of(text: Option<&str>) -> HandlerResult<u64> {
     let wrong = |_| Problem::bad("idx is a number of rows, 0 or more");
     text.map_or(Ok(0), |text| text.parse().map_err(wrong))
 }
 
 /// The mark of forms for who sends these headers.
-fn csrf(pages: &Pages, own: &HeaderMap) -> String {
+fn csrf(pages: &WebPages, own: &HeaderMap) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
     hash.update(own.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));

@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once};
 use std::time::{Duration, Instant};
 use stook_catalogue::parse::parse;
-use stook_engine::deliver::Underway;
-use stook_engine::import::Upload;
+use stook_engine::deliver::PendingDelivery;
+use stook_engine::import::UploadRequest;
 use stook_engine::settle;
 use stook_engine::{damage, deliver, split, withdraw, work};
 use stook_lab::random::Random;
-use stook_store::plan::{Column, Plan};
+use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob};
-use stook_store::{Pass, Tenant};
+use stook_store::{SettlePass, Tenant};
 use tokio::runtime::Runtime;
 
 /// Orders of a case beyond those of four files.
@@ -168,7 +168,7 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
         let stop = AtomicBool::new(false);
         let checked =
             settle::check(&*place.store, &place.rules, &stop, &|_| ()).map_err(|error| whole(format!("{}: check --deep: {error}", place.kind)))?;
-        if let Some((tenant, collection, key)) = checked.wrong.first() {
+        if let Some((tenant, collection, key)) = checked.incorrect.first() {
             let case = tenant.as_str().split('-').next().and_then(|name| name.strip_prefix('t')?.parse().ok());
             return Err(Fault { case, what: format!("{}: check --deep: {collection} {key} of {tenant} is not what it must be", place.kind) });
         }
@@ -176,8 +176,8 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
         if let Some((tenant, damage)) = found.named.first() {
             return Err(whole(format!("{}: a record of {tenant} cannot be read: {damage}", place.kind)));
         }
-        if checked.undecided > 0 {
-            return Err(whole(format!("{}: check --deep leaves {} records undecided", place.kind, checked.undecided)));
+        if checked.inconclusive > 0 {
+            return Err(whole(format!("{}: check --deep leaves {} records undecided", place.kind, checked.inconclusive)));
         }
         timings.check[at] = began.elapsed();
         seen.push(told);
@@ -288,7 +288,7 @@ impl Place {
     }
 
     fn settle(&self) -> Found<()> {
-        let pass: Arc<dyn Pass> = self.rules.clone();
+        let pass: Arc<dyn SettlePass> = self.rules.clone();
         match settle::drain(&*self.store, &pass, &AtomicBool::new(false)) {
             Ok(_) => Ok(()),
             Err(error) => Err(Fault { case: None, what: format!("{}: settling: {error}", self.kind) }),
@@ -356,7 +356,7 @@ impl Place {
         if self.store.is_idle().unwrap_or(false) {
             return Ok(());
         }
-        let options = work::Options { workers, lease_seconds: 60, drain: true, settles: false };
+        let options = work::WorkerOptions { workers, lease_seconds: 60, drain: true, settles: false };
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         // a chunk that fails is tried again, later and later
         let failed = || PANIC.lock().is_ok_and(|panic| panic.is_some());
@@ -369,9 +369,9 @@ impl Place {
         ran.map_err(|error| Fault { case: None, what: format!("{}: workers: {error}", self.kind) })
     }
 
-    fn deliver(&self, number: usize, tenant: &Tenant, (source, profile): (&Json, Option<&str>), delivery: &Delivery) -> Found<Underway> {
+    fn deliver(&self, number: usize, tenant: &Tenant, (source, profile): (&Json, Option<&str>), delivery: &Delivery) -> Found<PendingDelivery> {
         let text = documents::file(source, &delivery.documents);
-        let upload = Upload {
+        let upload = UploadRequest {
             name: "file".into(),
             size: None,
             profile: profile.map(str::to_owned),
@@ -419,10 +419,10 @@ impl Place {
         let mut seen = json!({});
         let own = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
         for (index, collection) in self.catalogue.collections.iter().enumerate().filter(|(_, collection)| own(&collection.name)) {
-            let mut plan = Plan::all(tenant.clone(), index);
+            let mut plan = QueryPlan::all(tenant.clone(), index);
             let fields: Vec<usize> = collection.shown_fields().map(|(index, _)| index).collect();
-            plan.columns = [Column::Key, Column::Conflict].into_iter().chain(fields.iter().map(|field| Column::Field(*field))).collect();
-            plan.columns.extend((0..collection.states.len()).map(Column::State));
+            plan.columns = [PlanColumn::Key, PlanColumn::Conflict].into_iter().chain(fields.iter().map(|field| PlanColumn::Field(*field))).collect();
+            plan.columns.extend((0..collection.states.len()).map(PlanColumn::State));
             let found = self.store.find(&plan).or_else(|error| fault(number, format!("{}: {}: {error}", self.kind, collection.name)))?;
             let mut records = json!({});
             for row in found.rows {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stook_catalogue::definition::Catalogue;
-use stook_engine::settle::Rules;
-use stook_lab::postgres::Server;
+use stook_engine::settle::SettleRules;
+use stook_lab::postgres::TestServer;
 use stook_server::access::new_token;
-use stook_server::{App, Logged, Options, router};
+use stook_server::{App, RequestLogLevel, ServerOptions, router};
 use stook_store::Store;
 use stook_store::access::Role;
 use stook_store::postgres::{self, PostgresStore};
@@ -19,7 +19,7 @@ pub struct Place {
     pub kind: &'static str,
     pub catalogue: Arc<Catalogue>,
     pub store: Arc<dyn Store>,
-    pub rules: Arc<Rules>,
+    pub rules: Arc<SettleRules>,
     pub router: Router,
     /// A token of an admin of all tenants.
     pub token: String,
@@ -36,9 +36,9 @@ impl Place {
     fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
         let (token, new) = new_token(None, Role::Admin, "test".into()).map_err(|error| error.to_string())?;
         store.create_token(new).map_err(|error| format!("{kind}: {error}"))?;
-        let options = Options { log: Logged::Nothing, cache: 1 << 20, ..Options::default() };
+        let options = ServerOptions { log: RequestLogLevel::None, cache: 1 << 20, ..ServerOptions::default() };
         let app = App::new(catalogue.clone(), store.clone(), options).map_err(|error| format!("{kind}: {error}"))?;
-        let rules = Arc::new(Rules::new(catalogue));
+        let rules = Arc::new(SettleRules::new(catalogue));
         Ok(Self { kind, catalogue: catalogue.clone(), store, rules, router: router(&app), token, folder: None })
     }
 
@@ -46,7 +46,7 @@ impl Place {
     pub fn on_a_file(catalogue: &Arc<Catalogue>) -> Result<Self, String> {
         let folder = stook_lab::memory::folder_of_process("definitions").map_err(|error| error.to_string())?.join(next().to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
-        let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default());
+        let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::SqliteOptions::default());
         let store = opened.map_err(|error| format!("a file is not opened: {error}"))?;
         let mut place = Self::new("file", catalogue, Arc::new(store))?;
         place.folder = Some(folder);
@@ -55,10 +55,10 @@ impl Place {
 
     /// A new schema of the server; nothing where PostgreSQL is not installed. It stays: the server goes with the process.
     pub fn on_a_server(catalogue: &Arc<Catalogue>) -> Option<Result<Self, String>> {
-        let server = Server::shared()?;
+        let server = TestServer::shared()?;
         let schema = format!("definitions{}", next());
         let url = format!("{}?schema={schema}", server.url("postgres"));
-        let options = postgres::Options { connections: 4, ..postgres::Options::default() };
+        let options = postgres::PostgresOptions { connections: 4, ..postgres::PostgresOptions::default() };
         let opened = PostgresStore::open(&url, catalogue.clone(), &options);
         let store = match opened {
             Ok(store) => store,

@@ -16,27 +16,27 @@ mod work;
 mod writer;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Found, Plan};
+use crate::plan::{Aggregate, QueryPlan, ResultRows};
 use crate::queue::*;
-use crate::shape::{Shape, Use};
-use crate::vitals::Vitals;
-use crate::wanted::Wanted;
+use crate::shape::{AccessMode, StoreSchema};
+use crate::vitals::StoreStats;
+use crate::wanted::CancelToken;
 use crate::*;
 use ::tokio_postgres::Config;
-use session::{Attempt, Pool, Session, Trouble};
+use session::{DatabaseError, DbResult, Pool, Session};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::SmolStr;
-use tables::Tables;
-use values::Columns;
-use work::View;
-use writer::{Bench, Writer};
+use tables::StoreTables;
+use values::RowExt;
+use work::LeaseView;
+use writer::{PostgresWriter, WriteContext};
 
 /// How a store on a server is opened.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// How long to wait for the server, or for a free connection, in seconds.
     pub wait: u64,
     /// Most connections at a time.
@@ -47,7 +47,7 @@ pub struct Options {
     pub read_only: bool,
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
         Self { wait: 30, connections: 16, prepare: true, read_only: false }
     }
@@ -62,37 +62,37 @@ const SCHEMA: &str = "stook";
 /// A store on a server.
 pub struct PostgresStore {
     catalogue: Arc<Catalogue>,
-    bench: Bench,
-    writer: Writer,
+    bench: WriteContext,
+    writer: PostgresWriter,
     /// The connection that hears of new chunks.
     ear: Mutex<Option<Session>>,
     changes: Vec<String>,
     redefined: bool,
     /// The one connection that asks for snapshots.
     eye: Pool,
-    stand: Mutex<Stand>,
+    stand: Mutex<ObservedSnapshot>,
 }
 
 /// The snapshot that was seen last, and its number. A snapshot that was seen again stands for the same data only if it was
 /// seen on the same connection: a server that has crashed gives the numbers of transactions that were lost to others.
 #[derive(Default)]
-struct Stand {
+struct ObservedSnapshot {
     connection: u64,
     snapshot: String,
     number: i64,
 }
 
 /// The server's time, as far as this process knows it; strictly increasing.
-struct Clock {
+struct ServerClock {
     last: AtomicI64,
     /// How far the server's clock is ahead of this machine's, in microseconds.
-    ahead: AtomicI64,
+    offset: AtomicI64,
 }
 
-impl Clock {
+impl ServerClock {
     fn now(&self) -> i64 {
         let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-        here + self.ahead.load(Ordering::Relaxed)
+        here + self.offset.load(Ordering::Relaxed)
     }
 
     fn tick(&self) -> i64 {
@@ -102,13 +102,13 @@ impl Clock {
     }
 
     fn hear(&self, stamp: i64) {
-        self.ahead.fetch_add(stamp - self.now(), Ordering::Relaxed);
+        self.offset.fetch_add(stamp - self.now(), Ordering::Relaxed);
         self.last.fetch_max(stamp, Ordering::SeqCst);
     }
 }
 
 /// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
-fn begin(session: &mut Session, tables: &Tables, clock: &Clock, waits: bool) -> Attempt<i64> {
+fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits: bool) -> DbResult<i64> {
     session.begin(waits);
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
@@ -147,19 +147,19 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When the server cannot be used, or the definition does not fit what is stored.
-    pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &Options) -> Result<Self> {
-        let tables = Tables::new(&catalogue);
-        let purpose = if options.read_only { Use::Read } else { Use::Write };
+    pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &PostgresOptions) -> Result<Self> {
+        let tables = StoreTables::new(&catalogue);
+        let purpose = if options.read_only { AccessMode::Read } else { AccessMode::Write };
         Self::open_as(url, catalogue, tables, (purpose, options))
     }
 
     /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
-    pub(crate) fn open_ledger(url: &str, options: &Options) -> Result<Self> {
-        let options = Options { prepare: false, ..options.clone() };
-        Self::open_as(url, Arc::new(Catalogue::empty()), Tables::of_ledger(), (Use::Ledger, &options))
+    pub(crate) fn open_ledger(url: &str, options: &PostgresOptions) -> Result<Self> {
+        let options = PostgresOptions { prepare: false, ..options.clone() };
+        Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), (AccessMode::Admin, &options))
     }
 
-    fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: Tables, (purpose, options): (Use, &Options)) -> Result<Self> {
+    fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: StoreTables, (purpose, options): (AccessMode, &PostgresOptions)) -> Result<Self> {
         let (config, schema) = settings(url)?;
         let tables = Arc::new(tables);
         // whoever waits for a command to begin hears soon of a server that is not there
@@ -172,19 +172,19 @@ impl PostgresStore {
             false => tables::fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
         };
         let (changes, redefined) = first.run(ready).map_err(|trouble| match trouble {
-            Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;
         pool.adopt(first);
-        let clock = Arc::new(Clock { last: AtomicI64::new(0), ahead: AtomicI64::new(0) });
+        let clock = Arc::new(ServerClock { last: AtomicI64::new(0), offset: AtomicI64::new(0) });
         let last: i64 = pool.run(|session| {
             tables::remember(session, &tables)?;
             let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
             session.one(sql, &[])?.at(0)
         })?;
         clock.hear(last);
-        let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
-        let writer = Writer::start(bench.clone())?;
+        let bench = WriteContext { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
+        let writer = PostgresWriter::start(bench.clone())?;
         Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, redefined, eye, stand: Mutex::default() })
     }
 
@@ -192,7 +192,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When the server does not answer, or another program wrote it.
-    pub fn prepared_for(url: &str) -> Result<Option<Shape>> {
+    pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
         let (config, schema) = settings(url)?;
         let pool = Pool::new(config, schema, FIRST_WAIT, 1);
         let read = pool.run(|session| {
@@ -203,15 +203,15 @@ impl PostgresStore {
             Ok(Some(crate::shape::stored(tables::meta(session, "shape")?.as_deref())?))
         });
         read.map_err(|trouble| match trouble {
-            Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })
     }
 
     /// Asks on a connection of its own.
-    fn ask<T>(&self, read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
-        let wanted = Wanted::now();
-        let is_over = || wanted.as_ref().is_some_and(Wanted::is_over);
+    fn ask<T>(&self, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        let wanted = CancelToken::now();
+        let is_over = || wanted.as_ref().is_some_and(CancelToken::is_over);
         if is_over() {
             return Err(StoreError::Unwanted);
         }
@@ -220,9 +220,9 @@ impl PostgresStore {
             // whatever the server says to a statement that it was asked to give up
             Err(_) if is_over() => Err(StoreError::Unwanted),
             // a table that is gone is no damage where another process has prepared the store for another definition
-            Err(Trouble::Store(StoreError::Other(reason))) => {
+            Err(DatabaseError::Store(StoreError::Other(reason))) => {
                 let changed = self.bench.pool.run(|session| tables::check(session, &self.bench.tables));
-                Err(if matches!(changed, Err(Trouble::Store(StoreError::DefinitionChanged))) {
+                Err(if matches!(changed, Err(DatabaseError::Store(StoreError::DefinitionChanged))) {
                     StoreError::DefinitionChanged
                 } else {
                     StoreError::Other(reason)
@@ -233,7 +233,7 @@ impl PostgresStore {
     }
 
     /// Asks several questions of one snapshot.
-    fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+    fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.ask(|session| {
             session.begin_snapshot();
             let value = read(session)?;
@@ -242,18 +242,18 @@ impl PostgresStore {
         })
     }
 
-    fn write<T>(&self, work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Result<T> {
+    fn write<T>(&self, work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> Result<T> {
         Ok(self.bench.transaction(work)?)
     }
 
     /// Small work after which a job may have ended.
-    fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> Attempt<()>) -> Result<()> {
+    fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> DbResult<()>) -> Result<()> {
         self.write(work)?;
         Ok(self.bench.finish_job(job)?)
     }
 
     /// Small work after which chunks may wait.
-    fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+    fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.write(|session, _| {
             let value = work(session)?;
             work::tell(session, self.bench.pool.schema())?;
@@ -261,7 +261,7 @@ impl PostgresStore {
         })
     }
 
-    fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> Attempt<Option<i64>> {
+    fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
         self.bench.tenants.find(session, tenant)
     }
 }
@@ -287,14 +287,14 @@ impl Store for PostgresStore {
         self.bench.tables.generation(source, feed)
     }
 
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(session, &self.bench.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read_damaged(session, &self.bench.tables, tenant, collection, keys, detail)
@@ -311,7 +311,7 @@ impl Store for PostgresStore {
             let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
             let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
             if stand.connection != connection || stand.snapshot != snapshot {
-                *stand = Stand { connection, snapshot: snapshot.into(), number: stand.number + 1 };
+                *stand = ObservedSnapshot { connection, snapshot: snapshot.into(), number: stand.number + 1 };
             }
             Ok(stand.number)
         })?;
@@ -325,17 +325,17 @@ impl Store for PostgresStore {
         })
     }
 
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>> {
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
     }
 
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags> {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
-            None => Ok(Tags::default()),
+            None => Ok(CollectionTags::default()),
         })
     }
 
@@ -354,7 +354,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
@@ -375,7 +375,7 @@ impl Store for PostgresStore {
         self.ask(|session| {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
             let rows = session.query(sql, &[])?;
-            let token = |row: &::tokio_postgres::Row| -> Attempt<Token> {
+            let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
                 Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
             };
             rows.iter().map(token).collect()
@@ -391,7 +391,7 @@ impl Store for PostgresStore {
         self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
     }
 
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
         self.writer.run(unit, urgency)
     }
 
@@ -400,7 +400,7 @@ impl Store for PostgresStore {
         Ok(())
     }
 
-    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         let mut begun = false;
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(()) };
@@ -415,33 +415,33 @@ impl Store for PostgresStore {
         })
     }
 
-    fn count(&self, plan: &Plan) -> Result<u64> {
+    fn count(&self, plan: &QueryPlan) -> Result<u64> {
         self.ask(|session| match self.tenant_id(session, &plan.tenant)? {
             Some(tenant) => query::count(session, &self.catalogue, tenant, plan),
             None => Ok(0),
         })
     }
 
-    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)> {
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
         self.ask_snapshot(|session| {
-            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok((Found::default(), 0)) };
+            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
             query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
                 rows.push(row);
                 Ok(())
             })?;
-            Ok((Found { rows }, query::count(session, &self.catalogue, tenant, plan)?))
+            Ok((ResultRows { rows }, query::count(session, &self.catalogue, tenant, plan)?))
         })
     }
 
-    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.ask_snapshot(|session| {
             let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(-1);
             aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, plan, *aggregate)).collect()
         })
     }
 
-    fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
         self.ask(|session| query::explain(session, &self.catalogue, plan))
     }
 
@@ -466,7 +466,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
         let lanes: Vec<i64> = (0..i64::from(crate::LANES)).collect();
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::marks(session, &self.bench.tables, tenant, &lanes, limit),
@@ -502,13 +502,13 @@ impl Store for PostgresStore {
         })
     }
 
-    fn vitals(&self) -> Result<Vitals> {
+    fn vitals(&self) -> Result<StoreStats> {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
         let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
         let (connections, idle, asking) = self.bench.pool.standing();
         let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
-        Ok(Vitals { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
+        Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
@@ -516,9 +516,9 @@ impl Store for PostgresStore {
         rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
     }
 
-    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let bench = &self.bench;
-        let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(Passed::default()) };
+        let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
         // done twice it answers marks that are there the second time
         let mut refused = Vec::new();
         let work = |session: &mut Session, stamp: i64| {
@@ -533,14 +533,14 @@ impl Store for PostgresStore {
         Ok(self.bench.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
     }
 
-    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
         self.write_and_tell(|session| work::add_chunks(session, job, &chunks, progress))?;
         Ok(self.bench.finish_job(job)?)
     }
 
-    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         let tables = &self.bench.tables;
-        let View { line, expired, quiet, now } = self.ask(|session| work::look(session, tables, job))?;
+        let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| work::look(session, tables, job))?;
         if expired {
             for dead in self.ask(|session| work::bury(session, now))? {
                 self.bench.finish_job(dead)?;
@@ -548,7 +548,7 @@ impl Store for PostgresStore {
         }
         let each = if job.is_some() { limit } else { 1 };
         let leases = line.lease(limit, each, |choice, limit| {
-            self.ask(|session| match choice.share.most_running {
+            self.ask(|session| match choice.share.max_running {
                 Some(most) => work::take_within(session, choice, now, most, limit, seconds),
                 None => work::take(session, choice, now, limit, seconds),
             })
@@ -559,11 +559,11 @@ impl Store for PostgresStore {
         Ok(leases)
     }
 
-    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>> {
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
         self.write(|session, stamp| work::renew(session, fences, seconds, stamp))
     }
 
-    fn give_back(&self, fences: &[Fence]) -> Result<()> {
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
         self.write_and_tell(|session| work::give_back(session, fences))
     }
 
@@ -588,7 +588,7 @@ impl Store for PostgresStore {
         self.write_and_tell(|session| work::take_over(session, job))
     }
 
-    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         self.write_and_finish(fence.chunk.job, |session, stamp| work::release(session, fence, reason, delay_seconds, attempts, stamp))
     }
 
@@ -631,7 +631,7 @@ impl Store for PostgresStore {
         self.ask(|session| work::chunks(session, job))
     }
 
-    fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
         self.ask(|session| work::chunk(session, chunk))
     }
 
@@ -639,7 +639,7 @@ impl Store for PostgresStore {
         self.write_and_tell(|session| work::retry(session, job, ordinal))
     }
 
-    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         Ok(self.bench.transaction_once(|session, _| {
             work::load_chunk(session, chunk, &slice)?;
             work::tell(session, self.bench.pool.schema())

@@ -1,20 +1,20 @@
 //! Plans to SQL. PostgreSQL's planner chooses among the indexes; every condition is said in the form an index answers.
 
-use super::session::{Attempt, Parameter, Session, Trouble};
+use super::session::{DatabaseError, DbResult, Session, SqlParameter};
 use super::tables::{INDEXED, indexed, name};
-use super::values::{Bound, Columns, bare_type, column_type, read};
+use super::values::{BoundValue, RowExt, bare_type, column_type, read};
 use crate::StoreError;
 use crate::damage::Damage;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
+use crate::plan::{Aggregate, AggregateFunction, Comparison, PlanColumn, QueryPlan, link_of, mean_of, member, middle_of, structs};
 use ::tokio_postgres::types::ToSql;
-use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
+use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes};
 use stook_catalogue::fold::fold;
-use stook_catalogue::value::{FieldType, Member, Value};
+use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// A parameter of a query, owned.
 #[derive(Debug)]
-enum Given {
+enum QueryParameter {
     Number(i64),
     Text(String),
     Texts(Vec<String>),
@@ -23,72 +23,72 @@ enum Given {
 
 /// Parameters as they are collected; `$n` stands for the n-th.
 #[derive(Default)]
-struct Parameters(Vec<Given>);
+struct Parameters(Vec<QueryParameter>);
 
 impl Parameters {
-    fn push(&mut self, given: Given, ty: &str) -> String {
+    fn push(&mut self, given: QueryParameter, ty: &str) -> String {
         self.0.push(given);
         format!("${}::{ty}", self.0.len())
     }
 
     fn value(&mut self, value: Value, ty: &FieldType) -> String {
-        self.push(Given::Value(value), &bare_type(ty))
+        self.push(QueryParameter::Value(value), &bare_type(ty))
     }
 
     fn text(&mut self, text: String) -> String {
-        self.push(Given::Text(text), "text")
+        self.push(QueryParameter::Text(text), "text")
     }
 
     /// Runs `ask` with what PostgreSQL's client takes.
-    fn with<T>(&self, ask: impl FnOnce(&[Parameter<'_>]) -> T) -> T {
+    fn with<T>(&self, ask: impl FnOnce(&[SqlParameter<'_>]) -> T) -> T {
         let boxed: Vec<Box<dyn ToSql + Sync + '_>> = self
             .0
             .iter()
             .map(|given| -> Box<dyn ToSql + Sync + '_> {
                 match given {
-                    Given::Number(number) => Box::new(*number),
-                    Given::Text(text) => Box::new(text.as_str()),
-                    Given::Texts(texts) => Box::new(texts),
-                    Given::Value(value) => Box::new(Bound(value)),
+                    QueryParameter::Number(number) => Box::new(*number),
+                    QueryParameter::Text(text) => Box::new(text.as_str()),
+                    QueryParameter::Texts(texts) => Box::new(texts),
+                    QueryParameter::Value(value) => Box::new(BoundValue(value)),
                 }
             })
             .collect();
-        let parameters: Vec<Parameter<'_>> = boxed.iter().map(|parameter| &**parameter).collect();
+        let parameters: Vec<SqlParameter<'_>> = boxed.iter().map(|parameter| &**parameter).collect();
         ask(&parameters)
     }
 }
 
 /// What the builder knows of a column.
-struct Known {
+struct ColumnInfo {
     /// As SQL, for values.
     sql: String,
     /// As SQL, for comparisons and order: the folded form where there is one.
     compared: String,
     ty: FieldType,
     fold: bool,
-    index: Index,
+    index: FieldIndexes,
     name: String,
     /// The number of the collection's tags, where it is those.
     tags: Option<u32>,
 }
 
-fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: Column) -> Attempt<Known> {
+fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: PlanColumn) -> DbResult<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
-        Known { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: Index::default(), name, tags: None }
+        ColumnInfo { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: FieldIndexes::default(), name, tags: None }
     };
     match column {
-        Column::Key => Ok(plain("key", FieldType::Text)),
-        Column::Revision => Ok(plain("revision", FieldType::Integer)),
-        Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
-        Column::Tag => {
+        PlanColumn::Key => Ok(plain("key", FieldType::Text)),
+        PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
+        PlanColumn::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
+        PlanColumn::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
             let own = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
             let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {own})");
-            let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), Index { ordered: true, ..Index::default() });
-            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
+            let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), FieldIndexes { ordered: true, ..FieldIndexes::default() });
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
         }
-        Column::Field(index) => {
+        PlanColumn::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
             let sql = match collection.member(index) {
                 Some((list, member)) => in_structs(&name(&["f", &collection.fields[list].name]), member),
@@ -96,19 +96,19 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
             };
             let ty = field.golden_type().clone();
             let compared = if field.fold && !ty.is_list() { format!("r.{}", name(&["x", &field.name])) } else { sql.clone() };
-            Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
+            Ok(ColumnInfo { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
         }
-        Column::Element(index) => {
+        PlanColumn::Element(index) => {
             let member = member(collection, each, index)?;
             let value = format!("(el.value::jsonb ->> '{}')", member.name);
             // text is collated by the column's rule wherever it stands
             let sql = format!("{value}::{}", column_type(&member.ty));
             let ty = member.ty.clone();
-            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index: Index::default(), name: member.name.clone(), tags: None })
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name: member.name.clone(), tags: None })
         }
-        Column::Linked(index) => {
+        PlanColumn::TargetsExist(index) => {
             let link = link_of(catalogue, collection, index)?;
-            let (to, field) = (name(&["r", &catalogue.collections[link.to].name]), name(&["f", &collection.fields[link.field].name]));
+            let (to, field) = (name(&["r", &catalogue.collections[link.target_collection].name]), name(&["f", &collection.fields[link.field].name]));
             let exists = |key: &str| format!("EXISTS (SELECT 1 FROM {to} lt WHERE lt.tenant = r.tenant AND lt.key = {key} AND lt.alive)");
             let all = match link.many {
                 false => exists(&format!("r.{field}")),
@@ -116,19 +116,19 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
             };
             let sql = format!("(CASE WHEN r.{field} IS NOT NULL THEN {all} END)");
             let (ty, name) = (FieldType::Boolean, format!("{}.exists", link.name));
-            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index: Index::default(), name, tags: None })
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name, tags: None })
         }
-        Column::State(index) => {
+        PlanColumn::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("r.{}", name(&["s", &state.name]));
             // state fields have no side tables
-            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
-            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
+            let index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
         }
     }
 }
 
-impl Known {
+impl ColumnInfo {
     fn folded(&self, value: &Value) -> Value {
         match value {
             Value::Text(text) if self.fold => Value::text(fold(text)),
@@ -137,16 +137,16 @@ impl Known {
     }
 
     /// Whether an index finds the records that satisfy a condition.
-    fn finds(&self, test: &Test) -> bool {
+    fn finds(&self, test: &Comparison) -> bool {
         let ordered = self.index.ordered || self.name == "key";
         let contained = |pieces: &[String]| self.index.contains && !pattern::trigrams(&self.pieces(pieces)).is_empty();
         match test {
-            Test::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
-            Test::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
-            Test::In(_) => ordered,
-            Test::Range { low, high } => ordered && (low.is_some() || high.is_some()),
-            Test::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
-            Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => false,
+            Comparison::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
+            Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
+            Comparison::In(_) => ordered,
+            Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
+            Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
+            Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
         }
     }
 
@@ -166,9 +166,9 @@ fn decides(beginning: &str) -> bool {
 }
 
 /// A comparison of `sql`: the column in the form that is compared, or an element of a list.
-struct Comparison<'a> {
+struct ComparisonSql<'a> {
     sql: &'a str,
-    known: &'a Known,
+    known: &'a ColumnInfo,
     /// What its index holds of it: conditions say what follows for that, too.
     held: Option<String>,
     /// Whether its trigrams are indexed.
@@ -176,7 +176,7 @@ struct Comparison<'a> {
     parameters: &'a mut Parameters,
 }
 
-impl Comparison<'_> {
+impl ComparisonSql<'_> {
     fn compare(&mut self, operator: &str, wanted: &Value) -> String {
         match self.known.folded(wanted) {
             Value::Text(text) => self.bound(operator, &text),
@@ -214,10 +214,10 @@ impl Comparison<'_> {
         if wanted.is_empty() {
             return None;
         }
-        Some(format!("trigrams({}) @> {}", self.sql, self.parameters.push(Given::Texts(wanted), "text[]")))
+        Some(format!("trigrams({}) @> {}", self.sql, self.parameters.push(QueryParameter::Texts(wanted), "text[]")))
     }
 
-    fn matches(&mut self, pieces: &[String]) -> Attempt<String> {
+    fn matches(&mut self, pieces: &[String]) -> DbResult<String> {
         let mut parts = Vec::new();
         if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
             parts.push(self.begins(beginning));
@@ -244,11 +244,11 @@ impl Comparison<'_> {
     }
 
     /// A test of a column that holds ranges.
-    fn in_ranges(&mut self, test: &Test) -> Attempt<String> {
+    fn in_ranges(&mut self, test: &Comparison) -> DbResult<String> {
         let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
         let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
         let windows = self.parameters.text(serde_json::json!(windows).to_string());
-        let negation = if matches!(test, Test::NotEqual(_)) { "NOT " } else { "" };
+        let negation = if matches!(test, Comparison::NotEqual(_)) { "NOT " } else { "" };
         Ok(format!(
             "{negation}EXISTS (SELECT 1 FROM jsonb_array_elements({}::jsonb) AS g(v), jsonb_array_elements({windows}::jsonb) AS w(v) \
              WHERE (g.v ->> 0)::bigint <= (w.v ->> 1)::bigint AND (g.v ->> 1)::bigint >= (w.v ->> 0)::bigint)",
@@ -256,16 +256,16 @@ impl Comparison<'_> {
         ))
     }
 
-    fn test(&mut self, test: &Test) -> Attempt<String> {
+    fn test(&mut self, test: &Comparison) -> DbResult<String> {
         if self.known.ty == FieldType::Ranges {
             return self.in_ranges(test);
         }
         let element = self.known.ty.element().clone();
         Ok(match test {
-            Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
+            Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
                 return Err(StoreError::Wrong("a pattern has one piece at least".into()).into());
             }
-            Test::Equal(wanted) => {
+            Comparison::Equal(wanted) => {
                 let equal = self.compare("=", wanted);
                 match (self.held.is_none(), self.known.folded(wanted).as_text()) {
                     (true, Some(text)) => {
@@ -275,23 +275,23 @@ impl Comparison<'_> {
                     _ => equal,
                 }
             }
-            Test::NotEqual(wanted) => {
+            Comparison::NotEqual(wanted) => {
                 let wanted = self.known.folded(wanted);
                 format!("{} IS DISTINCT FROM {}", self.sql, self.parameters.value(wanted, &element))
             }
-            Test::In(wanted) => {
+            Comparison::In(wanted) => {
                 let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
                 let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(beginning(value.as_text()?))).collect();
                 let list = FieldType::List(Box::new(element));
                 let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
                 match &self.held {
                     Some(held) if matches!(list.element(), FieldType::Text) => {
-                        format!("{held} = ANY({}) AND {condition}", self.parameters.push(Given::Texts(beginnings), "text[]"))
+                        format!("{held} = ANY({}) AND {condition}", self.parameters.push(QueryParameter::Texts(beginnings), "text[]"))
                     }
                     _ => condition,
                 }
             }
-            Test::Range { low, high } => {
+            Comparison::Range { low, high } => {
                 let mut parts = Vec::new();
                 for (bound, strict, inclusive) in [(low, ">", ">="), (high, "<", "<=")] {
                     if let Some((wanted, included)) = bound {
@@ -300,7 +300,7 @@ impl Comparison<'_> {
                 }
                 if parts.is_empty() { format!("{} IS NOT NULL", self.sql) } else { parts.join(" AND ") }
             }
-            Test::Prefix(prefix) => {
+            Comparison::Prefix(prefix) => {
                 let pieces = self.known.pieces(&[prefix.clone(), String::new()]);
                 let begins = self.begins(&pieces[0]);
                 match self.held.is_none().then(|| self.trigrams(&pieces)).flatten() {
@@ -308,34 +308,34 @@ impl Comparison<'_> {
                     None => begins,
                 }
             }
-            Test::Wildcard(pieces) => {
+            Comparison::Wildcard(pieces) => {
                 let pieces = self.known.pieces(pieces);
                 self.matches(&pieces)?
             }
-            Test::NotWildcard(pieces) => {
+            Comparison::NotWildcard(pieces) => {
                 let pieces = self.known.pieces(pieces);
                 let matches = self.matches(&pieces)?;
                 format!("({} IS NULL OR NOT ({matches}))", self.sql)
             }
-            Test::Exists(_) => format!("{} IS NOT NULL", self.sql),
+            Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
         })
     }
 }
 
-struct Builder<'a> {
+struct SqlBuilder<'a> {
     catalogue: &'a Catalogue,
     collection: &'a Collection,
     tenant: i64,
     conditions: Vec<String>,
     parameters: Parameters,
     /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
-    finds: bool,
+    is_indexed: bool,
     /// Whether nothing but what they are sorted by first finds them, so that its index is walked.
-    walks: bool,
+    is_ordered_scan: bool,
     /// The field that is the key, where the key's index is walked.
     key_field: Option<&'a str>,
     /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
-    streams: bool,
+    is_tag_scan: bool,
     /// The structs that rows are of, read of each record.
     each: String,
     /// Where only the first records are looked at, what their keys have to be, and how many.
@@ -347,8 +347,8 @@ struct Builder<'a> {
 /// Rows of a page that is read in the order of keys.
 const SMALL_PAGE: u64 = 256;
 
-impl<'a> Builder<'a> {
-    fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
+impl<'a> SqlBuilder<'a> {
+    fn new(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let each = each(collection, plan.each)?;
         let mut builder = Self {
@@ -357,50 +357,51 @@ impl<'a> Builder<'a> {
             tenant,
             conditions: Vec::new(),
             parameters: Parameters::default(),
-            finds: false,
-            walks: false,
+            is_indexed: false,
+            is_ordered_scan: false,
             key_field: None,
-            streams: false,
+            is_tag_scan: false,
             each,
             first: None,
             by_beginnings: false,
         };
-        let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
+        let tenant = builder.parameters.push(QueryParameter::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
-        let conditions: Vec<(Known, &Test)> = plan
+        let conditions: Vec<(ColumnInfo, &Comparison)> = plan
             .conditions
             .iter()
             .map(|condition| Ok((known(catalogue, collection, plan.each, condition.column)?, &condition.test)))
-            .collect::<Attempt<_>>()?;
-        let finds = |(known, test): &(Known, &Test)| known.finds(test);
-        builder.finds = conditions.iter().any(finds);
-        let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(Column::Key, |sort| sort.column))?;
+            .collect::<DbResult<_>>()?;
+        let finds = |(known, test): &(ColumnInfo, &Comparison)| known.finds(test);
+        builder.is_indexed = conditions.iter().any(finds);
+        let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
         // the field that is the key says the same once more; what stands inside of it is found better by that
         let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
-        let repeats =
-            |(known, test): &(Known, &Test)| Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Test::Wildcard(_)));
-        let of_first = |condition: &(Known, &Test)| condition.0.name == first.name || repeats(condition);
-        builder.walks = !plan.distinct
+        let repeats = |(known, test): &(ColumnInfo, &Comparison)| {
+            Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Comparison::Wildcard(_)))
+        };
+        let of_first = |condition: &(ColumnInfo, &Comparison)| condition.0.name == first.name || repeats(condition);
+        builder.is_ordered_scan = !plan.distinct
             && !first.ty.is_list()
             && conditions.iter().any(|condition| condition.0.name == first.name && finds(condition))
             && conditions.iter().all(|condition| of_first(condition) || !finds(condition));
-        builder.key_field = key_field.filter(|_| builder.walks);
+        builder.key_field = key_field.filter(|_| builder.is_ordered_scan);
         let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
-        let of_tag = |(known, test): &(Known, &Test)| known.tags.filter(|_| matches!(test, Test::Equal(_)));
+        let of_tag = |(known, test): &(ColumnInfo, &Comparison)| known.tags.filter(|_| matches!(test, Comparison::Equal(_)));
         let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
         // one record at most cannot be beaten
-        let by_key = |(known, test): &(Known, &Test)| known.name == "key" && matches!(test, Test::Equal(_) | Test::In(_));
+        let by_key = |(known, test): &(ColumnInfo, &Comparison)| known.name == "key" && matches!(test, Comparison::Equal(_) | Comparison::In(_));
         let streamed = streamed.filter(|_| !conditions.iter().any(by_key));
         if let Some(place) = streamed
-            && let (known, Test::Equal(wanted)) = &conditions[place]
+            && let (known, Comparison::Equal(wanted)) = &conditions[place]
         {
-            builder.streams = true;
+            builder.is_tag_scan = true;
             let value = builder.parameters.value(wanted.clone(), &FieldType::Text);
             let tags = known.tags.unwrap_or_default();
             builder.conditions.push(format!("t.tenant = {tenant} AND t.collection = {tags} AND t.value = {value}"));
             // the beginning of a page is found in the index of tags, too
             for (known, test) in conditions.iter().filter(|(known, _)| known.name == "key") {
-                let condition = Comparison { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
+                let condition = ComparisonSql { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
                 builder.conditions.push(condition);
             }
         }
@@ -418,8 +419,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a condition; one on an indexed list that `drives` is asked first, and records are looked up by what it finds.
-    fn condition(&mut self, test: &Test, known: &Known, drives: bool) -> Attempt<()> {
-        if let Test::Exists(wanted) = test {
+    fn condition(&mut self, test: &Comparison, known: &ColumnInfo, drives: bool) -> DbResult<()> {
+        if let Comparison::Exists(wanted) = test {
             self.conditions.push(format!("{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
             return Ok(());
         }
@@ -429,14 +430,14 @@ impl<'a> Builder<'a> {
             let is_repeated = Some(known.name.as_str()) == self.key_field;
             let held = (known.index.ordered && known.ty == FieldType::Text && !is_repeated).then(|| indexed(&sql, &known.ty));
             let contains = known.index.contains && !is_repeated;
-            let condition = Comparison { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
+            let condition = ComparisonSql { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
             self.conditions.push(condition);
             return Ok(());
         }
         // a list: some element satisfies it; negations: none satisfies the positive form
         let (test, negation) = match test {
-            Test::NotEqual(value) => (&Test::Equal(value.clone()), "NOT "),
-            Test::NotWildcard(pieces) => (&Test::Wildcard(pieces.clone()), "NOT "),
+            Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
+            Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
             other => (other, ""),
         };
         if known.sql == "r.conflict" && negation.is_empty() {
@@ -446,9 +447,9 @@ impl<'a> Builder<'a> {
         if known.index.ordered {
             // the index of tags holds them whole
             let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));
-            let tenant = self.parameters.push(Given::Number(self.tenant), "bigint");
+            let tenant = self.parameters.push(QueryParameter::Number(self.tenant), "bigint");
             let tenant = known.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
-            let inner = Comparison { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
+            let inner = ComparisonSql { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
             let side = if known.tags.is_some() { "tagged".to_owned() } else { name(&["i", &self.collection.name, &known.name]) };
             self.conditions.push(if drives {
                 format!("r.key = ANY(ARRAY(SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner}))")
@@ -458,18 +459,18 @@ impl<'a> Builder<'a> {
                 format!("NOT EXISTS (SELECT 1 FROM {side} i WHERE i.tenant = {tenant} AND i.key = r.key AND {inner})")
             });
         } else {
-            let inner = Comparison { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
+            let inner = ComparisonSql { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
             self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest({}) AS e(value) WHERE {inner})", known.sql));
         }
         Ok(())
     }
 
     /// Among the first records in the order of keys, where every condition is one on the record itself.
-    fn among_first(mut self, plan: &Plan, records: u64) -> Attempt<Self> {
+    fn among_first(mut self, plan: &QueryPlan, records: u64) -> DbResult<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
-        for condition in plan.conditions.iter().filter(|condition| condition.column == Column::Key) {
-            let known = known(self.catalogue, self.collection, None, Column::Key)?;
-            let mut key = Comparison { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
+        for condition in plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key) {
+            let known = known(self.catalogue, self.collection, None, PlanColumn::Key)?;
+            let mut key = ComparisonSql { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
             first.push(key.test(&condition.test)?);
         }
         self.first = Some((first.join(" AND "), records));
@@ -481,7 +482,7 @@ impl<'a> Builder<'a> {
         if let Some((first, records)) = &self.first {
             return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {records}) AS r WHERE {conditions}");
         }
-        match self.streams {
+        match self.is_tag_scan {
             true => format!(
                 "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
             ),
@@ -491,7 +492,7 @@ impl<'a> Builder<'a> {
 }
 
 /// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
-fn in_structs(list: &str, member: &Member) -> String {
+fn in_structs(list: &str, member: &StructMember) -> String {
     let from = format!("unnest(r.{list}) WITH ORDINALITY AS m(value, place)");
     match member.ty {
         FieldType::Ranges => format!(
@@ -507,7 +508,7 @@ fn in_structs(list: &str, member: &Member) -> String {
 }
 
 /// What is read beside each record for rows that are of structs.
-fn each(collection: &Collection, field: Option<usize>) -> Attempt<String> {
+fn each(collection: &Collection, field: Option<usize>) -> DbResult<String> {
     let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
     Ok(structs(collection, field)?.map_or(String::new(), unnested))
 }
@@ -517,20 +518,20 @@ fn in_order(column: &str, hidden: bool) -> String {
     if hidden { format!("(SELECT {column})") } else { column.to_owned() }
 }
 
-fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
-    rows_of(Builder::new(catalogue, tenant, plan)?, plan)
+fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+    rows_of(SqlBuilder::new(catalogue, tenant, plan)?, plan)
 }
 
-fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
-    let columns: Vec<Known> =
-        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
+fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+    let columns: Vec<ColumnInfo> =
+        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
     let mut selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     if selected.is_empty() {
         // rows without columns can be counted; distinct ones are grouped by at least one
         selected.push("r.alive".into());
     }
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let hidden = builder.finds && !builder.walks && builder.first.is_none();
+    let hidden = builder.is_indexed && !builder.is_ordered_scan && builder.first.is_none();
     for sort in &plan.sort {
         let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
@@ -544,7 +545,7 @@ fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
     let from = builder.from();
     let mut sql = if plan.distinct {
         // lists have no order of their own: as in the embedded store, that of their text
-        let in_order = |(column, known): (&String, &Known)| match known.ty {
+        let in_order = |(column, known): (&String, &ColumnInfo)| match known.ty {
             FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
             _ => format!("{column} NULLS FIRST"),
         };
@@ -554,7 +555,7 @@ fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
         if !plan.any_order {
-            order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", hidden) });
+            order.push(if builder.is_tag_scan { "t.key".to_owned() } else { in_order("r.key", hidden) });
             order.extend(plan.each.map(|_| "el.place".to_owned()));
         }
         format!("SELECT {} FROM {from}", selected.join(", "))
@@ -564,7 +565,7 @@ fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
     }
     let mut parameters = builder.parameters;
     // some servers add the two up
-    let bounded = |rows: u64| Given::Number(rows.min(i64::MAX as u64 / 4) as i64);
+    let bounded = |rows: u64| QueryParameter::Number(rows.min(i64::MAX as u64 / 4) as i64);
     if let Some(limit) = plan.limit {
         let limit = parameters.push(bounded(limit), "bigint");
         sql.push_str(&format!(" LIMIT {limit}"));
@@ -580,13 +581,13 @@ pub fn visit(
     session: &mut Session,
     catalogue: &Catalogue,
     tenant: i64,
-    plan: &Plan,
+    plan: &QueryPlan,
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if let Some(rows) = smallest(session, catalogue, tenant, plan)? {
         return Ok(rows.into_iter().try_for_each(visit)?);
     }
-    let builder = Builder::new(catalogue, tenant, plan)?;
+    let builder = SqlBuilder::new(catalogue, tenant, plan)?;
     if may_glance(&builder, plan)?
         && let Some(rows) = glance(session, catalogue, tenant, plan)?
     {
@@ -597,21 +598,21 @@ pub fn visit(
 
 /// Any one of the records with the smallest text in a column. The beginnings that an index holds nearly always tell which that is; sorting
 /// those with the same one by all of the text would read them all. Nothing where they do not tell, or the plan is for something else.
-fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
+fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
     let [sort] = plan.sort.as_slice() else { return Ok(None) };
     let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
     let Some(place) = plan.columns.iter().position(|column| *column == sort.column).filter(|_| is_one) else { return Ok(None) };
-    let builder = Builder::new(catalogue, tenant, plan)?;
+    let builder = SqlBuilder::new(catalogue, tenant, plan)?;
     let column = known(builder.catalogue, builder.collection, None, sort.column)?;
-    if !builder.walks || !column.index.ordered || column.ty != FieldType::Text {
+    if !builder.is_ordered_scan || !column.index.ordered || column.ty != FieldType::Text {
         return Ok(None);
     }
-    let rows = collected(session, catalogue, plan, Builder { by_beginnings: true, ..builder })?;
+    let rows = collected(session, catalogue, plan, SqlBuilder { by_beginnings: true, ..builder })?;
     let is_decided = rows.iter().all(|row| column.folded(&row[place]).as_text().is_none_or(decides));
     Ok(Some(rows).filter(|_| is_decided))
 }
 
-fn collected(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder: Builder<'_>) -> Attempt<Vec<Vec<Value>>> {
+fn collected(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan, builder: SqlBuilder<'_>) -> DbResult<Vec<Vec<Value>>> {
     let mut rows = Vec::new();
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, &mut |row| {
         rows.push(row);
@@ -623,12 +624,13 @@ fn collected(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder:
 fn read_rows(
     session: &mut Session,
     catalogue: &Catalogue,
-    plan: &Plan,
+    plan: &QueryPlan,
     (sql, parameters): (String, Parameters),
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     let collection = &catalogue.collections[plan.collection];
-    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(catalogue, collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
+    let types: Vec<FieldType> =
+        plan.columns.iter().map(|column| Ok(known(catalogue, collection, plan.each, *column)?.ty)).collect::<DbResult<_>>()?;
     parameters.with(|parameters| {
         session.visit(&sql, parameters, |row| {
             let mut values = Vec::with_capacity(types.len());
@@ -650,17 +652,17 @@ const LOOKED_AT: [u64; 2] = [512, 8_192];
 
 /// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
 /// instead of finding all and sorting.
-fn may_glance(builder: &Builder<'_>, plan: &Plan) -> Attempt<bool> {
+fn may_glance(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
     let is_page = plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= GLANCED);
     let is_plain = plan.sort.is_empty() && !plan.distinct && !plan.any_order && plan.each.is_none();
-    if !is_page || !is_plain || !builder.finds || builder.walks || builder.streams {
+    if !is_page || !is_plain || !builder.is_indexed || builder.is_ordered_scan || builder.is_tag_scan {
         return Ok(false);
     }
     for condition in &plan.conditions {
         // what lists have is found better in their own tables
         let is_list = known(builder.catalogue, builder.collection, None, condition.column)?.ty.is_list();
-        let is_unique = matches!(condition.column, Column::Field(index) if builder.collection.fields[index].unique);
-        if is_list || (is_unique && matches!(condition.test, Test::Equal(_))) {
+        let is_unique = matches!(condition.column, PlanColumn::Field(index) if builder.collection.fields[index].unique);
+        if is_list || (is_unique && matches!(condition.test, Comparison::Equal(_))) {
             return Ok(false);
         }
     }
@@ -669,12 +671,12 @@ fn may_glance(builder: &Builder<'_>, plan: &Plan) -> Attempt<bool> {
 
 /// A page among the first records in the order of keys, if it is there. What the planner expects to be found is no help: it may be a
 /// thousand times too few for the beginnings of texts.
-fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
+fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
     let wanted = plan.offset + plan.limit.unwrap_or_default();
-    let page = Plan { offset: 0, limit: Some(wanted), ..plan.clone() };
+    let page = QueryPlan { offset: 0, limit: Some(wanted), ..plan.clone() };
     let [few, many] = LOOKED_AT;
     for records in LOOKED_AT {
-        let first = Builder::new(catalogue, tenant, &page)?.among_first(&page, records)?;
+        let first = SqlBuilder::new(catalogue, tenant, &page)?.among_first(&page, records)?;
         let mut rows = collected(session, catalogue, &page, first)?;
         let found = rows.len() as u64;
         if found == wanted {
@@ -688,23 +690,23 @@ fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan
 }
 
 /// Says that a record that was found has no readable value in a column.
-fn unreadable(collection: &Collection, column: &Known, unfit: &str) -> Trouble {
+fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> DatabaseError {
     let row = format!("a record of `{}` that the query finds", collection.name);
     StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name))).into()
 }
 
 /// A plan without its order and page.
-fn all_rows(plan: &Plan) -> Plan {
-    Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+fn all_rows(plan: &QueryPlan) -> QueryPlan {
+    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
 }
 
-pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<u64> {
+pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<u64> {
     let plan = all_rows(plan);
     let (sql, parameters) = if plan.distinct {
         let (rows, parameters) = rows_statement(catalogue, tenant, &plan)?;
         (format!("SELECT count(*) FROM ({rows}) AS rows"), parameters)
     } else {
-        let builder = Builder::new(catalogue, tenant, &plan)?;
+        let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
         (format!("SELECT count(*) FROM {}", builder.from()), builder.parameters)
     };
     let row = parameters.with(|parameters| session.one(&sql, parameters))?;
@@ -712,16 +714,16 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &P
 }
 
 /// One aggregate; its type is as in the embedded store.
-pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Attempt<Value> {
+pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> DbResult<Value> {
     let plan = all_rows(plan);
-    let builder = Builder::new(catalogue, tenant, &plan)?;
+    let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
     let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
         };
-        let columns: Vec<Known> =
-            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
+        let columns: Vec<ColumnInfo> =
+            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
         let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
         let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
@@ -730,9 +732,9 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     };
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
-            Function::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
-            Function::Min => "min((e.v ->> 0)::bigint)",
-            Function::Max => "max((e.v ->> 1)::bigint)",
+            AggregateFunction::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
+            AggregateFunction::Min => "min((e.v ->> 0)::bigint)",
+            AggregateFunction::Max => "max((e.v ->> 1)::bigint)",
             other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name())).into()),
         };
         let sql = format!("SELECT {sql} FROM ({rows}) AS rows, jsonb_array_elements(rows.v::jsonb) AS e(v)");
@@ -747,19 +749,19 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let element = column.ty.element().clone();
     let whole = element != FieldType::Float;
     let sql = match aggregate.function {
-        Function::Count => format!("SELECT count(*) FROM ({values}) AS present"),
-        Function::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
-        Function::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
+        AggregateFunction::Count => format!("SELECT count(*) FROM ({values}) AS present"),
+        AggregateFunction::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
+        AggregateFunction::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
         // as text: a sum of 64-bit numbers has more than 64 bits on its way
-        Function::Sum | Function::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
-        Function::Sum | Function::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
-        Function::Median => format!(
+        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
+        AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
+        AggregateFunction::Median => format!(
             "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
              SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET greatest((SELECT (n - 1) / 2 FROM size), 0)"
         ),
     };
     let overflow = |trouble| match trouble {
-        Trouble::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
+        DatabaseError::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
             StoreError::Wrong("the sum is too large for a float".into()).into()
         }
         other => other,
@@ -767,10 +769,10 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let found = builder.parameters.with(|parameters| session.query(&sql, parameters)).map_err(overflow)?;
     let Some(row) = found.first() else { return Ok(Value::Null) };
     match aggregate.function {
-        Function::Count => Ok(Value::Int(row.at(0)?)),
-        Function::Min | Function::Max => read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit)),
-        Function::Sum | Function::Avg => {
-            let (count, mean) = (row.at::<i64>(0)?, aggregate.function == Function::Avg);
+        AggregateFunction::Count => Ok(Value::Int(row.at(0)?)),
+        AggregateFunction::Min | AggregateFunction::Max => read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit)),
+        AggregateFunction::Sum | AggregateFunction::Avg => {
+            let (count, mean) = (row.at::<i64>(0)?, aggregate.function == AggregateFunction::Avg);
             if count == 0 {
                 return Ok(Value::Null);
             }
@@ -788,7 +790,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
             }
             i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()).into())
         }
-        Function::Median => {
+        AggregateFunction::Median => {
             let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
             let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element));
             let high = high.map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
@@ -800,7 +802,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
 /// Records among which the server may rather read all than look them up.
 const FEW: i64 = 1_000;
 
-pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Attempt<Vec<String>> {
+pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan) -> DbResult<Vec<String>> {
     let (sql, parameters) = rows_statement(catalogue, 1, plan)?;
     let mut steps: Vec<String> = Vec::new();
     parameters.with(|parameters| {
@@ -813,7 +815,7 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Att
     let collection = &catalogue.collections[plan.collection];
     let rows = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)";
     let few = session.one(rows, &[&name(&["r", &collection.name])])?.at::<i64>(0)? < FEW;
-    let mut lines = vec![match (all, Builder::new(catalogue, 1, plan)?.finds && few) {
+    let mut lines = vec![match (all, SqlBuilder::new(catalogue, 1, plan)?.is_indexed && few) {
         (true, true) => "reads all records, which are few; would find them through an index".to_owned(),
         (true, false) => "reads every record of the collection".to_owned(),
         (false, _) => "finds records through an index".to_owned(),

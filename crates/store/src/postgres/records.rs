@@ -4,15 +4,15 @@
 //! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
 //! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
 
-use super::session::{Attempt, Parameter, Session, Trouble};
-use super::tables::{CollectionTables, Tables};
-use super::values::{self, Bound, Columns, Place, column_type};
+use super::session::{DatabaseError, DbResult, Session, SqlParameter};
+use super::tables::{CollectionTables, StoreTables};
+use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
 use super::work;
-use crate::damage::{Damage, Part, Unreadable};
+use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::row::{conflicts_of, read_json, unpack_state};
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Refused, Settling, StoreError,
-    StoredRecord, Tenant, Unit, Version, lane_of,
+    CALL_KEPT, ChangeLogEntry, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges,
+    StaleMark, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, Version, WriteConflict, lane_of,
 };
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
@@ -33,7 +33,7 @@ use stook_catalogue::value::{FieldType, SmolStr, Value};
 const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
 
 /// Rows of records by key (`$2`) of a tenant (`$1`), one by one.
-pub fn by_key(tables: &Tables, table: &str, columns: &str) -> String {
+pub fn by_key(tables: &StoreTables, table: &str, columns: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
         false => format!(
@@ -44,7 +44,7 @@ pub fn by_key(tables: &Tables, table: &str, columns: &str) -> String {
 }
 
 /// The same, locked in the order of keys, which are parameter `keys`. Rows that are spread are not locked one by one.
-pub fn by_key_locked(tables: &Tables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
+pub fn by_key_locked(tables: &StoreTables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY(${keys})"),
         false => format!(
@@ -57,12 +57,12 @@ pub fn by_key_locked(tables: &Tables, table: &str, columns: &str, keys: usize, l
 /// Reads records by key, in the order of `keys`, with one statement.
 pub fn read(
     session: &mut Session,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     keys: &[Key],
-    detail: Detail,
-) -> Attempt<Vec<Option<StoredRecord>>> {
+    detail: ReadDetail,
+) -> DbResult<Vec<Option<StoredRecord>>> {
     let found = read_damaged(session, tables, tenant, collection, keys, detail)?;
     let name = &tables.catalogue().collections[collection].name;
     found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
@@ -71,12 +71,12 @@ pub fn read(
 /// The same, with records that are damaged.
 pub fn read_damaged(
     session: &mut Session,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     keys: &[Key],
-    detail: Detail,
-) -> Attempt<Vec<Option<StoredRecord>>> {
+    detail: ReadDetail,
+) -> DbResult<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let columns = &own.read[detail as usize];
@@ -99,9 +99,9 @@ pub fn read_damaged(
 }
 
 /// Reads a row. What of it cannot be read is noted.
-fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<StoredRecord> {
-    let mut damage: Vec<Unreadable> = Vec::new();
-    let reason = |trouble: Trouble| StoreError::from(trouble).to_string();
+fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<StoredRecord> {
+    let mut damage: Vec<DamagedPart> = Vec::new();
+    let reason = |trouble: DatabaseError| StoreError::from(trouble).to_string();
     let key: &str = row.at(0)?;
     let mut record = StoredRecord {
         key: Key::new(key).map_err(|error| StoreError::Damaged(Damage::of_record(&collection.name, key, error.to_string())))?,
@@ -116,47 +116,49 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
         raw: None,
         damage: Vec::new(),
     };
-    let head = || -> Attempt<_> { Ok((Version::new(row.at(1)?, row.at(2)?), row.at::<i64>(3)? as u64, row.at(4)?)) };
+    let head = || -> DbResult<_> { Ok((Version::new(row.at(1)?, row.at(2)?), row.at::<i64>(3)? as u64, row.at(4)?)) };
     match head() {
         Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
-        Err(trouble) => damage.push(Unreadable { part: Part::Row, reason: reason(trouble) }),
+        Err(trouble) => damage.push(DamagedPart { part: RecordPart::Row, reason: reason(trouble) }),
     }
-    let state = |trouble| Unreadable { part: Part::State, reason: reason(trouble) };
+    let state = |trouble| DamagedPart { part: RecordPart::State, reason: reason(trouble) };
     match row.at(5).map_err(state).and_then(|text| unpack_state(text, collection)) {
         Ok(set) => record.state_set = set,
         Err(unreadable) => damage.push(unreadable),
     }
-    if detail != Detail::Values {
+    if detail != ReadDetail::Values {
         match row.at(6) {
             Ok(contributions) => record.contributions = contributions,
-            Err(trouble) => damage.push(Unreadable { part: Part::Contributions, reason: reason(trouble) }),
+            Err(trouble) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(trouble) }),
         }
     }
-    if detail != Detail::Head {
-        let first = if detail == Detail::Full { 7 } else { 6 };
+    if detail != ReadDetail::Head {
+        let first = if detail == ReadDetail::Full { 7 } else { 6 };
         let fields = collection.stored_fields();
         let states = first + fields.len();
         let conflicts = states + collection.states.len();
-        let mut value = |column: usize, ty: &FieldType, part: Part, name: &str| {
+        let mut value = |column: usize, ty: &FieldType, part: RecordPart, name: &str| {
             values::read(row, column, ty).unwrap_or_else(|unfit| {
-                damage.push(Unreadable { part, reason: format!("`{name}`: {unfit}") });
+                damage.push(DamagedPart { part, reason: format!("`{name}`: {unfit}") });
                 Value::Null
             })
         };
-        let golden = fields.iter().enumerate().map(|(index, field)| value(first + index, field.golden_type(), Part::Golden(index), &field.name));
+        let golden =
+            fields.iter().enumerate().map(|(index, field)| value(first + index, field.golden_type(), RecordPart::Golden(index), &field.name));
         let golden = golden.collect();
         record.golden = crate::row::with_members(collection, golden);
-        record.state = collection.states.iter().enumerate().map(|(index, state)| value(states + index, &state.ty, Part::Rest, &state.name)).collect();
-        let rest = |trouble| Unreadable { part: Part::Rest, reason: reason(trouble) };
+        record.state =
+            collection.states.iter().enumerate().map(|(index, state)| value(states + index, &state.ty, RecordPart::Other, &state.name)).collect();
+        let rest = |trouble| DamagedPart { part: RecordPart::Other, reason: reason(trouble) };
         let names = row.at::<Option<Vec<&str>>>(conflicts).map_err(rest);
         match names.and_then(|names| conflicts_of(names.unwrap_or_default().into_iter(), collection)) {
             Ok(conflicts) => record.conflicts = conflicts,
             Err(unreadable) => damage.push(unreadable),
         }
-        if detail == Detail::Full {
+        if detail == ReadDetail::Full {
             match row.at(conflicts + 1) {
                 Ok(raw) => record.raw = raw,
-                Err(trouble) => damage.push(Unreadable { part: Part::Contributions, reason: reason(trouble) }),
+                Err(trouble) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(trouble) }),
             }
         }
     }
@@ -165,12 +167,12 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
 }
 
 /// The text of a column.
-pub fn text(row: &Row, column: usize) -> Attempt<SmolStr> {
+pub fn text(row: &Row, column: usize) -> DbResult<SmolStr> {
     Ok(row.at::<&str>(column)?.into())
 }
 
 /// Marks of some lanes.
-pub fn marks(session: &mut Session, tables: &Tables, tenant: i64, lanes: &[i64], limit: usize) -> Attempt<Vec<Mark>> {
+pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, lanes: &[i64], limit: usize) -> DbResult<Vec<StaleMark>> {
     let columns = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = $1";
     let order = "ORDER BY stratum, rule, id LIMIT $3";
     let sql = match tables.distributed() {
@@ -178,40 +180,40 @@ pub fn marks(session: &mut Session, tables: &Tables, tenant: i64, lanes: &[i64],
         // each in the order of the index, so that no more are read than are wanted
         false => format!("SELECT m.* FROM unnest($2::bigint[]) AS u(lane) CROSS JOIN LATERAL ({columns} AND lane = u.lane {order}) AS m {order}"),
     };
-    let mark = |row: Row| -> Attempt<Mark> {
+    let mark = |row: Row| -> DbResult<StaleMark> {
         let number = |column: usize| row.at::<i64>(column);
         let (stratum, rule, job) = (number(1)? as u32, number(2)? as u32, number(5)? as u64);
-        Ok(Mark { id: row.at(0)?, stratum, rule, target: text(&row, 3)?, part: text(&row, 4)?, job })
+        Ok(StaleMark { id: row.at(0)?, phase: stratum, rule, target: text(&row, 3)?, group: text(&row, 4)?, job })
     };
     session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect()
 }
 
 /// The versions of records, in the order of `keys`.
-pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Option<Version>>> {
+pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<Option<Version>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let sql = by_key(tables, &own.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
     let version = |row: &Row| Ok((row.at::<String>(0)?, Version::new(row.at(1)?, row.at(2)?)));
-    let found: HashMap<String, Version> = rows.iter().map(version).collect::<Attempt<_>>()?;
+    let found: HashMap<String, Version> = rows.iter().map(version).collect::<DbResult<_>>()?;
     Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
 }
 
 pub fn log(
     session: &mut Session,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     key: &Key,
     before: Option<i64>,
     limit: usize,
-) -> Attempt<Vec<LogEntry>> {
+) -> DbResult<Vec<ChangeLogEntry>> {
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     let name = &tables.catalogue().collections[collection].name;
-    let entry = |row: Row| -> Attempt<LogEntry> {
+    let entry = |row: Row| -> DbResult<ChangeLogEntry> {
         let id: i64 = row.at(0)?;
         let change = read_json(row.at(4)?, || format!("entry {id} of the log of record {:?}", key.as_str()))?;
-        Ok(LogEntry { id, at: row.at(1)?, transition: row.at(2)?, caller: row.at(3)?, change })
+        Ok(ChangeLogEntry { id, at: row.at(1)?, transition: row.at(2)?, caller: row.at(3)?, change })
     };
     let rows = session.query(sql, &[&tenant, name, &key.as_str(), &before.unwrap_or(i64::MAX), &(limit as i64)])?;
     rows.into_iter().map(entry).collect()
@@ -221,11 +223,11 @@ pub fn log(
 
 /// Ids of tenants that are in the store; they never change, so they are remembered.
 #[derive(Default)]
-pub struct Tenants(RwLock<HashMap<Tenant, i64>>);
+pub struct TenantIds(RwLock<HashMap<Tenant, i64>>);
 
-impl Tenants {
+impl TenantIds {
     /// The id of a tenant, if it has ever written. Not to be asked inside a transaction, which may be taken back.
-    pub fn find(&self, session: &mut Session, tenant: &Tenant) -> Attempt<Option<i64>> {
+    pub fn find(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
         let known = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
         if known.is_some() {
             return Ok(known);
@@ -239,7 +241,7 @@ impl Tenants {
 }
 
 /// The id of a tenant, created if it is new.
-pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
+pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> DbResult<i64> {
     if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
         return row.at(0);
     }
@@ -248,7 +250,13 @@ pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
 }
 
 /// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
-pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: &mut dyn Unit, stamp: i64) -> Attempt<(Receipt, Vec<(usize, u64)>)> {
+pub fn write(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: Option<i64>,
+    unit: &mut dyn Unit,
+    stamp: i64,
+) -> DbResult<(CommitReceipt, Vec<(usize, u64)>)> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(session, fence)?;
@@ -262,16 +270,17 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";
         if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
             let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
-            let row = known.ok_or_else(|| Trouble::Again("an old call was forgotten meanwhile".into()))?;
+            let row = known.ok_or_else(|| DatabaseError::Retry("an old call was forgotten meanwhile".into()))?;
             let same = row.at::<&[u8]>(0)? == call.request;
             unit.repeated(same, row.at(1)?);
-            return Ok((Receipt { stamp, rows: 0 }, Vec::new()));
+            return Ok((CommitReceipt { committed_at: stamp, rows: 0 }, Vec::new()));
         }
     }
-    let mut desk = Desk { session, tables, tenant, stamp, waits: unit.waits(), held: HashMap::new() };
+    let mut desk = UnitWriter { session, tables, tenant, stamp, waits_for_locks: unit.waits(), locked: HashMap::new() };
     let writes = unit.writes();
     desk.lock(writes)?;
-    if !desk.waits && writes.iter().any(|write| write.expect.is_some() && !desk.held.contains_key(&(write.collection, write.key.clone()))) {
+    if !desk.waits_for_locks && writes.iter().any(|write| write.expect.is_some() && !desk.locked.contains_key(&(write.collection, write.key.clone())))
+    {
         return Err(StoreError::Held.into());
     }
     let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| desk.is_current(write));
@@ -283,16 +292,16 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in keys {
-            let records = read_damaged(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
+            let records = read_damaged(desk.session, tables, tenant, collection, &keys, ReadDetail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
                 // it came into being behind the lock: begin again, then it is locked in its turn
-                let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != Part::Row);
+                let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
                 if record.as_ref().filter(|record| is_known(record)).map(|record| record.version)
-                    != desk.held.get(&(collection, key.clone())).map(|held| held.0)
+                    != desk.locked.get(&(collection, key.clone())).map(|held| held.0)
                 {
-                    return Err(Trouble::Again("a record was created meanwhile".into()));
+                    return Err(DatabaseError::Retry("a record was created meanwhile".into()));
                 }
-                conflicts.push(Conflict { collection, key, record });
+                conflicts.push(WriteConflict { collection, key, record });
             }
         }
         let resolved = unit.resolve(conflicts)?;
@@ -336,11 +345,11 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
         work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
     }
-    Ok((Receipt { stamp, rows }, sizes))
+    Ok((CommitReceipt { committed_at: stamp, rows }, sizes))
 }
 
 /// Logs changes of records of one collection; golden ones beyond what it keeps are forgotten.
-fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entries: &[Logged], stamp: i64) -> Attempt<()> {
+fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entries: &[NewChangeLogEntry], stamp: i64) -> DbResult<()> {
     let sql = "INSERT INTO record_log(tenant, collection, at, key, transition, caller, change) \
                SELECT $1, $2, $3, e.* FROM unnest($4::text[], $5::text[], $6::text[], $7::text[]) AS e";
     let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
@@ -362,7 +371,7 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
 const MOST_STATES: usize = 32;
 
 /// A record's new state.
-struct NewState<'w> {
+struct StateUpdate<'w> {
     key: &'w str,
     was: Version,
     state: &'w [Value],
@@ -370,30 +379,30 @@ struct NewState<'w> {
 }
 
 /// One unit's writing.
-struct Desk<'d> {
+struct UnitWriter<'d> {
     session: &'d mut Session,
-    tables: &'d Tables,
+    tables: &'d StoreTables,
     tenant: i64,
     stamp: i64,
     /// Whether it waits for rows that others hold.
-    waits: bool,
+    waits_for_locks: bool,
     /// The rows that exist and are locked, and where they stand; which is not known where rows are spread.
-    held: HashMap<(usize, Key), (Version, Place)>,
+    locked: HashMap<(usize, Key), (Version, RowLocation)>,
 }
 
-impl Desk<'_> {
+impl UnitWriter<'_> {
     /// Locks the rows that writes are about, in the order of collections and keys, and remembers them.
-    fn lock(&mut self, writes: &[RecordWrite]) -> Attempt<()> {
+    fn lock(&mut self, writes: &[RecordWrite]) -> DbResult<()> {
         let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for write in writes {
             keys.entry(write.collection).or_default().push(write.key.as_str());
         }
-        let lock = if self.waits { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
+        let lock = if self.waits_for_locks { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
         let keys: Vec<(usize, Vec<&str>)> = keys.into_iter().collect();
         // one statement for all collections, where it can be
         for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
             let mut statements: Vec<String> = Vec::with_capacity(some.len());
-            let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant];
+            let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
             for (collection, keys) in some {
                 let own = self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
                 if self.tables.distributed() {
@@ -408,8 +417,8 @@ impl Desk<'_> {
             }
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
-                let place = if self.tables.distributed() { Place::default() } else { row.at(4)? };
-                self.held.insert((row.at::<i64>(0)? as usize, key), (Version::new(row.at(2)?, row.at(3)?), place));
+                let place = if self.tables.distributed() { RowLocation::default() } else { row.at(4)? };
+                self.locked.insert((row.at::<i64>(0)? as usize, key), (Version::new(row.at(2)?, row.at(3)?), place));
             }
         }
         Ok(())
@@ -417,13 +426,14 @@ impl Desk<'_> {
 
     /// Whether a record is still what was read.
     fn is_current(&self, write: &RecordWrite) -> bool {
-        let now = self.held.get(&(write.collection, write.key.clone())).map(|held| held.0);
-        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. } | Change::State { .. } | Change::Settle(_)))
+        let now = self.locked.get(&(write.collection, write.key.clone())).map(|held| held.0);
+        now == write.expect
+            && !(now.is_none() && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
     }
 
     /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
     /// whose values others have are taken out and returned.
-    fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> Attempt<Vec<Refused>> {
+    fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
         let mut refused = Vec::new();
         let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
         for collection in collections {
@@ -432,17 +442,19 @@ impl Desk<'_> {
                 continue;
             }
             let definition = &self.tables.catalogue().collections[collection];
-            let mut sides: Vec<Side> = Vec::new();
+            let mut sides: Vec<UniqueReservations> = Vec::new();
             for (field, side) in &own.uniques {
                 let of_collection = || writes.iter().filter(|write| write.collection == collection);
                 // a new record has nothing yet
                 let keys: Vec<&str> = of_collection().filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
                 let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
-                sides.push(Side::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
+                sides.push(UniqueReservations::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
             }
             let mut kept = Vec::with_capacity(writes.len());
             for write in std::mem::take(writes) {
-                if write.collection != collection || matches!(write.change, Change::Touch { .. } | Change::State { .. } | Change::Settle(_)) {
+                if write.collection != collection
+                    || matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_))
+                {
                     kept.push(write);
                     continue;
                 }
@@ -453,7 +465,7 @@ impl Desk<'_> {
                     Some((side.field, holder.clone()))
                 });
                 if let Some((field, holder)) = taken {
-                    refused.push(Refused { collection, key: write.key.clone(), field, holder });
+                    refused.push(UniqueConflict { collection, key: write.key.clone(), field, holder });
                     continue;
                 }
                 for (side, value) in sides.iter_mut().zip(values) {
@@ -470,7 +482,7 @@ impl Desk<'_> {
     }
 
     /// Writes rows whose versions are known to be current.
-    fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> Attempt<Vec<(usize, u64)>> {
+    fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(usize, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
         let mut sizes = Vec::new();
         for own in writes.chunk_by(|a, b| a.collection == b.collection) {
@@ -481,11 +493,11 @@ impl Desk<'_> {
     }
 
     /// Where the row stands that a write changes.
-    fn place_of(&self, write: &RecordWrite) -> Place {
-        self.held.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
+    fn place_of(&self, write: &RecordWrite) -> RowLocation {
+        self.locked.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
     }
 
-    fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> Attempt<()> {
+    fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {
         let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
         let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
         let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -493,21 +505,21 @@ impl Desk<'_> {
             let write: &RecordWrite = write;
             let key = write.key.as_str();
             match &write.change {
-                Change::Put(content) | Change::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
-                Change::Put(content) | Change::Settle(content) => new.push((write, &**content)),
-                Change::Touch { contributions } => {
+                RecordChange::Put(content) | RecordChange::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
+                RecordChange::Put(content) | RecordChange::Settle(content) => new.push((write, &**content)),
+                RecordChange::Touch { contributions } => {
                     touched.push(write);
                     packed.push(contributions.as_slice());
                 }
-                Change::State { state, state_set } => {
+                RecordChange::State { state, state_set } => {
                     let packed = crate::row::pack_state(state_set, definition);
-                    states.push(NewState { key, was: write.expect.unwrap_or_default(), state, packed });
+                    states.push(StateUpdate { key, was: write.expect.unwrap_or_default(), state, packed });
                 }
-                Change::Delete => gone.push(key),
+                RecordChange::Delete => gone.push(key),
             }
         }
         if !gone.is_empty() {
-            let there = writes.iter().filter(|write| matches!(write.change, Change::Delete) && write.expect.is_some()).count();
+            let there = writes.iter().filter(|write| matches!(write.change, RecordChange::Delete) && write.expect.is_some()).count();
             let sql = match self.tables.distributed() {
                 true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
                 false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid")),
@@ -526,8 +538,8 @@ impl Desk<'_> {
                      WHERE r.tenant = $1 AND r.ctid = u.place"
                 ),
             };
-            let (keys, places): (Vec<&str>, Vec<Place>) = touched.iter().map(|write| (write.key.as_str(), self.place_of(write))).unzip();
-            let rows: Parameter<'_> = if self.tables.distributed() { &keys } else { &places };
+            let (keys, places): (Vec<&str>, Vec<RowLocation>) = touched.iter().map(|write| (write.key.as_str(), self.place_of(write))).unzip();
+            let rows: SqlParameter<'_> = if self.tables.distributed() { &keys } else { &places };
             self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, rows, &packed])?;
         }
         self.set_states(own, definition, &states)?;
@@ -568,21 +580,21 @@ impl Desk<'_> {
     }
 
     /// Changes states of records, some at once. To a power of two there are rows of no record, so that there are few statements.
-    fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[NewState<'_>]) -> Attempt<()> {
+    fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[StateUpdate<'_>]) -> DbResult<()> {
         let table = &own.table;
         let states: Vec<String> = collection.states.iter().map(|state| super::tables::name(&["s", &state.name])).collect();
         let types = collection.states.iter().map(|state| values::bare_type(&state.ty));
         let types: Vec<String> = ["text", "bigint", "bigint", "bigint", "text"].map(str::to_owned).into_iter().chain(types).collect();
         let names: String = states.iter().map(|name| format!(", {name}")).collect();
-        let nothing = Bound(&Value::Null);
+        let nothing = BoundValue(&Value::Null);
         for some in changed.chunks(if self.tables.distributed() { 1 } else { MOST_STATES }) {
             let rows = some.len().next_power_of_two();
             let new: Vec<i64> = some.iter().map(|new| self.stamp.max(new.was.revision + 1)).collect();
-            let values: Vec<Vec<Bound<'_>>> = some.iter().map(|new| new.state.iter().map(Bound).collect()).collect();
-            let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant];
+            let values: Vec<Vec<BoundValue<'_>>> = some.iter().map(|new| new.state.iter().map(BoundValue).collect()).collect();
+            let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
             for ((row, revision), values) in some.iter().zip(&new).zip(&values) {
-                parameters.extend([&row.key as Parameter<'_>, &row.was.revision, &row.was.touch, revision, &row.packed]);
-                parameters.extend(values.iter().map(|value| value as Parameter<'_>));
+                parameters.extend([&row.key as SqlParameter<'_>, &row.was.revision, &row.was.minor, revision, &row.packed]);
+                parameters.extend(values.iter().map(|value| value as SqlParameter<'_>));
             }
             parameters.resize(1 + rows * types.len(), &nothing);
             let sql = match self.tables.distributed() {
@@ -618,24 +630,24 @@ impl Desk<'_> {
         table: &str,
         own: &CollectionTables,
         collection: &Collection,
-        puts: &[(&RecordWrite, &Content)],
+        puts: &[(&RecordWrite, &RecordContent)],
         staged: bool,
-    ) -> Attempt<()> {
+    ) -> DbResult<()> {
         let mut names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
         let mut types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
         if staged {
             names.extend(["was_revision", "was_touch", "place"]);
             types.extend([Type::INT8, Type::INT8, Type::TID]);
         }
-        let places: Vec<Place> = puts.iter().map(|(write, _)| if staged { self.place_of(write) } else { Place::default() }).collect();
+        let places: Vec<RowLocation> = puts.iter().map(|(write, _)| if staged { self.place_of(write) } else { RowLocation::default() }).collect();
         let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
         for ((write, content), place) in puts.iter().zip(&places) {
-            let row = WholeRow::new(self.stamp, own, collection, write, content);
-            let mut parameters = vec![&self.tenant as Parameter<'_>];
+            let row = RowValues::new(self.stamp, own, collection, write, content);
+            let mut parameters = vec![&self.tenant as SqlParameter<'_>];
             row.push(&mut parameters);
             let was = write.expect.unwrap_or_default();
             if staged {
-                parameters.extend([&was.revision as Parameter<'_>, &was.touch, place]);
+                parameters.extend([&was.revision as SqlParameter<'_>, &was.minor, place]);
             }
             writer.write(&parameters)?;
         }
@@ -644,14 +656,14 @@ impl Desk<'_> {
     }
 
     /// Writes a few new rows, some at once: of each collection there are few statements, and none is waited for.
-    fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &Content)]) -> Attempt<()> {
+    fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &RecordContent)]) -> DbResult<()> {
         let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
         let mut left = puts;
         while !left.is_empty() {
             let (some, rest) = left.split_at(1 << left.len().ilog2());
             left = rest;
-            let rows: Vec<WholeRow<'_>> = some.iter().map(|(write, content)| WholeRow::new(self.stamp, own, collection, write, content)).collect();
-            let mut parameters: Vec<Parameter<'_>> = Vec::with_capacity(rows.len() * names.len());
+            let rows: Vec<RowValues<'_>> = some.iter().map(|(write, content)| RowValues::new(self.stamp, own, collection, write, content)).collect();
+            let mut parameters: Vec<SqlParameter<'_>> = Vec::with_capacity(rows.len() * names.len());
             for row in &rows {
                 parameters.push(&self.tenant);
                 row.push(&mut parameters);
@@ -671,8 +683,8 @@ impl Desk<'_> {
         side: &str,
         collection: &Collection,
         field: usize,
-        puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w Content)>,
-    ) -> Attempt<()> {
+        puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w RecordContent)>,
+    ) -> DbResult<()> {
         let definition = &collection.fields[field];
         let element = wire_type(&column_type(definition.golden_type().element()));
         let mut rows: Vec<(&str, Value)> = Vec::new();
@@ -692,7 +704,7 @@ impl Desk<'_> {
             return Ok(());
         }
         if rows.len() <= FEW {
-            let (keys, values): (Vec<&str>, Vec<Bound<'_>>) = rows.iter().map(|(key, value)| (*key, Bound(value))).unzip();
+            let (keys, values): (Vec<&str>, Vec<BoundValue<'_>>) = rows.iter().map(|(key, value)| (*key, BoundValue(value))).unzip();
             let sql = format!(
                 "INSERT INTO {side} (tenant, key, value) SELECT $1, u.key, u.value FROM unnest($2::text[], $3::{}[]) AS u(key, value)",
                 values::bare_type(definition.golden_type().element())
@@ -702,7 +714,7 @@ impl Desk<'_> {
         let types = [Type::INT8, Type::TEXT, element];
         let mut writer = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"), &types)?;
         for (key, value) in &rows {
-            writer.write(&[&self.tenant, key, &Bound(value)])?;
+            writer.write(&[&self.tenant, key, &BoundValue(value)])?;
         }
         writer.finish()?;
         Ok(())
@@ -715,24 +727,24 @@ const OTHER_VERSION: &str = "a record was changed meanwhile";
 const FEW: usize = 16;
 
 /// A row's columns behind the tenant, as far as they are not values of the content.
-struct WholeRow<'w> {
+struct RowValues<'w> {
     key: &'w str,
     revision: i64,
     touch: i64,
     created_job: i64,
-    golden: Vec<Bound<'w>>,
+    golden: Vec<BoundValue<'w>>,
     folded: Vec<Option<String>>,
-    state: Vec<Bound<'w>>,
+    state: Vec<BoundValue<'w>>,
     conflicts: Option<Vec<&'w str>>,
     state_set: Option<String>,
     raw: Option<&'w [u8]>,
-    content: &'w Content,
+    content: &'w RecordContent,
 }
 
-impl<'w> WholeRow<'w> {
-    fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w Content) -> Self {
+impl<'w> RowValues<'w> {
+    fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w RecordContent) -> Self {
         let (revision, touch) = match (&write.change, write.expect) {
-            (Change::Settle(_), Some(version)) => (version.revision, version.touch + 1),
+            (RecordChange::Settle(_), Some(version)) => (version.revision, version.minor + 1),
             (_, version) => (version.map_or(stamp, |version| stamp.max(version.revision + 1)), 0),
         };
         let named = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
@@ -741,9 +753,9 @@ impl<'w> WholeRow<'w> {
             revision,
             touch,
             created_job: content.created_job as i64,
-            golden: content.golden.iter().take(collection.stored_fields().len()).map(Bound).collect(),
+            golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
             folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
-            state: content.state.iter().map(Bound).collect(),
+            state: content.state.iter().map(BoundValue).collect(),
             conflicts: (!content.conflicts.is_empty()).then(named),
             state_set: crate::row::pack_state(&content.state_set, collection),
             raw: content.raw.as_deref(),
@@ -752,12 +764,12 @@ impl<'w> WholeRow<'w> {
     }
 
     /// Its parameters in the order of columns.
-    fn push<'r>(&'r self, row: &mut Vec<Parameter<'r>>) {
-        row.extend([&self.key as Parameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.alive]);
-        row.extend(self.golden.iter().map(|value| value as Parameter<'r>));
-        row.extend(self.folded.iter().map(|value| value as Parameter<'r>));
-        row.extend(self.state.iter().map(|value| value as Parameter<'r>));
-        row.extend([&self.conflicts as Parameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
+    fn push<'r>(&'r self, row: &mut Vec<SqlParameter<'r>>) {
+        row.extend([&self.key as SqlParameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.exists]);
+        row.extend(self.golden.iter().map(|value| value as SqlParameter<'r>));
+        row.extend(self.folded.iter().map(|value| value as SqlParameter<'r>));
+        row.extend(self.state.iter().map(|value| value as SqlParameter<'r>));
+        row.extend([&self.conflicts as SqlParameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
     }
 }
 
@@ -780,7 +792,7 @@ fn wire_type(ty: &str) -> Type {
 
 /// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
 fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<Vec<u8>> {
-    let Change::Put(content) = &write.change else { return None };
+    let RecordChange::Put(content) = &write.change else { return None };
     let value = crate::row::reserved_value(collection, field, content);
     if value.is_null() {
         return None;
@@ -791,7 +803,7 @@ fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<
 }
 
 /// Reservations of one unique field, as far as a unit needs them.
-struct Side {
+struct UniqueReservations {
     field: usize,
     table: String,
     holders: HashMap<Vec<u8>, String>,
@@ -799,8 +811,16 @@ struct Side {
     before: HashMap<Vec<u8>, String>,
 }
 
-impl Side {
-    fn read(session: &mut Session, tables: &Tables, tenant: i64, field: usize, table: &str, keys: &[&str], digests: &[Vec<u8>]) -> Attempt<Self> {
+impl UniqueReservations {
+    fn read(
+        session: &mut Session,
+        tables: &StoreTables,
+        tenant: i64,
+        field: usize,
+        table: &str,
+        keys: &[&str],
+        digests: &[Vec<u8>],
+    ) -> DbResult<Self> {
         let sql = match tables.distributed() {
             // the lock of the collection keeps others away
             true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),
@@ -821,7 +841,7 @@ impl Side {
             }
         };
         let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
-        let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
+        let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
         let held = holders.iter().map(|(digest, key)| (key.clone(), digest.clone())).collect();
         Ok(Self { field, table: table.to_owned(), before: holders.clone(), holders, held })
     }
@@ -836,7 +856,7 @@ impl Side {
         }
     }
 
-    fn write(self, session: &mut Session, tenant: i64) -> Attempt<()> {
+    fn write(self, session: &mut Session, tenant: i64) -> DbResult<()> {
         let given: Vec<&Vec<u8>> =
             self.before.iter().filter(|(digest, key)| self.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();
         if !given.is_empty() {
@@ -858,11 +878,11 @@ impl Side {
 }
 
 /// Link, target, group, start and child.
-type EdgeId = (i64, SmolStr, SmolStr, i64, SmolStr);
+type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
 
 /// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
 /// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
-fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
+fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
     let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for (collection, key, _) in &reliance.records {
@@ -897,8 +917,8 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     let mut conflicts = Vec::new();
     for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
         let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
-        let found = read(session, tables, tenant, collection, &keys, Detail::Full)?;
-        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| Conflict { collection, key, record }));
+        let found = read(session, tables, tenant, collection, &keys, ReadDetail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
     }
     if !conflicts.is_empty() {
         unit.seen(conflicts);
@@ -907,34 +927,34 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
 }
 
 /// Passes that look for what this transaction has not committed yet wait for it to end.
-fn keep_passes_waiting(session: &mut Session, tenant: i64) -> Attempt<()> {
+fn keep_passes_waiting(session: &mut Session, tenant: i64) -> DbResult<()> {
     session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])
 }
 
-fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Settling) -> Attempt<()> {
-    let new = std::mem::take(&mut settling.new);
+fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling: SettlingChanges) -> DbResult<()> {
+    let new = std::mem::take(&mut settling.marks_if_linked);
     if tables.distributed() {
         settling.marks.extend(new);
     } else if !new.is_empty() {
         keep_passes_waiting(session, tenant)?;
         let said = settling.named_by_field(tables.catalogue());
-        let mut by_link: BTreeMap<u32, Vec<Mark>> = BTreeMap::new();
+        let mut by_link: BTreeMap<u32, Vec<StaleMark>> = BTreeMap::new();
         new.into_iter().for_each(|mark| by_link.entry(mark.rule).or_default().push(mark));
         let mut named = Vec::new();
         for (link, marks) in by_link {
-            let own = |mark: &Mark| said.get(&(link, mark.target.as_str())).map_or(0, |said| *said as i64);
+            let own = |mark: &StaleMark| said.get(&(link, mark.target.as_str())).map_or(0, |said| *said as i64);
             let targets: Vec<(&str, i64)> = marks.iter().map(|mark| (mark.target.as_str(), own(mark))).collect();
             let places = super::settle::named(session, tables, tenant, link, &targets)?;
             named.extend(places.into_iter().map(|place| marks[place].clone()));
         }
         settling.marks.extend(named);
     }
-    if !settling.forget.is_empty() {
-        let links: Vec<i64> = settling.forget.iter().copied().map(i64::from).collect();
+    if !settling.cleared_links.is_empty() {
+        let links: Vec<i64> = settling.cleared_links.iter().copied().map(i64::from).collect();
         session.later("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
     }
     // of several changes of one edge the last counts
-    let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
+    let mut changes: BTreeMap<EdgeKey, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges.into_iter().filter(|change| change.is_kept(tables.catalogue())) {
         let (edge, kept) = match change {
             EdgeChange::Put(edge) => (edge, true),
@@ -973,16 +993,16 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
             session.later(&sql, &[&tenant, &links, &targets, &groups, &starts, &children])?;
         }
     }
-    if !settling.answered.is_empty() {
-        session.later("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.answered])?;
+    if !settling.cleared.is_empty() {
+        session.later("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.cleared])?;
     }
     if !settling.marks.is_empty() {
         let marks = &settling.marks;
         let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(lane_of(&mark.target))).collect();
-        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.stratum)).collect();
+        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.phase)).collect();
         let rules: Vec<i64> = marks.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
-        let parts: Vec<&str> = marks.iter().map(|mark| mark.part.as_str()).collect();
+        let parts: Vec<&str> = marks.iter().map(|mark| mark.group.as_str()).collect();
         let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
         session.later(
             "INSERT INTO marks(tenant, lane, stratum, rule, target, part, job)

@@ -4,7 +4,7 @@
 //! at with that one's.
 
 use crate::StoreError;
-use crate::wanted::Wanted;
+use crate::wanted::CancelToken;
 use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
 use ::tokio_postgres::error::SqlState;
 use ::tokio_postgres::types::private::BytesMut;
@@ -24,49 +24,51 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// Why work on the database did not succeed.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum DatabaseError {
     /// Another transaction was in the way: the same work may succeed when it is done again.
-    Again(String),
+    Retry(String),
     /// The connection is gone; nothing was committed.
-    Lost(String),
+    ConnectionLost(String),
     /// The connection went while COMMIT was on its way: it is not known whether it was done.
-    Unknown(String),
+    CommitUnknown(String),
     /// It will not succeed.
     Store(StoreError),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for DatabaseError {
     fn from(error: StoreError) -> Self {
-        Trouble::Store(error)
+        DatabaseError::Store(error)
     }
 }
 
-impl From<::tokio_postgres::Error> for Trouble {
+impl From<::tokio_postgres::Error> for DatabaseError {
     fn from(error: ::tokio_postgres::Error) -> Self {
         let Some(said) = error.as_db_error() else {
             return if error.is_closed() || std::error::Error::source(&error).is_some_and(|source| source.is::<std::io::Error>()) {
-                Trouble::Lost(with_source(&error))
+                DatabaseError::ConnectionLost(with_source(&error))
             } else {
-                Trouble::Store(StoreError::Other(with_source(&error)))
+                DatabaseError::Store(StoreError::Other(with_source(&error)))
             };
         };
         let text = format!("{}{}", said.message(), said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default());
         match said.code() {
             code if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION].contains(code) => {
-                Trouble::Again(text)
+                DatabaseError::Retry(text)
             }
-            code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => Trouble::Lost(text),
-            code if *code == SqlState::LOCK_NOT_AVAILABLE => Trouble::Store(StoreError::Held),
-            code if *code == SqlState::DISK_FULL => Trouble::Store(StoreError::Full),
+            code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => {
+                DatabaseError::ConnectionLost(text)
+            }
+            code if *code == SqlState::LOCK_NOT_AVAILABLE => DatabaseError::Store(StoreError::Held),
+            code if *code == SqlState::DISK_FULL => DatabaseError::Store(StoreError::Full),
             code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
-                Trouble::Store(StoreError::ReadOnly(text))
+                DatabaseError::Store(StoreError::ReadOnly(text))
             }
-            code if *code == SqlState::QUERY_CANCELED => Trouble::Store(StoreError::Slow(text)),
+            code if *code == SqlState::QUERY_CANCELED => DatabaseError::Store(StoreError::Slow(text)),
             // nothing is wrong with the chunk at hand: the import stops and can be resumed
             code if [SqlState::TOO_MANY_CONNECTIONS, SqlState::OUT_OF_MEMORY, SqlState::IO_ERROR].contains(code) => {
-                Trouble::Store(StoreError::ReadOnly(text))
+                DatabaseError::Store(StoreError::ReadOnly(text))
             }
-            _ => Trouble::Store(StoreError::Other(text)),
+            _ => DatabaseError::Store(StoreError::Other(text)),
         }
     }
 }
@@ -78,13 +80,13 @@ fn with_source(error: &::tokio_postgres::Error) -> String {
     }
 }
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
+impl From<DatabaseError> for StoreError {
+    fn from(trouble: DatabaseError) -> Self {
         match trouble {
-            Trouble::Store(error) => error,
-            Trouble::Again(reason) => StoreError::Other(format!("other transactions were in the way too often: {reason}")),
-            Trouble::Lost(reason) => StoreError::ReadOnly(format!("the connection is lost: {reason}")),
-            Trouble::Unknown(reason) => {
+            DatabaseError::Store(error) => error,
+            DatabaseError::Retry(reason) => StoreError::Other(format!("other transactions were in the way too often: {reason}")),
+            DatabaseError::ConnectionLost(reason) => StoreError::ReadOnly(format!("the connection is lost: {reason}")),
+            DatabaseError::CommitUnknown(reason) => {
                 StoreError::ReadOnly(format!("the connection was lost while a change was being committed, look whether it was done: {reason}"))
             }
         }
@@ -92,10 +94,10 @@ impl From<Trouble> for StoreError {
 }
 
 /// Results inside the room.
-pub type Attempt<T> = Result<T, Trouble>;
+pub type DbResult<T> = Result<T, DatabaseError>;
 
 /// A parameter.
-pub type Parameter<'p> = &'p (dyn ToSql + Sync);
+pub type SqlParameter<'p> = &'p (dyn ToSql + Sync);
 
 /// Connections opened so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -108,9 +110,9 @@ const MOST_LATER: usize = 16;
 
 /// A parameter as it is sent.
 #[derive(Debug)]
-struct Encoded(Option<BytesMut>);
+struct EncodedParameter(Option<BytesMut>);
 
-impl ToSql for Encoded {
+impl ToSql for EncodedParameter {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         Ok(match &self.0 {
             Some(bytes) => {
@@ -129,28 +131,30 @@ impl ToSql for Encoded {
 }
 
 /// A statement that is sent with the next question.
-enum Later {
+enum DeferredStatement {
     Batch(Cow<'static, str>),
-    Prepared { statement: Statement, parameters: Vec<Encoded>, expected: Option<Expected> },
+    Prepared { statement: Statement, parameters: Vec<EncodedParameter>, expected: Option<ExpectedRows> },
 }
 
 /// How many rows a statement touches, and what it means if it does not.
-struct Expected {
+struct ExpectedRows {
     rows: u64,
     otherwise: &'static str,
 }
 
-impl Later {
+impl DeferredStatement {
     async fn send(&self, client: &Client) -> Result<u64, Error> {
         match self {
-            Later::Batch(sql) => client.batch_execute(sql).await.map(|()| 0),
-            Later::Prepared { statement, parameters, .. } => client.execute_raw(statement, parameters).await,
+            DeferredStatement::Batch(sql) => client.batch_execute(sql).await.map(|()| 0),
+            DeferredStatement::Prepared { statement, parameters, .. } => client.execute_raw(statement, parameters).await,
         }
     }
 
-    fn check(&self, rows: u64) -> Attempt<()> {
+    fn check(&self, rows: u64) -> DbResult<()> {
         match self {
-            Later::Prepared { expected: Some(expected), .. } if expected.rows != rows => Err(Trouble::Again(expected.otherwise.into())),
+            DeferredStatement::Prepared { expected: Some(expected), .. } if expected.rows != rows => {
+                Err(DatabaseError::Retry(expected.otherwise.into()))
+            }
             _ => Ok(()),
         }
     }
@@ -163,15 +167,15 @@ pub struct Session {
     runtime: Runtime,
     client: Client,
     statements: HashMap<String, Statement>,
-    later: Vec<Later>,
+    deferred: Vec<DeferredStatement>,
     /// What other sessions have told.
-    told: UnboundedReceiver<()>,
+    notifications: UnboundedReceiver<()>,
     /// Whether the server was asked to give up a statement: it may do so when the next one runs, so there is none.
-    given_up: bool,
+    cancelled: bool,
 }
 
 /// What `work` gives. When its answer is not wanted any more, the server is asked to give up the statement.
-async fn while_wanted<T>(client: &Client, wanted: Option<&Wanted>, work: impl Future<Output = T>) -> T {
+async fn while_wanted<T>(client: &Client, wanted: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
     let Some(wanted) = wanted else { return work.await };
     let mut work = pin!(work);
     if let Either::Left((done, _)) = select(work.as_mut(), pin!(wanted.over())).await {
@@ -187,7 +191,7 @@ async fn while_wanted<T>(client: &Client, wanted: Option<&Wanted>, work: impl Fu
 }
 
 impl Session {
-    fn open(config: &Config, schema: &str) -> Attempt<Self> {
+    fn open(config: &Config, schema: &str) -> DbResult<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| StoreError::Other(error.to_string()))?;
         let (client, mut connection) = runtime.block_on(config.connect(NoTls))?;
         let (tell, told) = mpsc::unbounded_channel();
@@ -200,7 +204,7 @@ impl Session {
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, statements: HashMap::new(), later: Vec::new(), told, given_up: false };
+        let mut session = Self { number, runtime, client, statements: HashMap::new(), deferred: Vec::new(), notifications: told, cancelled: false };
         // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
         // A table is read from end to end only where no index answers, however small it is, and what is joined is found one by
         // one; and rows cost more than pages, so
@@ -215,12 +219,12 @@ impl Session {
     }
 
     /// Sends what is kept, and a question with it; answers when all is answered.
-    fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Attempt<T> {
-        let (later, client, wanted) = (std::mem::take(&mut self.later), &self.client, Wanted::now());
+    fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> DbResult<T> {
+        let (later, client, wanted) = (std::mem::take(&mut self.deferred), &self.client, CancelToken::now());
         // each is sent when it is first looked at, in this order
         let work = async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await };
         let (done, found) = self.runtime.block_on(while_wanted(client, wanted.as_ref(), work));
-        self.given_up |= wanted.is_some_and(|wanted| wanted.is_over());
+        self.cancelled |= wanted.is_some_and(|wanted| wanted.is_over());
         for (later, rows) in later.iter().zip(done) {
             later.check(rows?)?;
         }
@@ -228,7 +232,7 @@ impl Session {
     }
 
     /// The statement, prepared once.
-    pub fn prepare(&mut self, sql: &str) -> Attempt<Statement> {
+    pub fn prepare(&mut self, sql: &str) -> DbResult<Statement> {
         if let Some(known) = self.statements.get(sql) {
             return Ok(known.clone());
         }
@@ -242,86 +246,86 @@ impl Session {
     }
 
     /// Runs a statement for its effect; returns how many rows it touched.
-    pub fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<u64> {
+    pub fn execute(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<u64> {
         let statement = self.prepare(sql)?;
         self.exchange(async |client| client.execute(&statement, parameters).await)
     }
 
     /// Runs a statement for its effect, with the next question or before the commit.
-    pub fn later(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<()> {
+    pub fn later(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
         self.keep(sql, parameters, None)
     }
 
     /// The same for one that touches so many rows, or others are in the way.
-    pub fn later_of(&mut self, rows: usize, otherwise: &'static str, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<()> {
-        self.keep(sql, parameters, Some(Expected { rows: rows as u64, otherwise }))
+    pub fn later_of(&mut self, rows: usize, otherwise: &'static str, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
+        self.keep(sql, parameters, Some(ExpectedRows { rows: rows as u64, otherwise }))
     }
 
     /// Runs statements without parameters with the next question.
     pub fn later_batch(&mut self, sql: impl Into<Cow<'static, str>>) {
-        self.later.push(Later::Batch(sql.into()));
+        self.deferred.push(DeferredStatement::Batch(sql.into()));
     }
 
-    fn keep(&mut self, sql: &str, parameters: &[Parameter<'_>], expected: Option<Expected>) -> Attempt<()> {
+    fn keep(&mut self, sql: &str, parameters: &[SqlParameter<'_>], expected: Option<ExpectedRows>) -> DbResult<()> {
         let statement = self.prepare(sql)?;
-        let encode = |(parameter, ty): (&Parameter<'_>, &Type)| {
+        let encode = |(parameter, ty): (&SqlParameter<'_>, &Type)| {
             let mut bytes = BytesMut::new();
-            Ok(Encoded(match parameter.to_sql_checked(ty, &mut bytes).map_err(|error| StoreError::Other(error.to_string()))? {
+            Ok(EncodedParameter(match parameter.to_sql_checked(ty, &mut bytes).map_err(|error| StoreError::Other(error.to_string()))? {
                 IsNull::Yes => None,
                 IsNull::No => Some(bytes),
             }))
         };
-        let parameters = parameters.iter().zip(statement.params()).map(encode).collect::<Attempt<_>>()?;
-        self.later.push(Later::Prepared { statement, parameters, expected });
-        if self.later.len() < MOST_LATER { Ok(()) } else { self.flush() }
+        let parameters = parameters.iter().zip(statement.params()).map(encode).collect::<DbResult<_>>()?;
+        self.deferred.push(DeferredStatement::Prepared { statement, parameters, expected });
+        if self.deferred.len() < MOST_LATER { Ok(()) } else { self.flush() }
     }
 
     /// Sends what is kept, if anything is.
-    fn flush(&mut self) -> Attempt<()> {
-        if self.later.is_empty() { Ok(()) } else { self.exchange(async |_| Ok(())) }
+    fn flush(&mut self) -> DbResult<()> {
+        if self.deferred.is_empty() { Ok(()) } else { self.exchange(async |_| Ok(())) }
     }
 
     /// All rows of a statement.
-    pub fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Vec<Row>> {
+    pub fn query(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Vec<Row>> {
         let statement = self.prepare(sql)?;
         self.exchange(async |client| client.query(&statement, parameters).await)
     }
 
     /// The first row, if there is one.
-    pub fn first(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Option<Row>> {
+    pub fn first(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Option<Row>> {
         Ok(self.query(sql, parameters)?.into_iter().next())
     }
 
     /// The only row.
-    pub fn one(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Row> {
+    pub fn one(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Row> {
         self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database gave no row".into()).into())
     }
 
     /// Calls `visit` with each row as it comes.
-    pub fn visit(&mut self, sql: &str, parameters: &[Parameter<'_>], mut visit: impl FnMut(&Row) -> Attempt<()>) -> Attempt<()> {
+    pub fn visit(&mut self, sql: &str, parameters: &[SqlParameter<'_>], mut visit: impl FnMut(&Row) -> DbResult<()>) -> DbResult<()> {
         let statement = self.prepare(sql)?;
         let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
-        let wanted = Wanted::now();
+        let wanted = CancelToken::now();
         loop {
             let next = self.runtime.block_on(while_wanted(&self.client, wanted.as_ref(), rows.try_next()));
-            self.given_up |= wanted.as_ref().is_some_and(Wanted::is_over);
+            self.cancelled |= wanted.as_ref().is_some_and(CancelToken::is_over);
             let Some(row) = next? else { return Ok(()) };
             visit(&row)?;
         }
     }
 
     /// Runs statements without parameters.
-    pub fn batch(&mut self, sql: &str) -> Attempt<()> {
+    pub fn batch(&mut self, sql: &str) -> DbResult<()> {
         self.exchange(async |client| client.batch_execute(sql).await)
     }
 
     /// Begins to copy rows of these types. What is kept is answered first: a copy that does not begin, because a statement
     /// before it has failed, leaves the client with one answer more than it has questions.
-    pub fn copy_in(&mut self, sql: &str, types: &[Type]) -> Attempt<Copying<'_>> {
+    pub fn copy_in(&mut self, sql: &str, types: &[Type]) -> DbResult<CopyWriter<'_>> {
         self.flush()?;
         let statement = self.prepare(sql)?;
         let sink = self.exchange(async |client| client.copy_in(&statement).await)?;
-        Ok(Copying { runtime: &self.runtime, writer: Box::pin(BinaryCopyInWriter::new(sink, types)) })
+        Ok(CopyWriter { runtime: &self.runtime, writer: Box::pin(BinaryCopyInWriter::new(sink, types)) })
     }
 
     /// Begins a transaction whose commit is as durable as the server is set to make it. One that does not wait for others fails
@@ -339,54 +343,54 @@ impl Session {
     }
 
     /// Returns when another session has told something, after `timeout` at the latest.
-    pub fn wait_to_be_told(&mut self, timeout: Duration) -> Attempt<()> {
-        let told = &mut self.told;
+    pub fn wait_to_be_told(&mut self, timeout: Duration) -> DbResult<()> {
+        let told = &mut self.notifications;
         let waited = self.runtime.block_on(async { tokio::time::timeout(timeout, told.recv()).await });
         // what was told meanwhile needs no second look
         while told.try_recv().is_ok() {}
-        if waited != Ok(None) && self.is_usable() { Ok(()) } else { Err(Trouble::Lost("the connection was closed".into())) }
+        if waited != Ok(None) && self.is_usable() { Ok(()) } else { Err(DatabaseError::ConnectionLost("the connection was closed".into())) }
     }
 
     /// Commits. A connection that goes now leaves open what happened.
-    pub fn commit(&mut self) -> Attempt<()> {
+    pub fn commit(&mut self) -> DbResult<()> {
         self.flush()?;
         self.batch("COMMIT").map_err(|trouble| match trouble {
-            Trouble::Lost(reason) => Trouble::Unknown(reason),
+            DatabaseError::ConnectionLost(reason) => DatabaseError::CommitUnknown(reason),
             other => other,
         })
     }
 
     /// Takes back what is open.
-    fn roll_back(&mut self) -> Attempt<()> {
-        self.later.clear();
+    fn roll_back(&mut self) -> DbResult<()> {
+        self.deferred.clear();
         self.batch("ROLLBACK")
     }
 
     /// Whether others may go on with it.
     fn is_usable(&self) -> bool {
-        !self.client.is_closed() && self.later.is_empty() && !self.given_up
+        !self.client.is_closed() && self.deferred.is_empty() && !self.cancelled
     }
 }
 
 /// Rows on their way into a table.
-pub struct Copying<'s> {
+pub struct CopyWriter<'s> {
     runtime: &'s Runtime,
     writer: Pin<Box<BinaryCopyInWriter>>,
 }
 
-impl Copying<'_> {
+impl CopyWriter<'_> {
     /// Writes a row.
-    pub fn write(&mut self, row: &[Parameter<'_>]) -> Attempt<()> {
+    pub fn write(&mut self, row: &[SqlParameter<'_>]) -> DbResult<()> {
         Ok(self.runtime.block_on(self.writer.as_mut().write(row))?)
     }
 
     /// Ends when all rows are in the table.
-    pub fn finish(mut self) -> Attempt<u64> {
+    pub fn finish(mut self) -> DbResult<u64> {
         Ok(self.runtime.block_on(self.writer.as_mut().finish())?)
     }
 }
 
-struct Idle {
+struct IdleSessions {
     sessions: Vec<Session>,
     open: usize,
     waiting: u64,
@@ -398,7 +402,7 @@ pub struct Pool {
     schema: String,
     wait: Duration,
     most: usize,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleSessions>,
     returned: Condvar,
 }
 
@@ -410,7 +414,7 @@ pub struct Pooled<'p> {
 
 impl Pool {
     pub fn new(config: Config, schema: String, wait: Duration, most: usize) -> Self {
-        Self { config, schema, wait, most, idle: Mutex::new(Idle { sessions: Vec::new(), open: 0, waiting: 0 }), returned: Condvar::new() }
+        Self { config, schema, wait, most, idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }), returned: Condvar::new() }
     }
 
     /// The schema all tables are in.
@@ -427,7 +431,7 @@ impl Pool {
     }
 
     /// A connection, as soon as one is free and the server answers.
-    pub fn get(&self) -> Attempt<Pooled<'_>> {
+    pub fn get(&self) -> DbResult<Pooled<'_>> {
         let deadline = Instant::now() + self.wait;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -446,7 +450,7 @@ impl Pool {
             if left.is_zero() {
                 return Err(StoreError::Busy(self.wait.as_secs()).into());
             }
-            if let Some(wanted) = Wanted::now() {
+            if let Some(wanted) = CancelToken::now() {
                 if wanted.is_over() {
                     return Err(StoreError::Unwanted.into());
                 }
@@ -465,19 +469,19 @@ impl Pool {
     }
 
     /// A connection of its own that hears what is told on a channel.
-    pub fn listen(&self, channel: &str) -> Attempt<Session> {
+    pub fn listen(&self, channel: &str) -> DbResult<Session> {
         let mut session = Session::open(&self.config, &self.schema)?;
         session.batch(&format!("LISTEN \"{channel}\""))?;
         Ok(session)
     }
 
     /// Connects; a server that is starting or restarting is waited for.
-    fn open(&self, deadline: Instant) -> Attempt<Pooled<'_>> {
+    fn open(&self, deadline: Instant) -> DbResult<Pooled<'_>> {
         let mut pause = Duration::from_millis(10);
         loop {
             match Session::open(&self.config, &self.schema) {
                 Ok(session) => return Ok(Pooled { pool: self, session: Some(session) }),
-                Err(Trouble::Lost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
+                Err(DatabaseError::ConnectionLost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
                 Err(trouble) => {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
                     self.returned.notify_one();
@@ -489,7 +493,7 @@ impl Pool {
     }
 
     /// Does `work` on a connection, again when the connection was lost before anything was done or others were in the way.
-    pub fn run<T>(&self, mut work: impl FnMut(&mut Session) -> Attempt<T>) -> Attempt<T> {
+    pub fn run<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> DbResult<T> {
         let deadline = Instant::now() + self.wait;
         let mut attempts = 0;
         loop {
@@ -503,8 +507,8 @@ impl Pool {
             };
             attempts += 1;
             match result {
-                Err(Trouble::Again(_)) if attempts < 50 => std::thread::sleep(Duration::from_millis(attempts)),
-                Err(Trouble::Lost(_)) if Instant::now() < deadline => {}
+                Err(DatabaseError::Retry(_)) if attempts < 50 => std::thread::sleep(Duration::from_millis(attempts)),
+                Err(DatabaseError::ConnectionLost(_)) if Instant::now() < deadline => {}
                 ended => return ended,
             }
         }
@@ -551,11 +555,11 @@ impl Drop for Pooled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stook_lab::postgres::Server;
+    use stook_lab::postgres::TestServer;
 
     #[test]
     fn a_copy_behind_a_statement_that_fails_leaves_the_connection_usable() {
-        let Some(server) = Server::for_test(&["fsync=off"]) else { return };
+        let Some(server) = TestServer::for_test(&["fsync=off"]) else { return };
         let config: Config = server.url("postgres").parse().expect("an address");
         let mut session = Session::open(&config, "public").expect("it connects");
         session.batch("CREATE TABLE copied(a bigint)").expect("a table");

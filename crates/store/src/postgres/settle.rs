@@ -2,11 +2,11 @@
 //! what was committed before they began, so a pass sees everything that its marks announce.
 
 use super::records;
-use super::session::{Attempt, Session, Trouble};
-use super::tables::{Tables, indexed, name};
-use super::values::Columns;
+use super::session::{DatabaseError, DbResult, Session};
+use super::tables::{StoreTables, indexed, name};
+use super::values::RowExt;
 use crate::damage::Damage;
-use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Refused, Result, StoreError, StoredRecord, Tenant};
+use crate::{Edge, LANES, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
 use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
@@ -16,20 +16,20 @@ use stook_catalogue::value::{FieldType, SmolStr};
 /// changed; `$1` is the tenant.
 pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
 
-struct PassInside<'d> {
+struct PostgresPassContext<'d> {
     session: &'d mut Session,
-    tables: &'d Tables,
+    tables: &'d StoreTables,
     tenant: i64,
     /// What a question failed with: the pass is done again if that helps.
-    trouble: Option<Trouble>,
+    trouble: Option<DatabaseError>,
 }
 
-impl PassInside<'_> {
-    fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &Tables, i64) -> Attempt<T>) -> Result<T> {
+impl PostgresPassContext<'_> {
+    fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &StoreTables, i64) -> DbResult<T>) -> Result<T> {
         match ask(self.session, self.tables, self.tenant) {
             Ok(value) => Ok(value),
             // nothing is wrong with the transaction: the pass may do without
-            Err(Trouble::Store(error @ StoreError::Damaged(_))) => Err(error),
+            Err(DatabaseError::Store(error @ StoreError::Damaged(_))) => Err(error),
             Err(trouble) => {
                 self.trouble = Some(trouble);
                 Err(StoreError::Other("a question of the pass failed".into()))
@@ -39,21 +39,21 @@ impl PassInside<'_> {
 }
 
 /// What makes the planner look for edges one by one through the index; a cluster's does not understand it.
-fn by_index(tables: &Tables) -> &'static str {
+fn by_index(tables: &StoreTables) -> &'static str {
     if tables.distributed() { "" } else { " OFFSET 0" }
 }
 
-fn edge(link: u32, target: &str, row: &Row) -> Attempt<Edge> {
+fn edge(link: u32, target: &str, row: &Row) -> DbResult<Edge> {
     let text = |column: &str| row.at::<&str>(column).map(SmolStr::from);
     Ok(Edge { link, target: target.into(), group: text("grp")?, start: row.at("start")?, child: text("child")?, payload: row.at("payload")? })
 }
 
-fn keys_of(rows: &[Row]) -> Attempt<Vec<Key>> {
+fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
     let key = |row: &Row| Key::new(row.at::<&str>(0)?).map_err(|error| StoreError::Damaged(Damage::of_row("a record", error.to_string())).into());
     rows.iter().map(key).collect()
 }
 
-impl Inside for PassInside<'_> {
+impl PassContext for PostgresPassContext<'_> {
     fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session, tables, tenant| {
             let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
@@ -61,12 +61,12 @@ impl Inside for PassInside<'_> {
                 let rows = records::by_key_locked(tables, &tables.collections[collection].table, "1", 2, "FOR UPDATE");
                 session.one(&format!("SELECT count(*) FROM ({rows}) AS held"), &[&tenant, &wanted])?;
             }
-            records::read(session, tables, tenant, collection, keys, Detail::Full)
+            records::read(session, tables, tenant, collection, keys, ReadDetail::Full)
         })
     }
 
     fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, Detail::Values))
+        self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, ReadDetail::Values))
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
@@ -79,7 +79,7 @@ impl Inside for PassInside<'_> {
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| {
-            if let Some(by_field) = ByField::of(tables, link) {
+            if let Some(by_field) = ChildrenByField::of(tables, link) {
                 return by_field.behind(session, tenant, target, child, limit);
             }
             let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
@@ -123,7 +123,7 @@ impl Inside for PassInside<'_> {
 }
 
 /// A link whose children are found by their field.
-struct ByField<'t> {
+struct ChildrenByField<'t> {
     link: u32,
     table: &'t str,
     column: String,
@@ -131,11 +131,11 @@ struct ByField<'t> {
     elements: Option<&'t str>,
 }
 
-impl<'t> ByField<'t> {
-    fn of(tables: &'t Tables, link: u32) -> Option<Self> {
+impl<'t> ChildrenByField<'t> {
+    fn of(tables: &'t StoreTables, link: u32) -> Option<Self> {
         let found = tables.catalogue().link_by_field(link)?;
-        let field = &tables.catalogue().collections[found.from].fields[found.field].name;
-        let own = &tables.collections[found.from];
+        let field = &tables.catalogue().collections[found.child_collection].fields[found.field].name;
+        let own = &tables.collections[found.child_collection];
         let elements = own.lists.iter().find(|(list, _)| *list == found.field).map(|(_, side)| side.as_str());
         Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
     }
@@ -174,7 +174,7 @@ impl<'t> ByField<'t> {
     }
 
     /// Children of targets, target after target, by key.
-    fn children(&self, session: &mut Session, tables: &Tables, tenant: i64, targets: &[&str], limit: usize) -> Attempt<Vec<Edge>> {
+    fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: usize) -> DbResult<Vec<Edge>> {
         let few = if tables.distributed() { "" } else { " LIMIT $3" };
         let sql = format!(
             "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
@@ -186,7 +186,7 @@ impl<'t> ByField<'t> {
     }
 
     /// Children of a target behind one.
-    fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> Attempt<Vec<Edge>> {
+    fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
         let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
         rows.iter().map(|row| Ok(self.edge(target, row.at(0)?))).collect()
@@ -196,13 +196,13 @@ impl<'t> ByField<'t> {
 /// Edges of targets, each of one group or of all.
 pub fn edges(
     session: &mut Session,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     link: u32,
     targets: &[(String, Option<String>)],
     limit: usize,
-) -> Attempt<Vec<Edge>> {
-    if let Some(by_field) = ByField::of(tables, link) {
+) -> DbResult<Vec<Edge>> {
+    if let Some(by_field) = ChildrenByField::of(tables, link) {
         let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
         return by_field.children(session, tables, tenant, &targets, limit);
     }
@@ -238,9 +238,9 @@ pub fn edges(
 }
 
 /// Which of some targets, each with a number, have edges; where children are found by their field, more of them than that number.
-pub fn named(session: &mut Session, tables: &Tables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> Attempt<Vec<usize>> {
+pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> DbResult<Vec<usize>> {
     let (names, own): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
-    let rows = match ByField::of(tables, link) {
+    let rows = match ChildrenByField::of(tables, link) {
         Some(by_field) => {
             let sql = format!(
                 "SELECT u.place FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS u(target, own, place) CROSS JOIN LATERAL \
@@ -259,13 +259,20 @@ pub fn named(session: &mut Session, tables: &Tables, tenant: i64, link: u32, tar
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Attempt<Vec<Key>> {
+pub fn keys_behind(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, key: &str, limit: usize) -> DbResult<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
+pub fn between(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: i64,
+    link: u32,
+    ranges: &[(SmolStr, i64, i64)],
+    limit: usize,
+) -> DbResult<Vec<Edge>> {
     let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
     let sql = format!(
@@ -282,12 +289,12 @@ pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, r
 /// cannot be written are added to `refused`, and it has to be done again.
 pub fn pass(
     session: &mut Session,
-    tables: &Tables,
+    tables: &StoreTables,
     schema: &str,
     (owner, tenant): (&Tenant, i64),
-    (pass, refused): (&dyn Pass, &mut Vec<Refused>),
+    (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
     stamp: i64,
-) -> Attempt<(Passed, Vec<(usize, u64)>)> {
+) -> DbResult<(PassReport, Vec<(usize, u64)>)> {
     let most = pass.most() as i64;
     let waiting = match tables.distributed() {
         true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,
@@ -297,7 +304,7 @@ pub fn pass(
             &[&tenant, &i64::from(LANES), &most],
         )?,
     };
-    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
+    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
     if waiting.is_empty() {
         return Ok(Default::default());
     }
@@ -314,9 +321,9 @@ pub fn pass(
     }
     let lock = "SELECT lane FROM unnest($2::bigint[]) AS u(lane) WHERE pg_try_advisory_xact_lock(hashtext($1), hashtext($3 || ' ' || lane))";
     let lanes = session.query(lock, &[&format!("stook settle {schema}"), &lanes, &tenant.to_string()])?;
-    let lanes: Vec<i64> = lanes.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
+    let lanes: Vec<i64> = lanes.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     let all = records::marks(session, tables, tenant, &lanes, pass.most())?;
-    for marks in all.chunk_by(|a, b| (a.stratum, a.rule) == (b.stratum, b.rule)) {
+    for marks in all.chunk_by(|a, b| (a.phase, a.rule) == (b.phase, b.rule)) {
         if let Some(number) = pass.alone(marks) {
             let alone = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
             let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
@@ -324,14 +331,14 @@ pub fn pass(
                 continue;
             }
         }
-        let mut desk = PassInside { session, tables, tenant, trouble: None };
+        let mut desk = PostgresPassContext { session, tables, tenant, trouble: None };
         let settled = pass.run(owner, marks, refused, &mut desk);
         let trouble = desk.trouble.take();
         let mut settled = match (settled, trouble) {
             (_, Some(trouble)) => return Err(trouble),
             (settled, None) => settled?,
         };
-        let answered: HashSet<i64> = std::mem::take(&mut settled.settling.answered).into_iter().collect();
+        let answered: HashSet<i64> = std::mem::take(&mut settled.settling.cleared).into_iter().collect();
         let own = marks.iter().filter(|mark| answered.contains(&mark.id));
         let (ids, targets): (Vec<i64>, Vec<&str>) = own.map(|mark| (mark.id, mark.target.as_str())).unzip();
         // one by one through the index: however the planner would join them, it believes that there are few
@@ -344,22 +351,22 @@ pub fn pass(
         session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
-        let mut unit = crate::row::SettledUnit::new(owner, settled);
+        let mut unit = crate::row::PassUnit::new(owner, settled);
         let (receipt, sizes) = match records::write(session, tables, Some(tenant), &mut unit, stamp) {
-            Err(_) if unit.is_overtaken => return Err(Trouble::Again("a record came into being while a pass settled it".into())),
+            Err(_) if unit.must_retry => return Err(DatabaseError::Retry("a record came into being while a pass settled it".into())),
             written => written?,
         };
         if !unit.refused.is_empty() {
             refused.append(&mut unit.refused);
-            return Err(Trouble::Again("records have taken unique values that a pass would have written".into()));
+            return Err(DatabaseError::Retry("records have taken unique values that a pass would have written".into()));
         }
-        return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, sizes));
+        return Ok((PassReport { marks_cleared: answered, rows: receipt.rows, damaged, failures }, sizes));
     }
     Ok(Default::default())
 }
 
 /// Tenants that have marks.
-pub fn owing(session: &mut Session, tables: &Tables) -> Attempt<Vec<Tenant>> {
+pub fn owing(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<Tenant>> {
     let sql = match tables.distributed() {
         true => "SELECT name FROM tenants WHERE id = ANY(ARRAY(SELECT tenant FROM marks GROUP BY tenant))",
         // one look at the index for each tenant, however many marks it has
@@ -370,19 +377,19 @@ pub fn owing(session: &mut Session, tables: &Tables) -> Attempt<Vec<Tenant>> {
 }
 
 /// Whether a job has marks.
-pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> Attempt<bool> {
+pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> DbResult<bool> {
     let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job = $2)";
     session.one(sql, &[&tenant, &(job as i64)])?.at(0)
 }
 
 /// Jobs that have marks.
-pub fn marking(session: &mut Session, tenant: i64) -> Attempt<Vec<u64>> {
+pub fn marking(session: &mut Session, tenant: i64) -> DbResult<Vec<u64>> {
     let rows = session.query("SELECT DISTINCT job FROM marks WHERE tenant = $1", &[&tenant])?;
     rows.iter().map(|row| Ok(row.at::<i64>(0)? as u64)).collect()
 }
 
 /// Whether a job has no marks.
-pub fn is_settled(session: &mut Session, job: u64) -> Attempt<bool> {
+pub fn is_settled(session: &mut Session, job: u64) -> DbResult<bool> {
     let sql = "SELECT NOT EXISTS(SELECT 1 FROM marks WHERE tenant = (SELECT tenant FROM jobs WHERE id = $1) AND job = $1)";
     session.one(sql, &[&(job as i64)])?.at(0)
 }

@@ -14,13 +14,13 @@
 //! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
-use super::session::{Attempt, Session};
-use super::values::{Columns, column_type};
+use super::session::{DbResult, Session};
+use super::values::{RowExt, column_type};
 use crate::StoreError;
-use crate::shape::{FieldShape, Held, Shape, Use};
+use crate::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use stook_catalogue::definition::{Catalogue, Collection, Field, Index, Survivorship};
+use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 
@@ -99,11 +99,11 @@ pub struct CollectionTables {
 }
 
 /// Tables of a definition.
-pub struct Tables {
+pub struct StoreTables {
     /// By collection.
     pub collections: Vec<CollectionTables>,
     definition: Arc<Catalogue>,
-    shape: Shape,
+    shape: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// Whether records are spread over several servers.
     distributed: OnceLock<bool>,
@@ -130,11 +130,11 @@ pub fn name(parts: &[&str]) -> String {
 /// Columns of a row's head.
 const HEAD: &str = "key, revision, touch, created_job, alive, state, contributions";
 
-impl Tables {
+impl StoreTables {
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let (generations, distributed, expected) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations, distributed, expected, any: false }
+        Self { collections, definition: catalogue.clone(), shape: StoreSchema::of(catalogue), generations, distributed, expected, any: false }
     }
 
     /// For what needs no definition: jobs, chunks, tokens.
@@ -218,7 +218,7 @@ pub fn indexed(column: &str, ty: &FieldType) -> String {
 
 /// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was there before.
 /// Processes that do so at once wait for each other.
-pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<(Vec<String>, bool)> {
+pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbResult<(Vec<String>, bool)> {
     if is_prepared(session, tables)? && meta(session, "collections")?.is_some() {
         return Ok((Vec::new(), false));
     }
@@ -263,19 +263,19 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
 }
 
 /// Refuses a store of another format.
-pub fn check_format(session: &mut Session) -> Attempt<()> {
+pub fn check_format(session: &mut Session) -> DbResult<()> {
     let format = meta(session, "format")?;
     if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
 }
 
 /// Whether the database is the coordinator of a Citus cluster.
-fn has_citus(session: &mut Session) -> Attempt<bool> {
+fn has_citus(session: &mut Session) -> DbResult<bool> {
     session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.at(0)
 }
 
 /// Spreads what grows with the records over the servers of a Citus cluster, with what is in it: records and their lists by
 /// key, edges and marks by target, reservations by the hash of their value. All else stays on the coordinator.
-fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
+fn distribute(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     if !has_citus(session)? {
         return Ok(false);
     }
@@ -302,20 +302,20 @@ fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
 }
 
 /// Refuses a store that a process may not use without preparing it.
-pub fn fits(session: &mut Session, tables: &Tables, schema: &str, purpose: Use) -> Attempt<()> {
-    if purpose == Use::Write && is_prepared(session, tables)? {
+pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: AccessMode) -> DbResult<()> {
+    if purpose == AccessMode::Write && is_prepared(session, tables)? {
         return Ok(());
     }
     if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
         return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
     }
-    if purpose != Use::Ledger && has_citus(session)? && meta(session, "distributed")?.is_none() {
+    if purpose != AccessMode::Admin && has_citus(session)? && meta(session, "distributed")?.is_none() {
         let reason = "the database is a cluster's coordinator now; `stook prepare` spreads the records over its servers";
         return Err(StoreError::Definition(reason.into()).into());
     }
     check_format(session)?;
     let (definition, shape) = (meta(session, "definition")?, meta(session, "shape")?);
-    let held = Held { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
+    let held = StoredDefinition { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
     held.fits(&tables.definition, &tables.definition.hash, &tables.shape, purpose)?;
     if let Some(definition) = held.definition {
         let _ = tables.expected.set(definition);
@@ -324,7 +324,7 @@ pub fn fits(session: &mut Session, tables: &Tables, schema: &str, purpose: Use) 
 }
 
 /// Names of collections by their numbers: those of the definition at hand, or those that the store says.
-pub fn collections(session: &mut Session, tables: &Tables) -> Attempt<Vec<String>> {
+pub fn collections(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<String>> {
     if !tables.any {
         return Ok(tables.definition.collections.iter().map(|own| own.name.clone()).collect());
     }
@@ -332,7 +332,7 @@ pub fn collections(session: &mut Session, tables: &Tables) -> Attempt<Vec<String
 }
 
 /// Whether nothing is to be done, found out without waiting for anybody.
-fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
+fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.at(0)?;
     if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
         return Ok(false);
@@ -343,7 +343,7 @@ fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     Ok(read_generations(session, tables)?.values().all(|number| *number > 0))
 }
 
-fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<String>> {
+fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbResult<Vec<String>> {
     let mut changes = Vec::new();
     let spread = meta(session, "distributed")?.is_some();
     for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
@@ -384,11 +384,11 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             }
             let wanted = tables.shape.collections.get(of).and_then(|shape| shape.fields.get(&field.name));
             let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
-            let mut had = existed.map(FieldShape::index).unwrap_or_default();
+            let mut had = existed.map(FieldSchema::index).unwrap_or_default();
             if let Some((existed, wanted)) = reshaped {
                 reshape(session, (table, of, &field.name), existed, ty)?;
                 crate::shape::report_reshaped(&mut changes, of, &field.name, wanted.is_list());
-                had = Index::default();
+                had = FieldIndexes::default();
             } else if existed.is_some() {
                 crate::shape::report_index(&mut changes, of, &field.name, field.index, had);
             }
@@ -398,7 +398,7 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 // those who lead to a record are read page by page
                 let behind = if field.is_link() { ", key" } else { "" };
                 let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
-                let is_one = |index: Index| index.ordered || index.linked;
+                let is_one = |index: FieldIndexes| index.ordered || index.by_link;
                 plain_index(session, table, &["o", of, column.trim_matches('"')], &held, is_one(field.index), is_one(had))?;
                 let index = name(&["t", of, &field.name]);
                 match (field.index.contains, had.contains) {
@@ -433,8 +433,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 changes.push(format!("state field `{of}.{}` is new", state.name));
             }
             // lists and texts inside have side tables, which state does not
-            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..Index::default() };
-            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
+            let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
+            let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
             plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted.ordered, had.ordered)?;
             if existed.is_some() {
@@ -446,7 +446,7 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
 }
 
 /// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
-fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &FieldShape, ty: &FieldType) -> Attempt<()> {
+fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &FieldSchema, ty: &FieldType) -> DbResult<()> {
     let column = name(&["f", field]);
     if had.is_list() && had.ordered {
         session.batch(&format!("DROP TABLE {}", name(&["i", of, field])))?;
@@ -460,7 +460,7 @@ fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &
     session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE {} USING {value}", column_type(ty)))
 }
 
-fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> Attempt<()> {
+fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> DbResult<()> {
     let index = name(parts);
     match (wanted, had) {
         (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
@@ -469,7 +469,7 @@ fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, w
     }
 }
 
-fn list_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> Attempt<()> {
+fn list_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
     let (of, table) = (&collection.name, name(&["r", &collection.name]));
     let (side, column) = (name(&["i", of, &field.name]), name(&["f", &field.name]));
     match (field.index.ordered, had) {
@@ -510,22 +510,22 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     }
 }
 
-pub fn meta(session: &mut Session, name: &str) -> Attempt<Option<String>> {
+pub fn meta(session: &mut Session, name: &str) -> DbResult<Option<String>> {
     Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.map(|row| row.at::<Option<String>>(0)).transpose()?.flatten())
 }
 
-pub fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
+pub fn put_meta(session: &mut Session, name: &str, value: &str) -> DbResult<()> {
     let sql = "INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     session.execute(sql, &[&name, &value]).map(|_| ())
 }
 
 /// Whether the store still holds the definition this process works with.
-pub fn check(session: &mut Session, tables: &Tables) -> Attempt<()> {
+pub fn check(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let stored = meta(session, "definition")?;
     if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
 }
 
-fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[u8; 16], u32>> {
+fn read_generations(session: &mut Session, tables: &StoreTables) -> DbResult<HashMap<[u8; 16], u32>> {
     let mut numbers = HashMap::new();
     for feed in tables.definition.sources.iter().flat_map(|source| &source.feeds) {
         let row = session.first("SELECT id FROM generations WHERE hash = $1", &[&feed.generation.as_slice()])?;
@@ -535,7 +535,7 @@ fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[
 }
 
 /// Reads what never changes while a process runs, once: the numbers of maps, and whether records are spread.
-pub fn remember(session: &mut Session, tables: &Tables) -> Attempt<()> {
+pub fn remember(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let numbers = read_generations(session, tables)?;
     let _ = tables.generations.set(numbers);
     let distributed = meta(session, "distributed")?.is_some();

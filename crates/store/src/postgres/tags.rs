@@ -1,28 +1,28 @@
 //! Tags and trees.
 
 use super::records::tenant_id;
-use super::session::{Attempt, Session};
-use super::tables::Tables;
-use super::values::Columns;
+use super::session::{DbResult, Session};
+use super::tables::StoreTables;
+use super::values::RowExt;
 use crate::row::read_json;
-use crate::tag::{self, Definition, Given, Tag, Tagging, Tags, differences};
-use crate::{StoreError, Tenant, Trees, Unit};
+use crate::tag::{self, CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, differences};
+use crate::{PackedTrees, StoreError, Tenant, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
 
-fn id_of(tables: &Tables, collection: usize) -> Attempt<i64> {
+fn id_of(tables: &StoreTables, collection: usize) -> DbResult<i64> {
     Ok(tag::id_of(tables.catalogue(), collection)?.into())
 }
 
-pub fn tags(session: &mut Session, tables: &Tables, tenant: i64, collection: usize) -> Attempt<Tags> {
+pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize) -> DbResult<CollectionTags> {
     // the stamp first: tags that change behind it are found again, never missed
     let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map(|row| row.at(0)).transpose()?.unwrap_or(0);
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
-    let tag = |row: Row| -> Attempt<Tag> {
+    let tag = |row: Row| -> DbResult<Tag> {
         let name: String = row.at(0)?;
         Ok(Tag {
-            definition: Definition::from_parts(&name, row.at(1)?, row.at(2)?)?,
+            definition: TagDefinition::from_parts(&name, row.at(1)?, row.at(2)?)?,
             comment: row.at(3)?,
             attributes: read_json(row.at(4)?, || format!("tag `{name}`"))?,
             created: row.at(5)?,
@@ -32,19 +32,19 @@ pub fn tags(session: &mut Session, tables: &Tables, tenant: i64, collection: usi
             name,
         })
     };
-    let tags = session.query(sql, &[&tenant, &id_of(tables, collection)?])?.into_iter().map(tag).collect::<Attempt<_>>()?;
-    Ok(Tags { stamp, tags })
+    let tags = session.query(sql, &[&tenant, &id_of(tables, collection)?])?.into_iter().map(tag).collect::<DbResult<_>>()?;
+    Ok(CollectionTags { revision: stamp, tags })
 }
 
 /// Whoever evaluates tags waits until this transaction has ended.
-fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> Attempt<()> {
+fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> DbResult<()> {
     let sql = "INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET stamp = excluded.stamp";
     session.execute(sql, &[&tenant, &stamp])?;
     Ok(())
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(session: &mut Session, tables: &Tables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Attempt<()> {
+pub fn put(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
     let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
     stamp_all(session, tenant, stamp)?;
     for tag in tags {
@@ -75,7 +75,7 @@ pub fn put(session: &mut Session, tables: &Tables, tenant: &Tenant, collection: 
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(session: &mut Session, tables: &Tables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Attempt<bool> {
+pub fn delete(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> DbResult<bool> {
     let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
     stamp_all(session, tenant, stamp)?;
     session.execute("DELETE FROM tagged WHERE tenant = $1 AND collection = $2 AND value = $3", &[&tenant, &collection, &name])?;
@@ -83,7 +83,7 @@ pub fn delete(session: &mut Session, tables: &Tables, tenant: &Tenant, collectio
 }
 
 /// Rows of `columns` of a table, by key.
-fn by_key(tables: &Tables, table: &str, columns: &str, order: &str) -> String {
+fn by_key(tables: &StoreTables, table: &str, columns: &str, order: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT key, {columns} FROM {table} WHERE tenant = $1 AND collection = $2 AND key = ANY($3) {order}"),
         false => format!(
@@ -93,7 +93,7 @@ fn by_key(tables: &Tables, table: &str, columns: &str, order: &str) -> String {
     }
 }
 
-fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> Attempt<T>) -> Attempt<Vec<Vec<T>>> {
+fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> DbResult<T>) -> DbResult<Vec<Vec<T>>> {
     let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
     let mut found: Vec<Vec<T>> = keys.iter().map(|_| Vec::new()).collect();
     for row in &rows {
@@ -105,29 +105,29 @@ fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> Attempt<T>) 
 }
 
 /// Names of the tags that records carry.
-pub fn tagged(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Vec<String>>> {
+pub fn tagged(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<Vec<String>>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "tagged", "value", "ORDER BY 1, 2");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.at(1))
 }
 
 /// Trees of records, each of a source.
-pub fn trees(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Trees>> {
+pub fn trees(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<PackedTrees>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "trees", "source, tree", "");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| Ok((row.at(1)?, row.at(2)?)))
 }
 
 /// Writes what a unit has found out of documents and tags. Who changes tags waits until it has ended.
-pub fn write(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
+pub fn write(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(known) = unit.knows_tags() else { return Ok(()) };
     session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
     let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.at(0)?;
     if stamp != known {
         let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(session, tables, tenant, own)?)));
-        unit.retag(now.collect::<Attempt<_>>()?);
+        unit.retag(now.collect::<DbResult<_>>()?);
     }
-    let mut given = Given::default();
+    let mut given = TagChanges::default();
     for tagging in unit.tagging() {
         let collection = id_of(tables, tagging.collection)?;
         write_trees(session, tenant, collection, &tagging)?;
@@ -137,7 +137,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn
     Ok(())
 }
 
-fn write_trees(session: &mut Session, tenant: i64, collection: i64, tagging: &Tagging) -> Attempt<()> {
+fn write_trees(session: &mut Session, tenant: i64, collection: i64, tagging: &TagWrites) -> DbResult<()> {
     let (mut keys, mut sources, mut trees) = (Vec::new(), Vec::new(), Vec::new());
     let (mut gone, mut gone_sources) = (Vec::new(), Vec::new());
     for (key, source, tree) in &tagging.trees {
@@ -167,13 +167,13 @@ fn write_trees(session: &mut Session, tenant: i64, collection: i64, tagging: &Ta
     Ok(())
 }
 
-fn carry(session: &mut Session, tables: &Tables, tenant: i64, collection: i64, tagging: &Tagging) -> Attempt<Given> {
-    if tagging.tags.is_empty() || tagging.carried.is_empty() {
-        return Ok(Given::default());
+fn carry(session: &mut Session, tables: &StoreTables, tenant: i64, collection: i64, tagging: &TagWrites) -> DbResult<TagChanges> {
+    if tagging.tags.is_empty() || tagging.assignments.is_empty() {
+        return Ok(TagChanges::default());
     }
-    let wanted: Vec<&str> = tagging.carried.iter().map(|(key, _)| key.as_str()).collect();
+    let wanted: Vec<&str> = tagging.assignments.iter().map(|(key, _)| key.as_str()).collect();
     let rows = session.query(&by_key(tables, "tagged", "value", ""), &[&tenant, &collection, &wanted])?;
-    let now: Vec<(&str, &str)> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
+    let now: Vec<(&str, &str)> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
     let (added, removed) = differences(tagging, &now);
     if !removed.is_empty() {
         let (keys, names): (Vec<&str>, Vec<&str>) = removed.iter().map(|(key, tag)| (key.as_str(), *tag)).unzip();
@@ -187,5 +187,5 @@ fn carry(session: &mut Session, tables: &Tables, tenant: i64, collection: i64, t
             "INSERT INTO tagged(tenant, collection, key, value) SELECT $1, $2, u.* FROM unnest($3::text[], $4::text[]) AS u ON CONFLICT DO NOTHING";
         session.execute(sql, &[&tenant, &collection, &keys, &names])?;
     }
-    Ok(Given::of(&added, &removed))
+    Ok(TagChanges::of(&added, &removed))
 }

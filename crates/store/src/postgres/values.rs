@@ -1,6 +1,6 @@
 //! Values as columns: how each type is written and read.
 
-use super::session::Attempt;
+use super::session::DbResult;
 use crate::StoreError;
 use crate::damage::Damage;
 use ::tokio_postgres::Row;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Value, canonical_json};
 use uuid::Uuid;
 
-type Encoded = Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
+type EncodeResult = Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
 
 /// A value as a parameter.
 #[derive(Debug)]
-pub struct Bound<'v>(pub &'v Value);
+pub struct BoundValue<'v>(pub &'v Value);
 
-impl ToSql for Bound<'_> {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+impl ToSql for BoundValue<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> EncodeResult {
         match self.0 {
             Value::Null | Value::Cleared => Ok(IsNull::Yes),
             Value::Bool(value) => value.to_sql(ty, out),
@@ -28,7 +28,7 @@ impl ToSql for Bound<'_> {
             Value::Text(text) => (&**text).to_sql(ty, out),
             Value::Uuid(id) => Uuid::from_u128(*id).to_sql(ty, out),
             Value::Json(json) => canonical_json(json).to_sql(ty, out),
-            Value::List(items) => items.iter().map(Bound).collect::<Vec<_>>().to_sql(ty, out),
+            Value::List(items) => items.iter().map(BoundValue).collect::<Vec<_>>().to_sql(ty, out),
         }
     }
 
@@ -41,9 +41,9 @@ impl ToSql for Bound<'_> {
 
 /// Where a row stands (`ctid`): as long as it is locked, until it is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place([u8; 6]);
+pub struct RowLocation([u8; 6]);
 
-impl<'r> FromSql<'r> for Place {
+impl<'r> FromSql<'r> for RowLocation {
     fn from_sql(_: &Type, bytes: &'r [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self(bytes.try_into()?))
     }
@@ -53,8 +53,8 @@ impl<'r> FromSql<'r> for Place {
     }
 }
 
-impl ToSql for Place {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
+impl ToSql for RowLocation {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> EncodeResult {
         out.extend_from_slice(&self.0);
         Ok(IsNull::No)
     }
@@ -87,16 +87,16 @@ pub fn bare_type(ty: &FieldType) -> String {
 }
 
 /// Columns of a row.
-pub trait Columns {
+pub trait RowExt {
     /// The value of a column, by its place or name.
     ///
     /// # Errors
     /// When it is null or of another type where it may not be: whoever changes the database by himself can bring that about.
-    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> Attempt<T>;
+    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> DbResult<T>;
 }
 
-impl Columns for Row {
-    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> Attempt<T> {
+impl RowExt for Row {
+    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> DbResult<T> {
         self.try_get(index).map_err(|error| {
             let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
             StoreError::Damaged(Damage::of_row("a row", reason)).into()
@@ -104,16 +104,16 @@ impl Columns for Row {
     }
 }
 
-type Found<T> = Result<T, String>;
+type DecodeResult<T> = Result<T, String>;
 
-fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> Found<Option<T>> {
+fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> DecodeResult<Option<T>> {
     row.try_get(index).map_err(|error| error.to_string())
 }
 
 /// A column's value by its type; why there is none that can be read.
-pub fn read(row: &Row, index: usize, ty: &FieldType) -> Found<Value> {
+pub fn read(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Value> {
     let json = |text: &str| serde_json::from_str(text).map(|json| Value::Json(Arc::new(json))).map_err(|_| "it is not JSON".to_owned());
-    let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<Found<Vec<Value>>>().map(Value::List);
+    let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<DecodeResult<Vec<Value>>>().map(Value::List);
     Ok(match ty {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => {
             column(row, index)?.map_or(Value::Null, Value::Int)

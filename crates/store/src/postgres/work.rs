@@ -7,39 +7,41 @@
 //! neither sees the other's.
 
 use super::records::tenant_id;
-use super::session::{Attempt, Session};
-use super::tables::Tables;
-use super::values::Columns;
-use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome};
-use crate::listing::{ChunkLines, NO_ANSWER, Page, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of};
+use super::session::{DbResult, Session};
+use super::tables::StoreTables;
+use super::values::RowExt;
+use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
+use crate::listing::{
+    ChunkOutcomes, JournalPage, NO_ANSWER, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+};
 use crate::queue::*;
 use crate::row::read_json;
-use crate::schedule::{Choice, DOCUMENT_BYTES, Line, Owner, Ready, due};
-use crate::{Fence, StoreError, Tenant};
+use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
+use crate::{LeaseToken, StoreError, Tenant};
 use ::tokio_postgres::Row;
 use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Catalogue;
 
 const SECOND: i64 = 1_000_000;
 
-fn json<T: serde::Serialize>(value: &T) -> Attempt<String> {
+fn json<T: serde::Serialize>(value: &T) -> DbResult<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Other(error.to_string()).into())
 }
 
-pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> Attempt<JobId> {
+pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> DbResult<JobId> {
     let tenant = tenant_id(session, &job.tenant)?;
     let sql = "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress, due)
          VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8) RETURNING id";
-    let (files, progress) = (json(&job.files)?, json(&Progress::default())?);
+    let (files, progress) = (json(&job.files)?, json(&SplitProgress::default())?);
     let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress, &due(stamp, &job.files)])?;
     Ok(row.at::<i64>(0)? as JobId)
 }
 
-pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progress: Progress) -> Attempt<()> {
+pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progress: SplitProgress) -> DbResult<()> {
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])? else {
         return Err(no_job(job).into());
     };
-    let stored: Progress = read_json(row.at(0)?, || row_of(job))?;
+    let stored: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
     if how_far(&progress) <= how_far(&stored) {
         return Ok(());
@@ -48,14 +50,15 @@ pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progre
     if state.is_final() {
         return Err(StoreError::Wrong(format!("job {job} is {}", state.name())).into());
     }
-    let new: Vec<(u32, &Slice)> = chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks).map(|chunk| (chunk.ordinal, &chunk.slice)).collect();
+    let new: Vec<(u32, &ChunkSlice)> =
+        chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks).map(|chunk| (chunk.ordinal, &chunk.slice)).collect();
     insert_chunks(session, job, &new)?;
     session.execute("UPDATE jobs SET progress = $1 WHERE id = $2", &[&json(&progress)?, &(job as i64)])?;
     Ok(())
 }
 
-fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) -> Attempt<()> {
-    let numbers = |number: fn(&Slice) -> u64| chunks.iter().map(|(_, slice)| number(slice) as i64).collect::<Vec<i64>>();
+fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &ChunkSlice)]) -> DbResult<()> {
+    let numbers = |number: fn(&ChunkSlice) -> u64| chunks.iter().map(|(_, slice)| number(slice) as i64).collect::<Vec<i64>>();
     let ordinals: Vec<i64> = chunks.iter().map(|(ordinal, _)| i64::from(*ordinal)).collect();
     let lasts: Vec<bool> = chunks.iter().map(|(_, slice)| slice.is_last).collect();
     let heads: Vec<&[u8]> = chunks.iter().map(|(_, slice)| slice.head.as_slice()).collect();
@@ -84,9 +87,9 @@ fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) ->
 
 const SLICE: &str = "file, position, length, file_documents, documents_before, documents, is_last, head, payload";
 
-fn slice(row: &Row, first: usize) -> Attempt<Slice> {
+fn slice(row: &Row, first: usize) -> DbResult<ChunkSlice> {
     let number = |index: usize| row.at::<i64>(first + index).map(|number| number as u64);
-    Ok(Slice {
+    Ok(ChunkSlice {
         file: number(0)? as usize,
         offset: number(1)?,
         length: number(2)?,
@@ -100,18 +103,18 @@ fn slice(row: &Row, first: usize) -> Attempt<Slice> {
 }
 
 /// What one statement sees of those who wait for workers.
-pub struct View {
-    pub line: Line,
+pub struct LeaseView {
+    pub line: Backlog,
     /// Whether some leases have run out.
     pub expired: bool,
     /// Live jobs of which nothing runs and nothing can be leased now: whoever committed the last chunk may not have come to end
     /// them.
-    pub quiet: Vec<JobId>,
+    pub maybe_finished: Vec<JobId>,
     /// The server's time, in microseconds.
     pub now: i64,
 }
 
-pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attempt<View> {
+pub fn look(session: &mut Session, tables: &StoreTables, job: Option<JobId>) -> DbResult<LeaseView> {
     // one probe of an index for each question about a live job, however many chunks it has
     let sql = "SELECT m.value, j.id, j.tenant, j.due, t.name, t.given,
           EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= n.now),
@@ -125,36 +128,36 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
     if !tables.holds(rows.first().map(|row| row.at::<Option<&str>>(0)).transpose()?.flatten()) {
         return Err(StoreError::DefinitionChanged.into());
     }
-    let (mut line, mut expired, mut quiet) = (Line::default(), false, Vec::new());
+    let (mut line, mut expired, mut quiet) = (Backlog::default(), false, Vec::new());
     let now = rows.first().map(|row| row.at(9)).transpose()?.unwrap_or(0);
     for row in rows {
         let Some(id) = row.at::<Option<i64>>(1)? else { continue };
         let (id, tenant) = (id as JobId, row.at(2)?);
-        let owner = Owner { tenant, share: tables.catalogue().share(row.at(4)?), given: row.at(5)?, running: row.at::<i64>(7)? as u32 };
+        let owner = TenantLoad { tenant, share: tables.catalogue().share(row.at(4)?), charged: row.at(5)?, running: row.at::<i64>(7)? as u32 };
         let wanted = job.is_none_or(|job| job == id);
         let (waits, has_expired): (bool, bool) = (row.at(6)?, row.at(8)?);
         expired |= has_expired && wanted;
         if wanted && !waits && !has_expired && owner.running == 0 {
             quiet.push(id);
         }
-        line.add(owner, Ready { job: id, tenant, due: row.at(3)? }, (waits || has_expired) && wanted);
+        line.add(owner, LeasableJob { job: id, tenant, due: row.at(3)? }, (waits || has_expired) && wanted);
     }
-    Ok(View { line, expired, quiet, now })
+    Ok(LeaseView { line, expired, maybe_finished: quiet, now })
 }
 
 /// Declares chunks dead that were leased too often; returns their jobs.
-pub fn bury(session: &mut Session, now: i64) -> Attempt<Vec<JobId>> {
+pub fn bury(session: &mut Session, now: i64) -> DbResult<Vec<JobId>> {
     let sql = "UPDATE chunks c SET state = 'dead', until = 0, token = 0, reason = $2
           FROM (SELECT job, ordinal FROM chunks WHERE state = 'leased' AND attempts >= $1
                 AND until <= $3 ORDER BY job, ordinal FOR UPDATE SKIP LOCKED) AS old
           WHERE c.job = old.job AND c.ordinal = old.ordinal RETURNING c.job";
     let rows = session.query(sql, &[&i64::from(MOST_LEASES), &NO_ANSWER, &now])?;
-    let jobs: BTreeSet<i64> = rows.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
+    let jobs: BTreeSet<i64> = rows.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     Ok(jobs.into_iter().map(|job| job as JobId).collect())
 }
 
 /// [`take`] for a tenant that has a limit: one worker after the other looks how much room there is.
-pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
+pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, limit: usize, seconds: u64) -> DbResult<Vec<LeasedChunk>> {
     session.batch("BEGIN")?;
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
     let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
@@ -167,8 +170,8 @@ pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, 
 
 /// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
 /// its tenant. Each statement is a transaction of its own. `now` is when the job was chosen: what runs out later is left.
-pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
-    let mut leases: Vec<Lease> = Vec::new();
+pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seconds: u64) -> DbResult<Vec<LeasedChunk>> {
+    let mut leases: Vec<LeasedChunk> = Vec::new();
     for state in ["waiting", "leased"] {
         let sql = format!(
             "WITH free AS (SELECT job, ordinal FROM chunks
@@ -187,17 +190,17 @@ pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seco
         let room = (limit - leases.len()) as i64;
         if room > 0 {
             let (job, time, weight) = (choice.job as i64, seconds as i64 * SECOND, i64::from(choice.share.weight));
-            let rows = session.query(&sql, &[&job, &room, &time, &choice.floor, &weight, &choice.tenant, &now])?;
+            let rows = session.query(&sql, &[&job, &room, &time, &choice.min_charged, &weight, &choice.tenant, &now])?;
             for row in &rows {
                 let chunk = ChunkId { job: row.at::<i64>(0)? as JobId, ordinal: row.at::<i64>(1)? as u32 };
-                leases.push(Lease { chunk, token: row.at(2)?, attempt: row.at::<i64>(3)? as u32, slice: slice(row, 4)? });
+                leases.push(LeasedChunk { chunk, token: row.at(2)?, attempt: row.at::<i64>(3)? as u32, slice: slice(row, 4)? });
             }
         }
     }
     Ok(leases)
 }
 
-pub fn give_back(session: &mut Session, fences: &[Fence]) -> Attempt<()> {
+pub fn give_back(session: &mut Session, fences: &[LeaseToken]) -> DbResult<()> {
     let (jobs, ordinals, tokens) = columns(fences);
     let sql = "UPDATE chunks c SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u(job, ordinal, token)
@@ -205,13 +208,13 @@ pub fn give_back(session: &mut Session, fences: &[Fence]) -> Attempt<()> {
     session.execute(sql, &[&jobs, &ordinals, &tokens]).map(|_| ())
 }
 
-pub fn is_idle(session: &mut Session) -> Attempt<bool> {
+pub fn is_idle(session: &mut Session) -> DbResult<bool> {
     let sql = "SELECT NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'waiting') AND NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'leased')";
     session.one(sql, &[])?.at(0)
 }
 
 /// Tells those who wait for chunks, when this transaction is committed.
-pub fn tell(session: &mut Session, schema: &str) -> Attempt<()> {
+pub fn tell(session: &mut Session, schema: &str) -> DbResult<()> {
     session.execute("SELECT pg_notify($1, '')", &[&channel(schema)]).map(|_| ())
 }
 
@@ -220,26 +223,26 @@ pub fn channel(schema: &str) -> String {
     format!("stook_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16])
 }
 
-fn columns(fences: &[Fence]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+fn columns(fences: &[LeaseToken]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
     let jobs = fences.iter().map(|fence| fence.chunk.job as i64).collect();
     let ordinals = fences.iter().map(|fence| i64::from(fence.chunk.ordinal)).collect();
     (jobs, ordinals, fences.iter().map(|fence| fence.token).collect())
 }
 
-pub fn renew(session: &mut Session, fences: &[Fence], seconds: u64, stamp: i64) -> Attempt<Vec<Fence>> {
+pub fn renew(session: &mut Session, fences: &[LeaseToken], seconds: u64, stamp: i64) -> DbResult<Vec<LeaseToken>> {
     let until = stamp + seconds as i64 * SECOND;
     let (jobs, ordinals, tokens) = columns(fences);
     let sql = "UPDATE chunks c SET until = $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS u(job, ordinal, token)
          WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased' RETURNING c.token";
-    let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
+    let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     Ok(fences.iter().filter(|fence| held.contains(&fence.token)).copied().collect())
 }
 
-pub fn take_over(session: &mut Session, job: JobId) -> Attempt<u64> {
+pub fn take_over(session: &mut Session, job: JobId) -> DbResult<u64> {
     session.execute("UPDATE chunks SET state = 'waiting', token = 0, until = 0 WHERE job = $1 AND state = 'leased'", &[&(job as i64)])
 }
 
-pub fn release(session: &mut Session, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Attempt<()> {
+pub fn release(session: &mut Session, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> DbResult<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= $1 THEN 'dead' ELSE 'waiting' END, until = $2, token = 0, reason = $3
          WHERE job = $4 AND ordinal = $5 AND token = $6 AND state = 'leased'";
@@ -248,13 +251,13 @@ pub fn release(session: &mut Session, fence: Fence, reason: &str, delay_seconds:
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(session: &mut Session, fence: Fence) -> Attempt<()> {
+pub fn hand_back(session: &mut Session, fence: LeaseToken) -> DbResult<()> {
     let sql = "DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND token = $3 AND state = 'leased'";
     let deleted = session.execute(sql, &[&(fence.chunk.job as i64), &i64::from(fence.chunk.ordinal), &fence.token])?;
     if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk).into()) }
 }
 
-pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkId, journal: &ChunkJournal) -> Attempt<()> {
+pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkId, journal: &ChunkJournal) -> DbResult<()> {
     let job = chunk.job as i64;
     session.execute(
         "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -265,7 +268,7 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &pack_counts(&journal.counts),
             &(journal.file as i64),
             &(journal.file_start as i64),
-            &journal.lines,
+            &journal.packed_outcomes,
         ],
     )?;
     let troubles = &journal.troubles;
@@ -285,9 +288,9 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &[&job, &documents, &files, &records, &positions, &keys, &failed, &reasons],
         )?;
     }
-    if !journal.kept.is_empty() {
-        let documents: Vec<i64> = journal.kept.iter().map(|(document, _)| *document as i64).collect();
-        let all: Vec<&[u8]> = journal.kept.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    if !journal.failed_documents.is_empty() {
+        let documents: Vec<i64> = journal.failed_documents.iter().map(|(document, _)| *document as i64).collect();
+        let all: Vec<&[u8]> = journal.failed_documents.iter().map(|(_, bytes)| bytes.as_slice()).collect();
         session.execute(
             "INSERT INTO failed_documents(job, document, bytes) SELECT $1, document, bytes FROM unnest($2::bigint[], $3::bytea[]) AS u(document, bytes)
              ON CONFLICT(job, document) DO UPDATE SET bytes = excluded.bytes",
@@ -324,17 +327,17 @@ fn without_nul(text: &str) -> String {
 }
 
 /// Whether chunks of a job wait or are leased.
-pub fn has_work(session: &mut Session, job: JobId) -> Attempt<bool> {
+pub fn has_work(session: &mut Session, job: JobId) -> DbResult<bool> {
     let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
     session.one(sql, &[&(job as i64)])?.at(0)
 }
 
 /// Ends a job when nothing of it is left to do.
-pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> {
+pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> DbResult<()> {
     let id = job as i64;
     // the lock comes first: whoever else ends or reopens the job is waited for, and seen
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
-    let progress: Progress = read_json(row.at(0)?, || row_of(job))?;
+    let progress: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
     if !progress.complete || named_state(job, row.at(1)?)?.is_final() || has_work(session, job)? {
         return Ok(());
     }
@@ -344,8 +347,8 @@ pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> 
     Ok(())
 }
 
-fn sum_counts(session: &mut Session, job: JobId) -> Attempt<Counts> {
-    let mut sum = Counts::default();
+fn sum_counts(session: &mut Session, job: JobId) -> DbResult<OutcomeCounts> {
+    let mut sum = OutcomeCounts::default();
     session.visit("SELECT counts FROM chunk_journals WHERE job = $1", &[&(job as i64)], |row| {
         sum.include(&counts_of(job, row.at(0)?)?);
         Ok(())
@@ -353,17 +356,17 @@ fn sum_counts(session: &mut Session, job: JobId) -> Attempt<Counts> {
     Ok(sum)
 }
 
-pub fn job(session: &mut Session, job: JobId) -> Attempt<Job> {
+pub fn job(session: &mut Session, job: JobId) -> DbResult<Job> {
     jobs(session, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job).into())
 }
 
-pub fn job_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
+pub fn job_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1", &[&(job as i64)])?;
     let row = row.ok_or_else(|| no_job(job))?;
     Ok(named_state(job, row.at(0)?)?)
 }
 
-pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Attempt<Vec<Job>> {
+pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> DbResult<Vec<Job>> {
     let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead'),
@@ -372,7 +375,7 @@ pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, 
         FROM jobs j JOIN tenants t ON t.id = j.tenant
         WHERE ($1::bigint IS NULL OR j.id = $1) AND ($2::text IS NULL OR t.name = $2) ORDER BY j.id DESC LIMIT $3";
     let (job, limit) = (job.map(|job| job as i64), limit.min(i64::MAX as usize) as i64);
-    let read = |row: Row| -> Attempt<Job> {
+    let read = |row: Row| -> DbResult<Job> {
         let id = row.at::<i64>(0)? as JobId;
         Ok(Job {
             id,
@@ -386,20 +389,20 @@ pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, 
             created: row.at(8)?,
             finished: row.at(9)?,
             progress: read_json(row.at(10)?, || row_of(id))?,
-            counts: Counts::default(),
+            counts: OutcomeCounts::default(),
             chunks_left: row.at::<i64>(11)? as u64,
             chunks_dead: row.at::<i64>(12)? as u64,
             chunks_working: row.at::<i64>(13)? as u64,
         })
     };
-    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect::<Attempt<_>>()?;
+    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect::<DbResult<_>>()?;
     for job in &mut jobs {
         job.counts = sum_counts(session, job.id)?;
     }
     Ok(jobs)
 }
 
-pub fn interrupt_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> {
+pub fn interrupt_job(session: &mut Session, job: JobId, stamp: i64) -> DbResult<()> {
     locked_state(session, job)?;
     let sql = "UPDATE jobs SET state = 'interrupted' WHERE id = $1 AND state IN ('queued', 'running')
          AND NOT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased' AND until > $2)";
@@ -407,7 +410,7 @@ pub fn interrupt_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<(
     Ok(())
 }
 
-pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str, stamp: i64) -> Attempt<()> {
+pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str, stamp: i64) -> DbResult<()> {
     if !matches!(state, JobState::Failed | JobState::Cancelled) {
         return Err(StoreError::Wrong(format!("a job is ended as failed or cancelled, not as {}", state.name())).into());
     }
@@ -420,7 +423,7 @@ pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str,
     Ok(())
 }
 
-pub fn forget_job(session: &mut Session, job: JobId) -> Attempt<()> {
+pub fn forget_job(session: &mut Session, job: JobId) -> DbResult<()> {
     if !locked_state(session, job)?.is_final() {
         return Ok(());
     }
@@ -431,17 +434,17 @@ pub fn forget_job(session: &mut Session, job: JobId) -> Attempt<()> {
 }
 
 /// The state of a job that must be there; nobody else changes it until the transaction ends.
-fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
+fn locked_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;
     let row = row.ok_or_else(|| no_job(job))?;
     Ok(named_state(job, row.at(0)?)?)
 }
 
-pub fn journal(session: &mut Session, names: &[String], job: JobId, after: u64, limit: usize, troubles_only: bool) -> Attempt<Vec<JournalEntry>> {
+pub fn journal(session: &mut Session, names: &[String], job: JobId, after: u64, limit: usize, troubles_only: bool) -> DbResult<Vec<JournalEntry>> {
     let job = self::job(session, job)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(session, job.id, after)?;
-    let mut page = Page { names, job: &job, corrections, limit, entries: Vec::new() };
+    let mut page = JournalPage { names, job: &job, corrections, limit, entries: Vec::new() };
     if troubles_only {
         list_troubled(session, &mut page, after)?;
     } else {
@@ -451,13 +454,13 @@ pub fn journal(session: &mut Session, names: &[String], job: JobId, after: u64, 
     Ok(page.entries)
 }
 
-fn chunk_lines(job: JobId, row: &Row) -> Attempt<ChunkLines> {
+fn chunk_lines(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
     let lines = lines_of(job, row.at(0)?)?;
-    Ok(ChunkLines { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
+    Ok(ChunkOutcomes { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
 }
 
 /// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
-fn list_all(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
+fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
     let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
     // some chunks at a time: what a page does not need is not read
@@ -481,12 +484,12 @@ fn list_all(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<(
 }
 
 /// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
-fn list_troubled(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
+fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 ORDER BY document LIMIT $3";
-    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
+    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
-    let mut chunk = ChunkLines { lines: Vec::new(), file: 0, file_start: 0 };
+    let mut chunk = ChunkOutcomes { lines: Vec::new(), file: 0, file_start: 0 };
     for document in documents {
         let number = document as u64;
         if page.is_full(number) {
@@ -504,7 +507,7 @@ fn list_troubled(session: &mut Session, page: &mut Page<'_>, after: i64) -> Atte
 }
 
 /// Says of the entries of a page why they failed, or what was left out.
-fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> Attempt<()> {
+fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> DbResult<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
     let sql = "SELECT document, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
     let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
@@ -517,13 +520,13 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
     Ok(())
 }
 
-pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> Attempt<Option<Vec<u8>>> {
+pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> DbResult<Option<Vec<u8>>> {
     let sql = "SELECT bytes FROM failed_documents WHERE job = $1 AND document = $2";
     let found = session.first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
     found.map(|row| row.at(0)).transpose()
 }
 
-fn corrections(session: &mut Session, job: JobId, after: i64) -> Attempt<HashMap<(u64, String), Outcome>> {
+fn corrections(session: &mut Session, job: JobId, after: i64) -> DbResult<HashMap<(u64, String), Outcome>> {
     let rows = session.query("SELECT document, collection, outcome FROM corrections WHERE job = $1 AND document > $2", &[&(job as i64), &after])?;
     let correction = |row: &Row| Ok(((row.at::<i64>(0)? as u64, row.at(1)?), corrected(job, row.at(2)?)?));
     rows.iter().map(correction).collect()
@@ -531,7 +534,7 @@ fn corrections(session: &mut Session, job: JobId, after: i64) -> Attempt<HashMap
 
 const INFO: &str = "job, ordinal, state, attempts, documents, length, reason";
 
-fn info(row: &Row) -> Attempt<ChunkInfo> {
+fn info(row: &Row) -> DbResult<ChunkInfo> {
     let state = match row.at(2)? {
         "waiting" => ChunkState::Waiting,
         "leased" => ChunkState::Leased,
@@ -548,19 +551,19 @@ fn info(row: &Row) -> Attempt<ChunkInfo> {
     })
 }
 
-pub fn chunks(session: &mut Session, job: Option<JobId>) -> Attempt<Vec<ChunkInfo>> {
+pub fn chunks(session: &mut Session, job: Option<JobId>) -> DbResult<Vec<ChunkInfo>> {
     let sql = format!("SELECT {INFO} FROM chunks WHERE $1::bigint IS NULL OR job = $1 ORDER BY job, ordinal");
     session.query(&sql, &[&job.map(|job| job as i64)])?.iter().map(info).collect()
 }
 
-pub fn chunk(session: &mut Session, chunk: ChunkId) -> Attempt<Chunk> {
+pub fn chunk(session: &mut Session, chunk: ChunkId) -> DbResult<ChunkData> {
     let sql = format!("SELECT {INFO}, {SLICE} FROM chunks WHERE job = $1 AND ordinal = $2");
     let found = session.first(&sql, &[&(chunk.job as i64), &i64::from(chunk.ordinal)])?;
     let found = found.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))?;
-    Ok(Chunk { info: info(&found)?, slice: slice(&found, 7)? })
+    Ok(ChunkData { info: info(&found)?, slice: slice(&found, 7)? })
 }
 
-pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> Attempt<u64> {
+pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> DbResult<u64> {
     let sql =
         "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = $1 AND ($2::bigint IS NULL OR ordinal = $2) AND state = 'dead'";
     let retried = session.execute(sql, &[&(job as i64), &ordinal.map(i64::from)])?;
@@ -570,7 +573,7 @@ pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> Attempt
     Ok(retried)
 }
 
-pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &Slice) -> Attempt<()> {
+pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &ChunkSlice) -> DbResult<()> {
     let state = locked_state(session, chunk.job)?;
     let (job, ordinal) = (chunk.job as i64, i64::from(chunk.ordinal));
     let sql = "SELECT EXISTS(SELECT 1 FROM chunk_journals WHERE job = $1 AND ordinal = $2),
@@ -590,12 +593,12 @@ pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &Slice) -> Attem
 }
 
 /// Lets a job that failed go on.
-fn reopen(session: &mut Session, job: JobId) -> Attempt<()> {
+fn reopen(session: &mut Session, job: JobId) -> DbResult<()> {
     let sql = "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
     session.execute(sql, &[&(job as i64)]).map(|_| ())
 }
 
-pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) -> Attempt<()> {
+pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) -> DbResult<()> {
     let (job, ordinal) = (chunk.job as i64, i64::from(chunk.ordinal));
     if session.execute("DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND state <> 'leased'", &[&job, &ordinal])? == 0 {
         return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")).into());
@@ -605,7 +608,7 @@ pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) 
     let highest =
         "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
     let highest: i64 = session.one(highest, &[&job])?.at(0)?;
-    let parts: Vec<(u32, &Slice)> = parts.iter().zip(highest as u32 + 1..).map(|(part, ordinal)| (ordinal, &part.slice)).collect();
+    let parts: Vec<(u32, &ChunkSlice)> = parts.iter().zip(highest as u32 + 1..).map(|(part, ordinal)| (ordinal, &part.slice)).collect();
     insert_chunks(session, chunk.job, &parts)?;
     reopen(session, chunk.job)
 }

@@ -6,14 +6,17 @@
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
-use super::records::{self, Tenants};
-use super::session::{Attempt, Pool, Session, Trouble};
-use super::tables::Tables;
-use super::values::Columns;
-use super::{Clock, begin, work};
+use super::records::{self, TenantIds};
+use super::session::{DatabaseError, DbResult, Pool, Session};
+use super::tables::StoreTables;
+use super::values::RowExt;
+use super::{ServerClock, begin, work};
 use crate::queue::JobId;
-use crate::vitals::Written;
-use crate::{Answer, Conflict, Logged, Pending, Receipt, RecordWrite, Refused, Settling, StoreError, Tenant, Unit, Urgency};
+use crate::vitals::CommitCounters;
+use crate::{
+    CommitReceipt, CommitReply, NewChangeLogEntry, PendingCommit, Priority, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit,
+    WriteConflict,
+};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -22,25 +25,25 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
 
-struct Request {
+struct QueuedUnit {
     since: Instant,
     unit: Box<dyn Unit>,
-    answer: Answer,
+    answer: CommitReply,
 }
 
-impl Request {
+impl QueuedUnit {
     /// Whether it may be written together with others.
-    fn joins(&self, others: &[Request]) -> bool {
-        let places = |request: &Request| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
+    fn joins(&self, others: &[QueuedUnit]) -> bool {
+        let places = |request: &QueuedUnit| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
         let own = places(self);
         others.iter().all(|other| other.unit.tenant() == self.unit.tenant() && !places(other).iter().any(|place| own.contains(place)))
     }
 }
 
 #[derive(Default)]
-struct Lines {
+struct WriteQueues {
     /// In the order of [`Line`].
-    waiting: [VecDeque<Request>; 3],
+    waiting: [VecDeque<QueuedUnit>; 3],
     closed: [bool; 3],
     /// Threads that write units together.
     writing: usize,
@@ -50,23 +53,23 @@ struct Lines {
 
 /// Where a unit waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum WriteQueue {
     /// Bulk units.
     Bulk,
     /// Units that somebody waits for, to be written together.
-    Together,
+    Grouped,
     /// Those that may have to wait for others' transactions.
-    Alone,
+    Solo,
 }
 
 #[derive(Default)]
-struct Shared {
-    lines: Mutex<Lines>,
+struct WriterState {
+    lines: Mutex<WriteQueues>,
     arrived: [Condvar; 3],
 }
 
 /// The lines, each with its threads.
-const THREADS: [(Line, usize); 3] = [(Line::Bulk, 1), (Line::Together, 3), (Line::Alone, 4)];
+const THREADS: [(WriteQueue, usize); 3] = [(WriteQueue::Bulk, 1), (WriteQueue::Grouped, 3), (WriteQueue::Solo, 4)];
 /// What comes while units are written together gathers for so long before another thread begins to write it.
 const PATIENCE: Duration = Duration::from_millis(3);
 /// As many as there were the last time are waited for so long: those who have been answered come again.
@@ -75,35 +78,35 @@ const RETURNING: Duration = Duration::from_micros(500);
 const TOGETHER: usize = 16;
 
 /// The threads; dropping it finishes what waits.
-pub struct Writer {
-    shared: Arc<Shared>,
-    threads: Vec<(Line, JoinHandle<()>)>,
+pub struct PostgresWriter {
+    shared: Arc<WriterState>,
+    threads: Vec<(WriteQueue, JoinHandle<()>)>,
 }
 
 /// A receipt, and how many rows of which collections were written.
-type Done = (Receipt, Vec<(usize, u64)>);
+type WriteResult = (CommitReceipt, Vec<(usize, u64)>);
 
 /// What every writing transaction needs.
 #[derive(Clone)]
-pub struct Bench {
+pub struct WriteContext {
     pub pool: Arc<Pool>,
-    pub tables: Arc<Tables>,
-    pub clock: Arc<Clock>,
-    pub tenants: Arc<Tenants>,
-    pub written: Arc<Written>,
-    pub growth: Arc<Mutex<Growth>>,
+    pub tables: Arc<StoreTables>,
+    pub clock: Arc<ServerClock>,
+    pub tenants: Arc<TenantIds>,
+    pub written: Arc<CommitCounters>,
+    pub growth: Arc<Mutex<TableGrowth>>,
 }
 
-impl Writer {
-    pub fn start(bench: Bench) -> crate::Result<Self> {
-        let shared = Arc::new(Shared::default());
+impl PostgresWriter {
+    pub fn start(bench: WriteContext) -> crate::Result<Self> {
+        let shared = Arc::new(WriterState::default());
         let mut threads = Vec::new();
         for line in THREADS.iter().flat_map(|(line, threads)| std::iter::repeat_n(*line, *threads)) {
             let (waiting, bench) = (shared.clone(), bench.clone());
             let work = move || {
                 while let Some(requests) = waiting.next(line) {
                     match line {
-                        Line::Together => {
+                        WriteQueue::Grouped => {
                             let units = requests.len();
                             waiting.write_together(&bench, requests);
                             let mut lines = waiting.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +114,7 @@ impl Writer {
                             lines.last = Some((Instant::now(), units + lines.waiting[line as usize].len()));
                             waiting.arrived[line as usize].notify_one();
                         }
-                        Line::Bulk | Line::Alone => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
+                        WriteQueue::Bulk | WriteQueue::Solo => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
                     }
                 }
             };
@@ -127,19 +130,19 @@ impl Writer {
     }
 
     /// Puts a unit in line.
-    pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
-        let (answer, pending) = Answer::new(None);
+    pub fn run(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+        let (answer, pending) = CommitReply::new(None);
         let line = match urgency {
-            Urgency::Bulk => Line::Bulk,
-            Urgency::Interactive if is_on_its_own(&*unit) => Line::Alone,
-            Urgency::Interactive => Line::Together,
+            Priority::Bulk => WriteQueue::Bulk,
+            Priority::Interactive if is_on_its_own(&*unit) => WriteQueue::Solo,
+            Priority::Interactive => WriteQueue::Grouped,
         };
-        self.shared.put(line, Request { since: Instant::now(), unit, answer });
+        self.shared.put(line, QueuedUnit { since: Instant::now(), unit, answer });
         pending
     }
 }
 
-impl Drop for Writer {
+impl Drop for PostgresWriter {
     fn drop(&mut self) {
         // in this order: what steps aside finds its line open
         for (line, _) in THREADS {
@@ -165,9 +168,9 @@ const SMALL: u64 = 25;
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
 /// time.
 #[derive(Default)]
-pub struct Growth(HashMap<usize, (u64, u64)>);
+pub struct TableGrowth(HashMap<usize, (u64, u64)>);
 
-impl Growth {
+impl TableGrowth {
     /// How many rows of a collection were written, if that is the fourfold of what it was.
     fn has_grown(&mut self, collection: usize, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
@@ -180,33 +183,33 @@ impl Growth {
     }
 }
 
-impl Shared {
-    fn put(&self, line: Line, request: Request) {
+impl WriterState {
+    fn put(&self, line: WriteQueue, request: QueuedUnit) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting[line as usize].push_back(request);
         self.arrived[line as usize].notify_one();
     }
 
     /// What is written next: one request, and those behind it that may join it.
-    fn next(&self, line: Line) -> Option<Vec<Request>> {
+    fn next(&self, line: WriteQueue) -> Option<Vec<QueuedUnit>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let own = &mut *lines;
             let waiting = &mut own.waiting[line as usize];
-            let patience = |first: &Request| match own.last {
+            let patience = |first: &QueuedUnit| match own.last {
                 _ if own.writing > 0 => PATIENCE.saturating_sub(first.since.elapsed()),
                 Some((written, units)) if waiting.len() < units.min(TOGETHER) => RETURNING.saturating_sub(first.since.max(written).elapsed()),
                 _ => Duration::ZERO,
             };
-            if let Some(first) = waiting.front().filter(|_| line == Line::Together)
+            if let Some(first) = waiting.front().filter(|_| line == WriteQueue::Grouped)
                 && let left @ 1.. = patience(first).as_nanos() as u64
             {
                 lines = self.arrived[line as usize].wait_timeout(lines, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
             if let Some(first) = waiting.pop_front() {
-                own.writing += usize::from(line == Line::Together);
+                own.writing += usize::from(line == WriteQueue::Grouped);
                 let mut requests = vec![first];
-                while line == Line::Together && requests.len() < TOGETHER && waiting.front().is_some_and(|next| next.joins(&requests)) {
+                while line == WriteQueue::Grouped && requests.len() < TOGETHER && waiting.front().is_some_and(|next| next.joins(&requests)) {
                     requests.extend(waiting.pop_front());
                 }
                 return Some(requests);
@@ -218,7 +221,7 @@ impl Shared {
         }
     }
 
-    fn write(&self, bench: &Bench, Request { mut unit, answer, .. }: Request) {
+    fn write(&self, bench: &WriteContext, QueuedUnit { mut unit, answer, .. }: QueuedUnit) {
         let (result, sizes) = match bench.write(&mut *unit) {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
@@ -228,29 +231,29 @@ impl Shared {
     }
 
     /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
-    fn write_together(&self, bench: &Bench, mut requests: Vec<Request>) {
-        let mut together = Together::new(&mut requests);
+    fn write_together(&self, bench: &WriteContext, mut requests: Vec<QueuedUnit>) {
+        let mut together = UnitGroup::new(&mut requests);
         let written = bench.write(&mut together);
         let rows = std::mem::take(&mut together.rows);
         match written {
             Ok((receipt, sizes)) => {
-                for (Request { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
-                    answer.send(Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit));
+                for (QueuedUnit { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
+                    answer.send(Ok(CommitReceipt { rows: rows.get(), ..receipt }), Some(unit));
                 }
                 bench.count(sizes);
             }
             // they may have been written
-            Err(Trouble::Unknown(reason)) => {
-                for Request { unit, answer, .. } in requests {
-                    answer.send(Err(Trouble::Unknown(reason.clone()).into()), Some(unit));
+            Err(DatabaseError::CommitUnknown(reason)) => {
+                for QueuedUnit { unit, answer, .. } in requests {
+                    answer.send(Err(DatabaseError::CommitUnknown(reason.clone()).into()), Some(unit));
                 }
             }
-            Err(_) => requests.into_iter().for_each(|request| self.put(Line::Alone, request)),
+            Err(_) => requests.into_iter().for_each(|request| self.put(WriteQueue::Solo, request)),
         }
     }
 }
 
-impl Bench {
+impl WriteContext {
     /// Tells the server's planner of tables that have grown.
     pub fn count(&self, sizes: Vec<(usize, u64)>) {
         for (collection, rows) in sizes {
@@ -270,7 +273,7 @@ impl Bench {
     }
 
     /// Writes a unit in a transaction of its own.
-    fn write(&self, unit: &mut dyn Unit) -> Attempt<Done> {
+    fn write(&self, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
         if let Some(fence) = unit.fence() {
             self.finish_job(fence.chunk.job)?;
@@ -279,14 +282,14 @@ impl Bench {
     }
 
     /// Ends a job if nothing of it is left to do.
-    pub fn finish_job(&self, job: JobId) -> Attempt<()> {
+    pub fn finish_job(&self, job: JobId) -> DbResult<()> {
         if self.pool.run(|session| work::has_work(session, job))? {
             return Ok(());
         }
         self.transaction(|session, stamp| work::finish_job(session, job, stamp))
     }
 
-    fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Done> {
+    fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let tenant = self.tenants.find(session, unit.tenant())?;
         let began = Instant::now();
         let stamp = begin(session, &self.tables, &self.clock, unit.waits())?;
@@ -295,7 +298,9 @@ impl Bench {
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
             // the lease, or the answer that was kept, decides when it is done again
-            Err(Trouble::Unknown(reason)) if unit.fence().is_some() || unit.call().is_some() => Err(Trouble::Lost(reason)),
+            Err(DatabaseError::CommitUnknown(reason)) if unit.fence().is_some() || unit.call().is_some() => {
+                Err(DatabaseError::ConnectionLost(reason))
+            }
             ended => ended.map(|()| {
                 self.written.add(done.0.rows, began);
                 done
@@ -305,21 +310,21 @@ impl Bench {
 
     /// Does small work in a transaction of its own. It is done again when it is not known whether it was done, so twice must be
     /// the same as once.
-    pub fn transaction<T>(&self, mut work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+    pub fn transaction<T>(&self, mut work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         self.pool.run(|session| {
             self.once(session, &mut work).map_err(|trouble| match trouble {
-                Trouble::Unknown(reason) => Trouble::Lost(reason),
+                DatabaseError::CommitUnknown(reason) => DatabaseError::ConnectionLost(reason),
                 other => other,
             })
         })
     }
 
     /// The same for work that must not be done twice.
-    pub fn transaction_once<T>(&self, mut work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+    pub fn transaction_once<T>(&self, mut work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         self.pool.run(|session| self.once(session, &mut work))
     }
 
-    fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+    fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         let began = Instant::now();
         let stamp = begin(session, &self.tables, &self.clock, true)?;
         let value = work(session, stamp)?;
@@ -330,7 +335,7 @@ impl Bench {
 }
 
 /// Units of one tenant about different records, as one.
-struct Together<'u> {
+struct UnitGroup<'u> {
     units: Vec<&'u mut dyn Unit>,
     writes: Vec<RecordWrite>,
     /// Whose record it is.
@@ -339,8 +344,8 @@ struct Together<'u> {
     rows: Vec<Cell<u64>>,
 }
 
-impl<'u> Together<'u> {
-    fn new(requests: &'u mut [Request]) -> Self {
+impl<'u> UnitGroup<'u> {
+    fn new(requests: &'u mut [QueuedUnit]) -> Self {
         let units: Vec<&mut dyn Unit> = requests.iter_mut().map(|request| &mut *request.unit as &mut dyn Unit).collect();
         let (mut writes, mut owners) = (Vec::new(), HashMap::new());
         for (place, unit) in units.iter().enumerate() {
@@ -352,7 +357,7 @@ impl<'u> Together<'u> {
     }
 }
 
-impl Unit for Together<'_> {
+impl Unit for UnitGroup<'_> {
     fn tenant(&self) -> &Tenant {
         self.units[0].tenant()
     }
@@ -369,8 +374,8 @@ impl Unit for Together<'_> {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> crate::Result<Vec<RecordWrite>> {
-        let mut of_units: BTreeMap<usize, Vec<Conflict>> = BTreeMap::new();
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
+        let mut of_units: BTreeMap<usize, Vec<WriteConflict>> = BTreeMap::new();
         for conflict in conflicts {
             if let Some(owner) = self.owners.get(&(conflict.collection, conflict.key.clone())) {
                 of_units.entry(*owner).or_default().push(conflict);
@@ -386,27 +391,27 @@ impl Unit for Together<'_> {
         Ok(resolved)
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         if let Some(owner) = self.owners.get(&(refused.collection, refused.key.clone())) {
             self.rows[*owner].update(|rows| rows - 1);
             self.units[*owner].refused(refused);
         }
     }
 
-    fn settling(&mut self) -> Settling {
-        let mut all = Settling::default();
+    fn settling(&mut self) -> SettlingChanges {
+        let mut all = SettlingChanges::default();
         for unit in &mut self.units {
-            let Settling { forget, edges, marks, new, answered } = unit.settling();
-            all.forget.extend(forget);
+            let SettlingChanges { cleared_links: forget, edges, marks, marks_if_linked: new, cleared: answered } = unit.settling();
+            all.cleared_links.extend(forget);
             all.edges.extend(edges);
             all.marks.extend(marks);
-            all.new.extend(new);
-            all.answered.extend(answered);
+            all.marks_if_linked.extend(new);
+            all.cleared.extend(answered);
         }
         all
     }
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.units.iter_mut().flat_map(|unit| unit.log()).collect()
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Writers wait only while one transaction follows another: for the last of the log to be copied, and numbers of its pages to be read.
 
-use super::{Options, connect, failure, use_log};
+use super::{SqliteOptions, connect, failure, use_log};
 use crate::{Result, StoreError};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -30,11 +30,11 @@ const MOMENT: Duration = Duration::from_micros(200);
 
 /// A copy that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Copied {
+pub struct BackupReport {
     /// Its size.
     pub bytes: u64,
     /// What was copied more than once, because it changed meanwhile.
-    pub again: u64,
+    pub recopied: u64,
 }
 
 /// Copies the store at `path` to `target`, which must not exist; tells how many bytes are copied, of how many. The process must not have the
@@ -42,7 +42,7 @@ pub struct Copied {
 ///
 /// # Errors
 /// When one of the files cannot be used, or others keep the store busy. Then there is no target.
-pub fn backup(path: &Path, target: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+pub fn backup(path: &Path, target: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<BackupReport> {
     if !path.exists() {
         return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
     }
@@ -82,9 +82,9 @@ fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
-fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-    let mut source = Source::open(path)?;
-    let mut copied = Copied::default();
+fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<BackupReport> {
+    let mut source = BackupSource::open(path)?;
+    let mut copied = BackupReport::default();
     let mut changed = BTreeSet::new();
     let mut next = 0;
     source.turn(&mut changed)?;
@@ -93,7 +93,7 @@ fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<Copie
         for page in std::mem::take(&mut changed) {
             let start = u64::from(page).saturating_sub(1) * source.page;
             if start < next {
-                copied.again += source.copy(start, source.page as usize, out)?;
+                copied.recopied += source.copy(start, source.page as usize, out)?;
             }
         }
         let end = source.size()?;
@@ -113,34 +113,34 @@ fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<Copie
 }
 
 /// What is copied.
-struct Source {
+struct BackupSource {
     /// Keeps the file as it is.
     reader: Connection,
     /// Keeps the log from beginning anew while the other one does not.
-    later: Connection,
+    wal_pin: Connection,
     /// Keeps others from writing for a moment.
     lock: Connection,
     /// Copies the log into the file.
-    copier: Connection,
+    checkpointer: Connection,
     log: PathBuf,
     path: PathBuf,
     /// Bytes of a page.
     page: u64,
     /// The log as it was when the transaction began: what tells its frames from older ones, and how many there were.
-    began: (Salt, u64),
+    began: (WalSalt, u64),
     /// Closed behind the connections.
     file: File,
 }
 
 /// What tells the frames of a log from those that stood there before it began anew.
-type Salt = [u8; 8];
+type WalSalt = [u8; 8];
 
 const LOG_HEAD: u64 = 32;
 const FRAME_HEAD: u64 = 24;
 
-impl Source {
+impl BackupSource {
     fn open(path: &Path) -> Result<Self> {
-        let options = Options { writer_cache: 1 << 20, prepare: false, ..Options::default() };
+        let options = SqliteOptions { writer_cache: 1 << 20, prepare: false, ..SqliteOptions::default() };
         let open = || connect(path, &options, None);
         let lock = open()?;
         use_log(&lock, Duration::from_secs(options.wait))?;
@@ -149,16 +149,26 @@ impl Source {
         let file = File::open(path).map_err(|error| unusable(path, &error))?;
         let page = page.unsigned_abs();
         let (reader, later, copier) = (open()?, open()?, open()?);
-        Ok(Self { reader, later, lock, copier, log: with_end(path, "-wal"), path: path.to_owned(), page, began: (Salt::default(), 0), file })
+        Ok(Self {
+            reader,
+            wal_pin: later,
+            lock,
+            checkpointer: copier,
+            log: with_end(path, "-wal"),
+            path: path.to_owned(),
+            page,
+            began: (WalSalt::default(), 0),
+            file,
+        })
     }
 
     /// Ends the transaction, and begins the next; adds numbers of pages that were changed between them.
     fn turn(&mut self, changed: &mut BTreeSet<u32>) -> Result<()> {
         let deadline = Instant::now() + WAIT;
         // most of the log is copied while everybody goes on
-        begin(&self.later)?;
+        begin(&self.wal_pin)?;
         end(&self.reader)?;
-        copy_log(&self.copier)?;
+        copy_log(&self.checkpointer)?;
         loop {
             match self.lock.execute_batch("BEGIN IMMEDIATE").map_err(failure) {
                 Ok(()) => {
@@ -181,15 +191,15 @@ impl Source {
     /// The same while nobody writes; whether the file was what the log says then, so that the transaction reads it alone.
     fn turn_locked(&mut self, changed: &mut BTreeSet<u32>) -> Result<bool> {
         self.began = self.frames(changed).map_err(|error| unusable(&self.log, &error))?;
-        end(&self.later)?;
-        let whole = copy_log(&self.copier)?;
-        begin(if whole { &self.reader } else { &self.later })?;
+        end(&self.wal_pin)?;
+        let whole = copy_log(&self.checkpointer)?;
+        begin(if whole { &self.reader } else { &self.wal_pin })?;
         Ok(whole)
     }
 
     /// Numbers of the pages in the log; what tells its frames from others, and how many there are.
-    fn frames(&self, changed: &mut BTreeSet<u32>) -> std::io::Result<(Salt, u64)> {
-        let Some((log, salt)) = self.open_log()? else { return Ok((Salt::default(), 0)) };
+    fn frames(&self, changed: &mut BTreeSet<u32>) -> std::io::Result<(WalSalt, u64)> {
+        let Some((log, salt)) = self.open_log()? else { return Ok((WalSalt::default(), 0)) };
         let mut frames = 0;
         while let Some(page) = self.frame(&log, salt, frames)? {
             changed.insert(page);
@@ -198,13 +208,13 @@ impl Source {
         Ok((salt, frames))
     }
 
-    fn open_log(&self) -> std::io::Result<Option<(File, Salt)>> {
+    fn open_log(&self) -> std::io::Result<Option<(File, WalSalt)>> {
         let log = match File::open(&self.log) {
             Ok(log) => log,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut salt = Salt::default();
+        let mut salt = WalSalt::default();
         match log.read_exact_at(&mut salt, 16) {
             Ok(()) => Ok(Some((log, salt))),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
@@ -213,7 +223,7 @@ impl Source {
     }
 
     /// The number of the page in a frame of the log, if there is this frame.
-    fn frame(&self, log: &File, salt: Salt, frame: u64) -> std::io::Result<Option<u32>> {
+    fn frame(&self, log: &File, salt: WalSalt, frame: u64) -> std::io::Result<Option<u32>> {
         let mut head = [0; 16];
         match log.read_exact_at(&mut head, LOG_HEAD + frame * (FRAME_HEAD + self.page)) {
             Ok(()) => {}

@@ -9,8 +9,8 @@
 //! would wait for as long as it takes. When no more bulk work comes it copies once while there is time: what is left when the store is closed is
 //! little then. When nobody has written for a while, the log's bytes are given back.
 
-use super::{Options, failure};
-use crate::{Result, StoreError, Wake};
+use super::{SqliteOptions, failure};
+use crate::{Result, StoreError, WakeFn};
 use rusqlite::Connection;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -49,15 +49,15 @@ const BULK_WAITS: u8 = 1;
 const FINISH: u8 = 2;
 
 #[derive(Default)]
-struct Shared {
+struct CheckpointState {
     /// Pages in the log after the last commit.
     pages: AtomicU64,
     /// Pages in the log from which on it is copied: more where somebody who reads has kept it from beginning anew.
-    due: AtomicU64,
+    threshold: AtomicU64,
     /// Pages of the log that were copied when no more bulk work came.
     copied: AtomicU64,
     /// Whether no more bulk work comes.
-    rests: AtomicBool,
+    bulk_is_idle: AtomicBool,
     /// What it comes to.
     stage: AtomicU8,
     /// Commits so far.
@@ -70,21 +70,21 @@ struct Shared {
 }
 
 /// Keeps the log of one writing connection short; dropping it empties the log and ends its thread.
-pub struct Checkpoints {
-    shared: Arc<Shared>,
+pub struct Checkpointer {
+    shared: Arc<CheckpointState>,
     thread: Option<JoinHandle<()>>,
     /// How long the writer waits for others in general.
     wait: Duration,
     /// Since when bulk work waits for those who read.
-    held: Option<Instant>,
+    bulk_paused_since: Option<Instant>,
 }
 
-impl Checkpoints {
+impl Checkpointer {
     /// Watches the commits of `writer`.
     ///
     /// `wake` wakes the writer.
-    pub fn start(writer: &mut Connection, path: &Path, options: &Options, wake: Wake) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(writer: &mut Connection, path: &Path, options: &SqliteOptions, wake: WakeFn) -> Result<Self> {
+        let shared = Arc::new(CheckpointState::default());
         let told = shared.clone();
         // this takes the place of the database's own checkpoints, which stop the writer
         let hook = move |_: &mut rusqlite::hooks::Wal, pages: i32| {
@@ -94,12 +94,12 @@ impl Checkpoints {
                 told.copied.store(0, Ordering::SeqCst);
             }
             if pages < LONG {
-                told.due.store(LONG, Ordering::SeqCst);
+                told.threshold.store(LONG, Ordering::SeqCst);
             }
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(failure)?;
-        let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() }, None)?;
+        let connection = super::connect(path, &SqliteOptions { writer_cache: 1 << 20, ..options.clone() }, None)?;
         let (own, log, wait) = (shared.clone(), log_of(path), Duration::from_secs(options.wait));
         let work = move || {
             while !own.closing.load(Ordering::SeqCst) {
@@ -123,13 +123,13 @@ impl Checkpoints {
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".into()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
-        Ok(Self { shared, thread: Some(thread), wait: Duration::from_secs(options.wait), held: None })
+        Ok(Self { shared, thread: Some(thread), wait: Duration::from_secs(options.wait), bulk_paused_since: None })
     }
 
     /// To be called by the writer after a commit; `rests` when somebody waits for all bulk work there is.
     pub fn committed(&self, rests: bool) {
         if rests {
-            self.shared.rests.store(true, Ordering::SeqCst);
+            self.shared.bulk_is_idle.store(true, Ordering::SeqCst);
         }
         self.shared.commits.fetch_add(1, Ordering::SeqCst);
         let is_first = !self.shared.is_written.swap(true, Ordering::SeqCst);
@@ -160,7 +160,7 @@ impl Checkpoints {
         self.shared.stage.load(Ordering::SeqCst) != GO || is_behind()
     }
 
-    /// Whether the writer is to call [`Checkpoints::finish`].
+    /// Whether the writer is to call [`Checkpointer::finish`].
     pub fn is_nearly_done(&self) -> bool {
         self.shared.stage.load(Ordering::SeqCst) == FINISH
     }
@@ -173,13 +173,13 @@ impl Checkpoints {
             LONG
         } else if pages < FAR_TOO_LONG {
             pages + LONG / 4
-        } else if self.held.get_or_insert_with(Instant::now).elapsed() < MOST_HELD {
+        } else if self.bulk_paused_since.get_or_insert_with(Instant::now).elapsed() < MOST_HELD {
             return false;
         } else {
             2 * pages
         };
-        self.held = None;
-        self.shared.due.store(due, Ordering::SeqCst);
+        self.bulk_paused_since = None;
+        self.shared.threshold.store(due, Ordering::SeqCst);
         self.shared.stage.store(GO, Ordering::SeqCst);
         true
     }
@@ -201,9 +201,9 @@ impl Checkpoints {
     }
 }
 
-impl Shared {
+impl CheckpointState {
     fn is_due(&self) -> bool {
-        self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
+        self.pages.load(Ordering::SeqCst) > self.threshold.load(Ordering::SeqCst).max(LONG)
     }
 
     /// Gives the log's bytes back when nobody has written since there were so many commits.
@@ -231,10 +231,10 @@ impl Shared {
         let (pages, is_due) = (self.pages.load(Ordering::SeqCst), self.is_due());
         if !is_due || pages < TOO_LONG {
             let left = pages.saturating_sub(self.copied.load(Ordering::SeqCst));
-            if is_due || (self.rests.swap(false, Ordering::SeqCst) && left > LITTLE) {
+            if is_due || (self.bulk_is_idle.swap(false, Ordering::SeqCst) && left > LITTLE) {
                 let copied = copy(connection);
                 self.copied.store(copied, Ordering::SeqCst);
-                self.due.store(copied + LONG / 2, Ordering::SeqCst);
+                self.threshold.store(copied + LONG / 2, Ordering::SeqCst);
             }
             return false;
         }
@@ -254,20 +254,20 @@ impl Shared {
 }
 
 /// Answers commits when they are on the disk; dropping it answers all that were given to it.
-pub struct Durable {
-    answers: Option<Sender<Vec<Answering>>>,
+pub struct CommitSyncer {
+    answers: Option<Sender<Vec<OnDurable>>>,
     /// Groups that are not on the disk yet.
     waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// An answer that waits; it is told whether the commit is durable.
-pub type Answering = Box<dyn FnOnce(std::io::Result<()>) + Send>;
+pub type OnDurable = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 
-impl Durable {
+impl CommitSyncer {
     /// A thread that syncs the log of the store at `path`, and wakes the writer behind each sync.
-    pub fn start(path: &Path, wake: Wake) -> Result<Self> {
-        let (answers, groups) = mpsc::channel::<Vec<Answering>>();
+    pub fn start(path: &Path, wake: WakeFn) -> Result<Self> {
+        let (answers, groups) = mpsc::channel::<Vec<OnDurable>>();
         let log = log_of(path);
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = waiting.clone();
@@ -297,7 +297,7 @@ impl Durable {
     }
 
     /// Answers when all that is committed now is on the disk.
-    pub fn answer(&self, group: Vec<Answering>) {
+    pub fn answer(&self, group: Vec<OnDurable>) {
         if let Some(answers) = &self.answers {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _ = answers.send(group);
@@ -310,7 +310,7 @@ impl Durable {
     }
 }
 
-impl Drop for Durable {
+impl Drop for CommitSyncer {
     fn drop(&mut self) {
         drop(self.answers.take());
         if let Some(thread) = self.thread.take() {
@@ -335,7 +335,7 @@ fn checkpoint(connection: &Connection, how: &str) -> bool {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
 }
 
-impl Drop for Checkpoints {
+impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.close();
         if let Some(thread) = self.thread.take() {

@@ -27,15 +27,15 @@ mod upgrade;
 mod work;
 mod writer;
 
-pub use backup::{Copied, backup};
+pub use backup::{BackupReport, backup};
 pub use packed::teach;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Found, Plan};
+use crate::plan::{Aggregate, QueryPlan, ResultRows};
 use crate::queue::*;
-use crate::shape::{Shape, Use};
-use crate::vitals::Vitals;
-use crate::wanted::Wanted;
+use crate::shape::{AccessMode, StoreSchema};
+use crate::vitals::StoreStats;
+use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
@@ -45,12 +45,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::SmolStr;
-use tables::Tables;
-use writer::{Work, Writer};
+use tables::StoreTables;
+use writer::{SqliteWriter, WriterCommand};
 
 /// How the embedded store is opened.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SqliteOptions {
     /// How long to wait for another process that writes, in seconds.
     pub wait: u64,
     /// Memory for pages of the connection that writes, in bytes.
@@ -66,7 +66,7 @@ pub struct Options {
     pub prepare: bool,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 30_000, read_only: false, prepare: true }
     }
@@ -75,32 +75,32 @@ impl Default for Options {
 /// The embedded store.
 pub struct SqliteStore {
     catalogue: Arc<Catalogue>,
-    tables: Arc<Tables>,
+    tables: Arc<StoreTables>,
     path: PathBuf,
-    options: Options,
+    options: SqliteOptions,
     readers: Mutex<Vec<Connection>>,
     /// How many of them are out of that list, answering.
     reading: AtomicU64,
-    looking: Mutex<Vec<Looking>>,
+    looking: Mutex<Vec<ChangeProbe>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
-    writer: Option<Writer>,
+    writer: Option<SqliteWriter>,
     /// The time given last where there is no writer to keep it.
     reading_clock: AtomicI64,
-    added: Added,
+    added: ChunkSignal,
     changes: Vec<String>,
     redefined: bool,
-    still: Option<Still>,
+    still: Option<ImmutableFile>,
 }
 
 /// A file that is read without locks, because they cannot be written beside it, and how it was then. Who changes it would not be
 /// noticed by the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Still {
+struct ImmutableFile {
     size: u64,
     changed: Option<SystemTime>,
 }
 
-impl Still {
+impl ImmutableFile {
     /// How the file is now; nothing where what was written last may be in a log that cannot be read without writing.
     fn of(path: &Path) -> Option<Self> {
         let mut log = path.as_os_str().to_owned();
@@ -114,7 +114,7 @@ impl Still {
 }
 
 /// A connection that only looks whether anybody has committed, which the database tells without reading a page.
-struct Looking {
+struct ChangeProbe {
     connection: Connection,
     /// What the database said last.
     version: i64,
@@ -122,8 +122,8 @@ struct Looking {
     stand: i64,
 }
 
-impl Looking {
-    fn stand(&mut self, tables: &Tables) -> Result<i64> {
+impl ChangeProbe {
+    fn stand(&mut self, tables: &StoreTables) -> Result<i64> {
         let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(failure)?;
         let version = statement.query_row([], |row| row.get(0)).map_err(failure)?;
         drop(statement);
@@ -144,12 +144,12 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Wakes those who wait for chunks.
 #[derive(Default)]
-struct Added {
+struct ChunkSignal {
     times: Mutex<u64>,
     told: Condvar,
 }
 
-impl Added {
+impl ChunkSignal {
     fn tell(&self) {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.told.notify_all();
@@ -167,8 +167,8 @@ impl SqliteStore {
     ///
     /// # Errors
     /// When the file cannot be used, or the definition does not fit what is stored.
-    pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
-        let tables = Tables::new(&catalogue);
+    pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: SqliteOptions) -> Result<Self> {
+        let tables = StoreTables::new(&catalogue);
         Self::open_as(path, catalogue, tables, options)
     }
 
@@ -176,11 +176,11 @@ impl SqliteStore {
     ///
     /// # Errors
     /// When it cannot be read, or has a format that is not known.
-    pub fn prepared_for(path: &Path) -> Result<Option<Shape>> {
+    pub fn prepared_for(path: &Path) -> Result<Option<StoreSchema>> {
         if !path.exists() {
             return Ok(None);
         }
-        let options = Options { read_only: true, ..Options::default() };
+        let options = SqliteOptions { read_only: true, ..SqliteOptions::default() };
         let read = || {
             let (connection, _still) = connect_reading(path, &options)?;
             let has_meta = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
@@ -196,11 +196,11 @@ impl SqliteStore {
     }
 
     /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
-    pub(crate) fn open_ledger(path: &Path, options: Options) -> Result<Self> {
-        Self::open_as(path, Arc::new(Catalogue::empty()), Tables::of_ledger(), Options { prepare: false, ..options })
+    pub(crate) fn open_ledger(path: &Path, options: SqliteOptions) -> Result<Self> {
+        Self::open_as(path, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), SqliteOptions { prepare: false, ..options })
     }
 
-    fn open_as(path: &Path, catalogue: Arc<Catalogue>, tables: Tables, options: Options) -> Result<Self> {
+    fn open_as(path: &Path, catalogue: Arc<Catalogue>, tables: StoreTables, options: SqliteOptions) -> Result<Self> {
         let (prepares, wait) = (options.prepare && !options.read_only, options.wait);
         if !prepares && !path.exists() {
             return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
@@ -208,14 +208,14 @@ impl SqliteStore {
         Self::open_now(path, catalogue, Arc::new(tables), (options, prepares)).map_err(|error| after_waiting(error, wait))
     }
 
-    fn open_now(path: &Path, catalogue: Arc<Catalogue>, tables: Arc<Tables>, (options, prepares): (Options, bool)) -> Result<Self> {
+    fn open_now(path: &Path, catalogue: Arc<Catalogue>, tables: Arc<StoreTables>, (options, prepares): (SqliteOptions, bool)) -> Result<Self> {
         let (mut connection, still) = if options.read_only { connect_reading(path, &options)? } else { (connect(path, &options, None)?, None) };
         let (mut changes, mut redefined) = (Vec::new(), false);
         if !prepares {
             let purpose = match options.read_only {
-                _ if tables.is_of_ledger() => Use::Ledger,
-                true => Use::Read,
-                false => Use::Write,
+                _ if tables.is_of_ledger() => AccessMode::Admin,
+                true => AccessMode::Read,
+                false => AccessMode::Write,
             };
             tables::fits(&connection, &tables, purpose)?;
         }
@@ -228,9 +228,9 @@ impl SqliteStore {
         let generations = tables::read_generations(&connection, &catalogue)?;
         tables.set_generations(generations);
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
-        let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
+        let writer = if options.read_only { None } else { Some(SqliteWriter::start(connection, path, tables.clone(), &options)?) };
         let (path, readers, reading, looking, tenants) = (path.to_owned(), Mutex::default(), AtomicU64::new(0), Mutex::default(), RwLock::default());
-        let added = Added::default();
+        let added = ChunkSignal::default();
         Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added, changes, redefined, still })
     }
 
@@ -244,14 +244,14 @@ impl SqliteStore {
 
     /// Runs `read` on a connection of its own.
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let wanted = Wanted::now();
-        if wanted.as_ref().is_some_and(Wanted::is_over) {
+        let wanted = CancelToken::now();
+        if wanted.as_ref().is_some_and(CancelToken::is_over) {
             return Err(StoreError::Unwanted);
         }
         let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => connect(&self.path, &Options { read_only: true, ..self.options.clone() }, self.still.as_ref())?,
+            None => connect(&self.path, &SqliteOptions { read_only: true, ..self.options.clone() }, self.still.as_ref())?,
         };
         let is_watched = wanted.is_some();
         if let Some(wanted) = wanted {
@@ -269,7 +269,7 @@ impl SqliteStore {
         if is_watched {
             connection.progress_handler(0, None::<fn() -> bool>).map_err(failure)?;
         }
-        if self.still.is_some() && self.still != Still::of(&self.path) {
+        if self.still.is_some() && self.still != ImmutableFile::of(&self.path) {
             return Err(StoreError::Other(
                 "its file was changed while it was read without locks, which cannot be written beside it; try again".into(),
             ));
@@ -284,18 +284,18 @@ impl SqliteStore {
 
     /// Runs a small write as interactive work of its own.
     fn write<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
-        self.write_as(Urgency::Interactive, work)
+        self.write_as(Priority::Interactive, work)
     }
 
-    fn write_as<T: Send + 'static>(&self, urgency: Urgency, mut work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+    fn write_as<T: Send + 'static>(&self, urgency: Priority, mut work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
         let (answer, received) = std::sync::mpsc::channel();
         let small = move |connection: &Connection, stamp: i64| {
             let value = work(connection, stamp)?;
             let _ = answer.send(value);
-            Ok(Receipt { stamp, rows: 1 })
+            Ok(CommitReceipt { committed_at: stamp, rows: 1 })
         };
-        writer.run(Work::Small(Box::new(small)), urgency).wait()?;
+        writer.run(WriterCommand::Function(Box::new(small)), urgency).wait()?;
         // of work that was begun again the last answer counts
         received.try_iter().last().ok_or_else(|| StoreError::Other("the writer gave no answer".into()))
     }
@@ -324,7 +324,7 @@ impl SqliteStore {
 
 /// Opens a connection that reads a file which may be on a medium that cannot be written: then no locks can be made beside it, and
 /// none are needed.
-fn connect_reading(path: &Path, options: &Options) -> Result<(Connection, Option<Still>)> {
+fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connection, Option<ImmutableFile>)> {
     let look = |connection: Connection| {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(failure)?;
         Ok(connection)
@@ -333,7 +333,7 @@ fn connect_reading(path: &Path, options: &Options) -> Result<(Connection, Option
         Err(StoreError::ReadOnly(reason)) => reason,
         opened => return Ok((opened?, None)),
     };
-    let Some(still) = Still::of(path) else {
+    let Some(still) = ImmutableFile::of(path) else {
         return Err(StoreError::ReadOnly(format!(
             "{reason}; what was written last is in its log ({}-wal), which is read where files beside it can be written: copy both there",
             path.display()
@@ -356,7 +356,7 @@ fn unchanging(path: &Path) -> PathBuf {
 }
 
 /// Opens a connection with what every connection needs.
-fn connect(path: &Path, options: &Options, still: Option<&Still>) -> Result<Connection> {
+fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFile>) -> Result<Connection> {
     let mut access = match (options.read_only, options.prepare) {
         (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
         (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -436,7 +436,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 impl Store for SqliteStore {
     fn clock(&self) -> i64 {
-        self.writer.as_ref().map_or_else(|| writer::tick(&self.reading_clock), Writer::clock)
+        self.writer.as_ref().map_or_else(|| writer::tick(&self.reading_clock), SqliteWriter::clock)
     }
 
     fn changes(&self) -> &[String] {
@@ -472,14 +472,14 @@ impl Store for SqliteStore {
         self.tables.generation(source, feed)
     }
 
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(connection, &self.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read_damaged(connection, &self.tables, tenant, collection, keys, detail)
@@ -494,8 +494,12 @@ impl Store for SqliteStore {
         let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
         let mut looking = match looking {
             Some(looking) => looking,
-            None => Looking {
-                connection: connect(&self.path, &Options { read_only: true, reader_cache: 1 << 20, ..self.options.clone() }, self.still.as_ref())?,
+            None => ChangeProbe {
+                connection: connect(
+                    &self.path,
+                    &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
+                    self.still.as_ref(),
+                )?,
                 version: -1,
                 stand: 0,
             },
@@ -507,23 +511,23 @@ impl Store for SqliteStore {
         Ok(Some(stand))
     }
 
-    fn watch(&self, watch: Arc<dyn Watch>) {
+    fn watch(&self, watch: Arc<dyn CommitObserver>) {
         if let Some(writer) = &self.writer {
             writer.watch(watch);
         }
     }
 
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>> {
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
     }
 
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags> {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
-            None => Ok(Tags::default()),
+            None => Ok(CollectionTags::default()),
         })
     }
 
@@ -544,7 +548,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
@@ -589,13 +593,13 @@ impl Store for SqliteStore {
         })
     }
 
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
         let Some(writer) = &self.writer else {
-            let (answer, pending) = Answer::new(None);
+            let (answer, pending) = CommitReply::new(None);
             answer.send(Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit));
             return pending;
         };
-        writer.run(Work::Unit(unit), urgency)
+        writer.run(WriterCommand::Unit(unit), urgency)
     }
 
     fn sync(&self) -> Result<()> {
@@ -603,9 +607,9 @@ impl Store for SqliteStore {
         self.write(|_, _| Ok(()))
     }
 
-    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
-        let Some(mut page) = query::Page::of(&self.catalogue, plan) else {
+        let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
             return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
                 Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
                 None => Ok(()),
@@ -626,33 +630,33 @@ impl Store for SqliteStore {
         }
     }
 
-    fn count(&self, plan: &Plan) -> Result<u64> {
+    fn count(&self, plan: &QueryPlan) -> Result<u64> {
         self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
             Some(tenant) => query::count(connection, &self.catalogue, tenant, plan),
             None => Ok(0),
         })
     }
 
-    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)> {
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
         self.with_snapshot(|connection| {
-            let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok((Found::default(), 0)) };
+            let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
             query::visit(connection, &self.catalogue, tenant, plan, &mut |row| {
                 rows.push(row);
                 Ok(())
             })?;
-            Ok((Found { rows }, query::count(connection, &self.catalogue, tenant, plan)?))
+            Ok((ResultRows { rows }, query::count(connection, &self.catalogue, tenant, plan)?))
         })
     }
 
-    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.with_snapshot(|connection| {
             let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(-1);
             aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
         })
     }
 
-    fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
         self.with_reader(|connection| query::explain(connection, &self.catalogue, plan))
     }
 
@@ -677,7 +681,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::marks(connection, tenant, limit),
             None => Ok(Vec::new()),
@@ -711,7 +715,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn vitals(&self) -> Result<Vitals> {
+    fn vitals(&self) -> Result<StoreStats> {
         let in_use = self.reading.load(Ordering::Relaxed);
         let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
         // the log is not always there
@@ -721,8 +725,8 @@ impl Store for SqliteStore {
             std::fs::metadata(path).ok()
         });
         let bytes = bytes.map(|file| file.len()).sum();
-        let writing = self.writer.as_ref().map(Writer::vitals).unwrap_or_default();
-        Ok(Vitals { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
+        let writing = self.writer.as_ref().map(SqliteWriter::vitals).unwrap_or_default();
+        Ok(StoreStats { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
@@ -733,9 +737,9 @@ impl Store for SqliteStore {
         })
     }
 
-    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
-        let passed = Arc::new(Mutex::new(Passed::default()));
+        let passed = Arc::new(Mutex::new(PassReport::default()));
         let changed = Arc::new(Mutex::new(Vec::new()));
         let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());
         let (answer, told) = (passed.clone(), changed.clone());
@@ -744,9 +748,9 @@ impl Store for SqliteStore {
             let rows = passed.rows;
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-            Ok(Receipt { stamp, rows })
+            Ok(CommitReceipt { committed_at: stamp, rows })
         };
-        writer.run(Work::Pass(Box::new(work), changed), Urgency::Bulk).wait()?;
+        writer.run(WriterCommand::Pass(Box::new(work), changed), Priority::Bulk).wait()?;
         Ok(passed.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
@@ -754,11 +758,11 @@ impl Store for SqliteStore {
         self.write(move |connection, stamp| work::create_job(connection, &job, stamp))
     }
 
-    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
         self.write_and_tell(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
     }
 
-    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         // whoever looks again and again does not disturb those who write
         let now = self.clock();
         let (line, expired) = self.with_snapshot(|connection| work::line(connection, &self.tables, job, now))?;
@@ -766,15 +770,15 @@ impl Store for SqliteStore {
             return Ok(Vec::new());
         }
         let tables = self.tables.clone();
-        self.write_as(Urgency::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
+        self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
     }
 
-    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>> {
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
         let fences = fences.to_vec();
         self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
     }
 
-    fn give_back(&self, fences: &[Fence]) -> Result<()> {
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
         let fences = fences.to_vec();
         self.write_and_tell(move |connection, _| work::give_back(connection, &fences))
     }
@@ -792,7 +796,7 @@ impl Store for SqliteStore {
         self.write_and_tell(move |connection, _| work::take_over(connection, job))
     }
 
-    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
         self.write(move |connection, stamp| work::release(connection, fence, &reason, delay_seconds, attempts, stamp))
     }
@@ -839,7 +843,7 @@ impl Store for SqliteStore {
         self.with_reader(|connection| work::chunks(connection, job))
     }
 
-    fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
         self.with_reader(|connection| work::chunk(connection, chunk))
     }
 
@@ -847,7 +851,7 @@ impl Store for SqliteStore {
         self.write_and_tell(move |connection, _| work::retry(connection, job, ordinal))
     }
 
-    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         self.write_and_tell(move |connection, _| work::load_chunk(connection, chunk, &slice))
     }
 

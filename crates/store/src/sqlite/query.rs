@@ -9,35 +9,35 @@ use super::records::{bind, bind_element, unbind, unbind_stored};
 use super::tables::{conflict_index, ordered_index};
 use crate::damage::Damage;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
+use crate::plan::{Aggregate, AggregateFunction, Comparison, Condition, PlanColumn, QueryPlan, link_of, mean_of, member, middle_of, structs};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
-use stook_catalogue::definition::{Catalogue, Collection, Index};
+use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
-use stook_catalogue::value::{FieldType, Member, Value};
+use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// SQL with its parameters.
-struct Statement {
+struct SqlStatement {
     sql: String,
     parameters: Vec<Sql>,
 }
 
-impl Statement {
+impl SqlStatement {
     fn bound(&self) -> Vec<&dyn ToSql> {
         self.parameters.iter().map(|value| value as &dyn ToSql).collect()
     }
 }
 
 /// What the builder knows of a column.
-struct Known {
+struct ColumnInfo {
     /// As SQL, for values.
     sql: String,
     /// As SQL, for comparisons and order: the folded form where there is one, keys as their index holds them.
     compared: String,
     ty: FieldType,
     fold: bool,
-    index: Index,
+    index: FieldIndexes,
     /// Name without prefix quoting, for indexes and side tables.
     name: String,
     is_key: bool,
@@ -53,13 +53,13 @@ fn key(collection: &Collection) -> String {
     format!("\"r_{}\".packed", collection.name)
 }
 
-fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
-    let plain = |sql: &str, ty: FieldType| Known {
+fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: PlanColumn) -> Result<ColumnInfo> {
+    let plain = |sql: &str, ty: FieldType| ColumnInfo {
         sql: sql.to_owned(),
         compared: sql.to_owned(),
         ty,
         fold: false,
-        index: Index::default(),
+        index: FieldIndexes::default(),
         name: sql.to_owned(),
         is_key: sql == "key",
         unique: false,
@@ -68,13 +68,13 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
     };
     match column {
         // records may be joined with what has a key, too
-        Column::Key => {
+        PlanColumn::Key => {
             let sql = format!("\"r_{}\".key", collection.name);
-            Ok(Known { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+            Ok(ColumnInfo { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
-        Column::Revision => Ok(plain("revision", FieldType::Integer)),
-        Column::Conflict => Ok(Known { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
-        Column::Tag => {
+        PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
+        PlanColumn::Conflict => Ok(ColumnInfo { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
+        PlanColumn::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
             // an ordered aggregate, by an ordered sub-query
             let sql = format!(
@@ -82,10 +82,10 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
                  AND tagged.collection = {1} AND tagged.key = \"r_{0}\".key ORDER BY value))",
                 collection.name, tags.id
             );
-            let index = Index { ordered: true, ..Index::default() };
+            let index = FieldIndexes { ordered: true, ..FieldIndexes::default() };
             let name = "tag".to_owned();
             let ty = FieldType::List(Box::new(FieldType::Text));
-            Ok(Known {
+            Ok(ColumnInfo {
                 compared: sql.clone(),
                 sql,
                 ty,
@@ -98,7 +98,7 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
                 conflicts: false,
             })
         }
-        Column::Field(index) => {
+        PlanColumn::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
             let sql = match collection.member(index) {
                 Some((list, member)) => in_structs(&collection.name, &collection.fields[list].name, member),
@@ -107,7 +107,7 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
             let folded = field.fold && !field.ty.is_list();
             let compared = if folded { format!("\"x_{}\"", field.name) } else { sql.clone() };
             let ty = field.golden_type().clone();
-            Ok(Known {
+            Ok(ColumnInfo {
                 sql,
                 compared,
                 ty,
@@ -120,15 +120,15 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
                 conflicts: false,
             })
         }
-        Column::Element(index) => {
+        PlanColumn::Element(index) => {
             let member = member(collection, each, index)?;
             let value = format!("el.value ->> '{}'", member.name);
             let sql = if member.ty == FieldType::Uuid { format!("unhex({value})") } else { format!("({value})") };
-            Ok(Known { name: member.name.clone(), is_key: false, ..plain(&sql, member.ty.clone()) })
+            Ok(ColumnInfo { name: member.name.clone(), is_key: false, ..plain(&sql, member.ty.clone()) })
         }
-        Column::Linked(index) => {
+        PlanColumn::TargetsExist(index) => {
             let link = link_of(catalogue, collection, index)?;
-            let (to, field) = (&catalogue.collections[link.to].name, &collection.fields[link.field].name);
+            let (to, field) = (&catalogue.collections[link.target_collection].name, &collection.fields[link.field].name);
             let own = format!("\"r_{}\"", collection.name);
             let exists = |key: &str| {
                 format!("EXISTS (SELECT 1 FROM \"r_{to}\" AS lt WHERE lt.tenant = {own}.tenant AND packed(lt.key) = packed({key}) AND lt.alive)")
@@ -138,14 +138,14 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
                 true => format!("NOT EXISTS (SELECT 1 FROM json_each({own}.\"f_{field}\") AS le WHERE NOT {})", exists("le.value")),
             };
             let sql = format!("(CASE WHEN {own}.\"f_{field}\" IS NOT NULL THEN {all} END)");
-            Ok(Known { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
+            Ok(ColumnInfo { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
         }
-        Column::State(index) => {
+        PlanColumn::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("\"s_{}\"", state.name);
             // state fields have no side tables
-            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
-            Ok(Known {
+            let index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
+            Ok(ColumnInfo {
                 compared: sql.clone(),
                 sql,
                 ty: state.ty.clone(),
@@ -161,7 +161,7 @@ fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, co
     }
 }
 
-impl Known {
+impl ColumnInfo {
     /// Name of the ordered index on this column, if there is one.
     fn ordered_index(&self, collection: &Collection) -> Option<String> {
         if self.is_key {
@@ -197,7 +197,7 @@ impl Known {
 }
 
 /// What finds the records that satisfy a condition.
-enum Way {
+enum AccessPath {
     /// An index of the record table, by name.
     Ordered(String),
     /// The table of the elements of a list.
@@ -216,74 +216,75 @@ const PROBES: [i64; 3] = [256, 4_096, 32_768];
 const MAX_VALUES: usize = 1_000;
 
 /// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
-fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)> {
+fn way(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
     if known.conflicts {
-        return (!is_negation(test)).then_some((4, Way::Conflicts));
+        return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
     }
-    let ordered = if known.index.ordered && known.ty.is_list() { Some(Way::Elements) } else { known.ordered_index(collection).map(Way::Ordered) };
-    if matches!(test, Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty()) {
+    let ordered =
+        if known.index.ordered && known.ty.is_list() { Some(AccessPath::Elements) } else { known.ordered_index(collection).map(AccessPath::Ordered) };
+    if matches!(test, Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty()) {
         return None;
     }
     let beginning = match test {
-        Test::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
-        Test::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
+        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
+        Comparison::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
         _ => 0,
     };
     // a short beginning leaves out less than what stands behind it
-    let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Test::Prefix(_) | Test::Wildcard(_)));
+    let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
     if by_trigrams && let Some(query) = trigrams(known, test) {
-        return Some((11, Way::Trigrams(query)));
+        return Some((11, AccessPath::Trigrams(query)));
     }
     let rank = match test {
-        Test::Equal(_) if known.is_key => 0,
-        Test::Equal(_) if known.unique => 1,
+        Comparison::Equal(_) if known.is_key => 0,
+        Comparison::Equal(_) if known.unique => 1,
         // one of two values is half of the records
-        Test::Equal(_) | Test::In(_) if known.ty.element() == &FieldType::Boolean => 14,
-        Test::Equal(_) => 2,
-        Test::In(_) => 3,
-        Test::Prefix(_) | Test::Wildcard(_) if beginning > 0 => 10 - beginning.min(4) as u32,
-        Test::Range { low: Some(_), high: Some(_) } => 12,
-        Test::Range { .. } => 13,
+        Comparison::Equal(_) | Comparison::In(_) if known.ty.element() == &FieldType::Boolean => 14,
+        Comparison::Equal(_) => 2,
+        Comparison::In(_) => 3,
+        Comparison::Prefix(_) | Comparison::Wildcard(_) if beginning > 0 => 10 - beginning.min(4) as u32,
+        Comparison::Range { low: Some(_), high: Some(_) } => 12,
+        Comparison::Range { .. } => 13,
         _ => return None,
     };
     Some((rank, ordered?))
 }
 
 /// Whether records without a value satisfy it.
-fn is_negation(test: &Test) -> bool {
-    matches!(test, Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(false))
+fn is_negation(test: &Comparison) -> bool {
+    matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(false))
 }
 
 /// What the trigram table is asked for: every record that satisfies the test has all of these.
-fn trigrams(known: &Known, test: &Test) -> Option<String> {
+fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
     let pieces = match test {
         _ if !known.index.contains => return None,
-        Test::Wildcard(pieces) => known.pieces(pieces),
-        Test::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()]),
-        Test::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
+        Comparison::Wildcard(pieces) => known.pieces(pieces),
+        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()]),
+        Comparison::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
         _ => return None,
     };
     let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
     (!quoted.is_empty()).then(|| quoted.join(" AND "))
 }
 
-fn collection_of<'a>(catalogue: &'a Catalogue, plan: &Plan) -> Result<&'a Collection> {
+fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&'a Collection> {
     catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))
 }
 
 /// The condition whose index finds fewest records.
-fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<Option<(usize, Way)>> {
+fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Option<(usize, AccessPath)>> {
     let collection = collection_of(catalogue, plan)?;
-    let knowns: Vec<Known> =
+    let knowns: Vec<ColumnInfo> =
         plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
-    let mut candidates: Vec<(u32, usize, Way)> = Vec::new();
+    let mut candidates: Vec<(u32, usize, AccessPath)> = Vec::new();
     for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
         candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
     // who carries a tag is found in the order of keys, so a page in that order reads no more than it shows
     let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
-    let streams = |index: usize| is_page && knowns[index].tags.is_some() && matches!(plan.conditions[index].test, Test::Equal(_));
+    let streams = |index: usize| is_page && knowns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
     // one record at most cannot be beaten
     if candidates.len() < 2 || candidates[0].0 <= 1 {
         return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
@@ -307,29 +308,37 @@ fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Pl
 }
 
 /// How many entries an index has for a condition, at most `most`.
-fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &Test, known: &Known, way: &Way, most: i64) -> Result<i64> {
+fn probe(
+    connection: &Connection,
+    collection: &Collection,
+    tenant: i64,
+    test: &Comparison,
+    known: &ColumnInfo,
+    way: &AccessPath,
+    most: i64,
+) -> Result<i64> {
     // the rest of a pattern could leave out any number of entries that are read
     let test = match test {
-        Test::Wildcard(pieces) => &Test::Prefix(pieces[0].clone()),
+        Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),
         other => other,
     };
     let mut parameters = vec![Sql::Integer(tenant)];
     let (name, field) = (&collection.name, &known.name);
     let from = match way {
-        Way::Ordered(index) => {
+        AccessPath::Ordered(index) => {
             format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
         }
-        Way::Elements => {
+        AccessPath::Elements => {
             let (elements, own) = (known.elements(collection), known.elements_of());
             format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
         }
-        Way::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
-        Way::Trigrams(query) => {
+        AccessPath::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
+        AccessPath::Trigrams(query) => {
             parameters = vec![Sql::Text(query.clone())];
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
         }
     };
-    let statement = Statement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {most})"), parameters };
+    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {most})"), parameters };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
 }
@@ -337,7 +346,7 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
 /// What holds of records that were not deleted.
 const ALIVE: &str = "alive = 1";
 
-struct Builder<'a> {
+struct SqlBuilder<'a> {
     catalogue: &'a Catalogue,
     collection: &'a Collection,
     tenant: i64,
@@ -353,14 +362,14 @@ struct Builder<'a> {
     access: String,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> SqlBuilder<'a> {
     /// The `FROM ... WHERE ...` of a plan.
-    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Result<Self> {
+    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Self> {
         Self::driven(catalogue, tenant, plan, driver(connection, catalogue, tenant, plan)?)
     }
 
     /// The same with what finds the records; without anything they are read in their order.
-    fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &Plan, driver: Option<(usize, Way)>) -> Result<Self> {
+    fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driver: Option<(usize, AccessPath)>) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
             catalogue,
@@ -373,13 +382,13 @@ impl<'a> Builder<'a> {
             each: each(collection, plan.each)?,
             access: "reads every record of the collection".into(),
         };
-        let knowns: Vec<Known> =
+        let knowns: Vec<ColumnInfo> =
             plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
         if let Some((index, way)) = driver {
             builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
             // asking the elements leaves nothing to check
-            answered = matches!(way, Way::Elements).then_some(index);
+            answered = matches!(way, AccessPath::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
             let column = known(catalogue, collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
@@ -398,17 +407,17 @@ impl<'a> Builder<'a> {
     }
 
     /// Makes the condition the one whose index finds the records.
-    fn drive(&mut self, test: &Test, known: &Known, way: &Way) -> Result<()> {
+    fn drive(&mut self, test: &Comparison, known: &ColumnInfo, way: &AccessPath) -> Result<()> {
         let (collection, name) = (&self.collection.name, &known.name);
         match way {
-            Way::Ordered(index) => {
+            AccessPath::Ordered(index) => {
                 self.index = format!(" INDEXED BY {index}");
                 self.access = match test {
-                    Test::Equal(_) | Test::In(_) => format!("looks up {name} in its index"),
+                    Comparison::Equal(_) | Comparison::In(_) => format!("looks up {name} in its index"),
                     _ => format!("reads a range of the index on {name}"),
                 };
             }
-            Way::Elements if known.tags.is_some() && matches!(test, Test::Equal(_)) => {
+            AccessPath::Elements if known.tags.is_some() && matches!(test, Comparison::Equal(_)) => {
                 self.index = format!(" INDEXED BY \"k_{collection}\"");
                 self.access = "reads who carries the tag in the order of keys".into();
                 self.before = "tagged AS t CROSS JOIN ";
@@ -419,7 +428,7 @@ impl<'a> Builder<'a> {
                 self.conditions.push(format!("t.tenant = ? AND t.collection = {tags} AND {comparison} AND {same}"));
             }
             // rows come by their ids, and no other index may tempt
-            Way::Elements => {
+            AccessPath::Elements => {
                 let by = if known.tags.is_some() { key(self.collection) } else { format!("\"r_{collection}\".id") };
                 let from = if known.tags.is_some() { "packed(key)" } else { "id" };
                 self.index = if known.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
@@ -429,12 +438,12 @@ impl<'a> Builder<'a> {
                 let (elements, own) = (known.elements(self.collection), known.elements_of());
                 self.conditions.push(format!("{by} IN (SELECT {from} FROM {elements} WHERE {own} AND {comparison})"));
             }
-            Way::Conflicts => {
+            AccessPath::Conflicts => {
                 self.index = format!(" INDEXED BY {}", conflict_index(collection));
                 self.access = "reads those on which contributors disagree, in the order of keys".into();
                 self.conditions.push("conflict IS NOT NULL".into());
             }
-            Way::Trigrams(query) => {
+            AccessPath::Trigrams(query) => {
                 self.index = " NOT INDEXED".into();
                 self.access = format!("finds records through the trigram index on {name}");
                 self.conditions
@@ -445,8 +454,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn condition(&mut self, test: &Test, known: &Known) -> Result<()> {
-        if let Test::Exists(wanted) = test {
+    fn condition(&mut self, test: &Comparison, known: &ColumnInfo) -> Result<()> {
+        if let Comparison::Exists(wanted) = test {
             let negation = if *wanted { "NOT " } else { "" };
             self.conditions.push(format!("{} IS {negation}NULL", known.sql));
             return Ok(());
@@ -458,8 +467,8 @@ impl<'a> Builder<'a> {
         }
         // a list: some element satisfies it; negations: none satisfies the positive form
         let (test, negation) = match test {
-            Test::NotEqual(value) => (&Test::Equal(value.clone()), "NOT "),
-            Test::NotWildcard(pieces) => (&Test::Wildcard(pieces.clone()), "NOT "),
+            Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
+            Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
             other => (other, ""),
         };
         let inner = comparison("e.value", test, known, &mut self.parameters)?;
@@ -483,7 +492,7 @@ impl<'a> Builder<'a> {
 }
 
 /// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
-fn in_structs(collection: &str, list: &str, member: &Member) -> String {
+fn in_structs(collection: &str, list: &str, member: &StructMember) -> String {
     let (list, name) = (format!("json_each(\"r_{collection}\".\"f_{list}\") AS m"), &member.name);
     match member.ty {
         FieldType::Ranges => {
@@ -500,11 +509,11 @@ fn each(collection: &Collection, field: Option<usize>) -> Result<String> {
 }
 
 /// A test of `sql`, which holds ranges.
-fn in_ranges(sql: &str, test: &Test, parameters: &mut Vec<Sql>) -> Result<String> {
+fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<String> {
     let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
     let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
     parameters.push(Sql::Text(serde_json::json!(windows).to_string()));
-    let negation = if matches!(test, Test::NotEqual(_)) { "NOT " } else { "" };
+    let negation = if matches!(test, Comparison::NotEqual(_)) { "NOT " } else { "" };
     Ok(format!(
         "{negation}EXISTS (SELECT 1 FROM json_each({sql}) AS g, json_each(?) AS w \
          WHERE g.value ->> 0 <= w.value ->> 1 AND g.value ->> 1 >= w.value ->> 0)"
@@ -512,7 +521,7 @@ fn in_ranges(sql: &str, test: &Test, parameters: &mut Vec<Sql>) -> Result<String
 }
 
 /// A test of `sql`, which is the column in the form that is compared, or an element of the list.
-fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) -> Result<String> {
+fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: &mut Vec<Sql>) -> Result<String> {
     if known.ty == FieldType::Ranges {
         return in_ranges(sql, test, parameters);
     }
@@ -523,19 +532,19 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
     // what a value is compared as, and what patterns are asked of
     let (bound, text) = if known.is_key { ("packed(?)", known.sql.as_str()) } else { ("?", sql) };
     Ok(match test {
-        Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
+        Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
             return Err(StoreError::Wrong("a pattern has one piece at least".into()));
         }
-        Test::Equal(wanted) => {
+        Comparison::Equal(wanted) => {
             parameters.push(value(wanted));
             format!("{sql} = {bound}")
         }
-        Test::NotEqual(wanted) => {
+        Comparison::NotEqual(wanted) => {
             parameters.push(value(wanted));
             format!("{sql} IS NOT {bound}")
         }
         // more values than SQLite has parameters for travel as one JSON text; so do none, which would make it forget a partial index
-        Test::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
+        Comparison::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
             let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
             let json = wanted.iter().map(|wanted| match value(wanted) {
                 Sql::Integer(number) => number.into(),
@@ -548,11 +557,11 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
             let element = if blobs { "unhex(value)" } else { "value" };
             format!("{sql} IN (SELECT {} FROM json_each(?))", bound.replace('?', element))
         }
-        Test::In(wanted) => {
+        Comparison::In(wanted) => {
             parameters.extend(wanted.iter().map(value));
             format!("{sql} IN ({})", vec![bound; wanted.len()].join(", "))
         }
-        Test::Range { low, high } => {
+        Comparison::Range { low, high } => {
             let mut parts = Vec::new();
             for (end, operator) in [(low, ">"), (high, "<")] {
                 if let Some((wanted, included)) = end {
@@ -562,10 +571,10 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
             }
             if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
         }
-        Test::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
-        Test::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
-        Test::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
-        Test::Exists(_) => format!("{sql} IS NOT NULL"),
+        Comparison::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
+        Comparison::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
+        Comparison::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
+        Comparison::Exists(_) => format!("{sql} IS NOT NULL"),
     })
 }
 
@@ -622,12 +631,12 @@ fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
     }
 }
 
-fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
-    select(Builder::new(connection, catalogue, tenant, plan)?, plan)
+fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<(SqlStatement, String)> {
+    select(SqlBuilder::new(connection, catalogue, tenant, plan)?, plan)
 }
 
-fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
-    let columns: Vec<Known> =
+fn select(builder: SqlBuilder<'_>, plan: &QueryPlan) -> Result<(SqlStatement, String)> {
+    let columns: Vec<ColumnInfo> =
         plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
     let mut selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
     if selected.is_empty() {
@@ -661,41 +670,41 @@ fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
         parameters.push(Sql::Integer(plan.limit.map_or(-1, |limit| limit.min(i64::MAX as u64) as i64)));
         parameters.push(Sql::Integer(plan.offset.min(i64::MAX as u64) as i64));
     }
-    Ok((Statement { sql, parameters }, builder.access))
+    Ok((SqlStatement { sql, parameters }, builder.access))
 }
 
 pub fn visit(
     connection: &Connection,
     catalogue: &Catalogue,
     tenant: i64,
-    plan: &Plan,
+    plan: &QueryPlan,
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
     let driver = driver(connection, catalogue, tenant, plan)?;
     if let Some(rows) = glance(connection, catalogue, tenant, plan, driver.as_ref())? {
         return rows.into_iter().try_for_each(visit);
     }
-    let statement = select(Builder::driven(catalogue, tenant, plan, driver)?, plan)?.0;
+    let statement = select(SqlBuilder::driven(catalogue, tenant, plan, driver)?, plan)?.0;
     read(connection, catalogue, plan, &statement, visit)
 }
 
 /// Rows of a plan that is answered in the order of keys, read a page at a time: where no index finds records by a condition, a page costs
 /// what its rows cost.
-pub struct Page {
+pub struct KeyPager {
     /// The plan of the page that is next; its last column is the key.
-    plan: Plan,
+    plan: QueryPlan,
     /// Rows that may follow, if they are bounded.
-    left: Option<u64>,
+    remaining: Option<u64>,
     /// Whether it begins behind another one.
-    is_behind: bool,
+    is_continued: bool,
 }
 
 /// Rows of such a page.
 const PAGE: u64 = 1_000;
 
-impl Page {
+impl KeyPager {
     /// The first page of a plan; nothing where it is read at once.
-    pub fn of(catalogue: &Catalogue, plan: &Plan) -> Option<Self> {
+    pub fn of(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
         let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
         if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE) {
             return None;
@@ -708,13 +717,13 @@ impl Page {
             return None;
         }
         let mut first = plan.clone();
-        first.columns.push(Column::Key);
-        Some(Self { plan: first, left: plan.limit, is_behind: false })
+        first.columns.push(PlanColumn::Key);
+        Some(Self { plan: first, remaining: plan.limit, is_continued: false })
     }
 
     /// Rows of the page.
     pub fn read(&mut self, connection: &Connection, catalogue: &Catalogue, tenant: i64) -> Result<Vec<Vec<Value>>> {
-        self.plan.limit = Some(self.left.map_or(PAGE, |left| left.min(PAGE)));
+        self.plan.limit = Some(self.remaining.map_or(PAGE, |left| left.min(PAGE)));
         let mut rows = Vec::new();
         visit(connection, catalogue, tenant, &self.plan, &mut |row| {
             rows.push(row);
@@ -726,13 +735,13 @@ impl Page {
     /// Whether a page may follow the one that has these rows.
     pub fn goes_on(&mut self, rows: &[Vec<Value>]) -> bool {
         let found = rows.len() as u64;
-        self.left = self.left.map(|left| left.saturating_sub(found));
-        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.left != Some(0)) else { return false };
-        let test = Test::Range { low: Some((last.clone(), false)), high: None };
+        self.remaining = self.remaining.map(|left| left.saturating_sub(found));
+        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.remaining != Some(0)) else { return false };
+        let test = Comparison::Range { low: Some((last.clone(), false)), high: None };
         // that of the page before, if there was one, stands last
-        self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_behind));
-        self.plan.conditions.push(Condition { column: Column::Key, test });
-        self.is_behind = true;
+        self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_continued));
+        self.plan.conditions.push(Condition { column: PlanColumn::Key, test });
+        self.is_continued = true;
         true
     }
 
@@ -754,8 +763,8 @@ fn glance(
     connection: &Connection,
     catalogue: &Catalogue,
     tenant: i64,
-    plan: &Plan,
-    driver: Option<&(usize, Way)>,
+    plan: &QueryPlan,
+    driver: Option<&(usize, AccessPath)>,
 ) -> Result<Option<Vec<Vec<Value>>>> {
     let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|wanted| *wanted <= GLANCED);
     let (Some(wanted), Some((index, way))) = (wanted, driver) else { return Ok(None) };
@@ -767,13 +776,13 @@ fn glance(
     let driving = known(catalogue, collection, None, *column)?;
     let most = LOOKED_AT as i64;
     // keys are found in their order anyway, and so is who carries a tag
-    let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Test::Equal(_)));
+    let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
     if is_ordered || probe(connection, collection, tenant, test, &driving, way, most)? < most {
         return Ok(None);
     }
-    let collect = |plan: &Plan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
+    let collect = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
-        let mut builder = Builder::driven(catalogue, tenant, plan, None)?;
+        let mut builder = SqlBuilder::driven(catalogue, tenant, plan, None)?;
         // whether a record is alive is not in the index
         builder.conditions.retain(|condition| !only_keys || condition != ALIVE);
         let statement = select(builder, plan)?.0;
@@ -783,11 +792,11 @@ fn glance(
         })?;
         Ok(rows)
     };
-    let of_keys = plan.conditions.iter().filter(|condition| condition.column == Column::Key).cloned().collect();
-    let last = Plan { conditions: of_keys, columns: vec![Column::Key], offset: LOOKED_AT, limit: Some(1), ..plan.clone() };
+    let of_keys = plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key).cloned().collect();
+    let last = QueryPlan { conditions: of_keys, columns: vec![PlanColumn::Key], offset: LOOKED_AT, limit: Some(1), ..plan.clone() };
     let mut first = plan.clone();
     if let Some(key) = collect(&last, true)?.pop().and_then(|mut row| row.pop()) {
-        first.conditions.push(Condition { column: Column::Key, test: Test::Range { low: None, high: Some((key, true)) } });
+        first.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: None, high: Some((key, true)) } });
     }
     let rows = collect(&first, false)?;
     let is_full = rows.len() as u64 + plan.offset >= wanted;
@@ -797,12 +806,12 @@ fn glance(
 fn read(
     connection: &Connection,
     catalogue: &Catalogue,
-    plan: &Plan,
-    statement: &Statement,
+    plan: &QueryPlan,
+    statement: &SqlStatement,
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
     let collection = &catalogue.collections[plan.collection];
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(catalogue, collection, plan.each, *column)).collect::<Result<_>>()?;
+    let columns: Vec<ColumnInfo> = plan.columns.iter().map(|column| known(catalogue, collection, plan.each, *column)).collect::<Result<_>>()?;
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     let mut rows = prepared.query(statement.bound().as_slice()).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
@@ -810,8 +819,8 @@ fn read(
         for (index, column) in columns.iter().enumerate() {
             let value = row.get_ref(index).map_err(failure)?;
             let is_stored = match plan.columns[index] {
-                Column::Field(field) => collection.member(field).is_none(),
-                Column::State(_) => true,
+                PlanColumn::Field(field) => collection.member(field).is_none(),
+                PlanColumn::State(_) => true,
                 _ => false,
             };
             let value = if is_stored { unbind_stored(value, &column.ty) } else { unbind(value, &column.ty) };
@@ -823,24 +832,24 @@ fn read(
 }
 
 /// Says that a record that was found has no readable value in a column.
-fn unreadable(collection: &Collection, column: &Known, unfit: &str) -> StoreError {
+fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> StoreError {
     let row = format!("a record of `{}` that the query finds", collection.name);
     StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name)))
 }
 
 /// A plan without its order and page.
-fn all_rows(plan: &Plan) -> Plan {
-    Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+fn all_rows(plan: &QueryPlan) -> QueryPlan {
+    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
 }
 
-pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<u64> {
+pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<u64> {
     let plan = all_rows(plan);
     let statement = if plan.distinct {
         let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
-        Statement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
+        SqlStatement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
     } else {
-        let builder = Builder::new(connection, catalogue, tenant, &plan)?;
-        Statement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
+        let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
+        SqlStatement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
     };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     let count: i64 = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
@@ -849,15 +858,15 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 
 /// One aggregate. Its type is that of the column for sum, min, max, a median with a whole middle, and means of times and durations;
 /// other means are floats.
-pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
+pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
-    let builder = Builder::new(connection, catalogue, tenant, &plan)?;
+    let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
     let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         if !plan.columns.contains(&aggregate.column) {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
         }
-        let columns: Vec<Known> =
+        let columns: Vec<ColumnInfo> =
             plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
         let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
         let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
@@ -868,12 +877,12 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     };
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
-            Function::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
-            Function::Min => "min(e.value ->> 0)",
-            Function::Max => "max(e.value ->> 1)",
+            AggregateFunction::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
+            AggregateFunction::Min => "min(e.value ->> 0)",
+            AggregateFunction::Max => "max(e.value ->> 1)",
             other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name()))),
         };
-        let statement = Statement { sql: format!("SELECT {sql} FROM ({rows}) AS r, json_each(r.v) AS e"), parameters: builder.parameters };
+        let statement = SqlStatement { sql: format!("SELECT {sql} FROM ({rows}) AS r, json_each(r.v) AS e"), parameters: builder.parameters };
         let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
         let found: Option<i64> = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
         return Ok(found.map_or(Value::Null, Value::Int));
@@ -886,13 +895,13 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     };
     let whole = !matches!(column.ty.element(), FieldType::Float);
     let sql = match aggregate.function {
-        Function::Count => format!("SELECT count(*) FROM ({values})"),
-        Function::Min => format!("SELECT min(v) FROM ({values})"),
-        Function::Max => format!("SELECT max(v) FROM ({values})"),
+        AggregateFunction::Count => format!("SELECT count(*) FROM ({values})"),
+        AggregateFunction::Min => format!("SELECT min(v) FROM ({values})"),
+        AggregateFunction::Max => format!("SELECT max(v) FROM ({values})"),
         // in two halves, which cannot overflow on the way to a sum that fits
-        Function::Sum | Function::Avg if whole => format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})"),
-        Function::Sum | Function::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
-        Function::Median => format!(
+        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})"),
+        AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
+        AggregateFunction::Median => format!(
             "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
              SELECT min(v), max(v) FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
         ),
@@ -904,16 +913,16 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(failure);
     let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(failure);
     match aggregate.function {
-        Function::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
-        Function::Min | Function::Max => {
+        AggregateFunction::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
+        AggregateFunction::Min | AggregateFunction::Max => {
             element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column, unfit))
         }
-        Function::Sum | Function::Avg => {
+        AggregateFunction::Sum | AggregateFunction::Avg => {
             let count = integer(0)?.unwrap_or(0);
             if count == 0 {
                 return Ok(Value::Null);
             }
-            let mean = aggregate.function == Function::Avg;
+            let mean = aggregate.function == AggregateFunction::Avg;
             if !whole {
                 let sum = number(1)?.filter(|sum| sum.is_finite()).ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
                 return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
@@ -924,7 +933,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             }
             i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
         }
-        Function::Median => {
+        AggregateFunction::Median => {
             let of = |index: usize| -> Result<Value> {
                 Ok(if whole { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
             };
@@ -944,7 +953,7 @@ fn element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'
     }
 }
 
-pub fn explain(connection: &Connection, catalogue: &Catalogue, plan: &Plan) -> Result<Vec<String>> {
+pub fn explain(connection: &Connection, catalogue: &Catalogue, plan: &QueryPlan) -> Result<Vec<String>> {
     let (statement, access) = rows_statement(connection, catalogue, 1, plan)?;
     let mut lines = vec![access];
     let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).map_err(failure)?;

@@ -2,13 +2,13 @@
 
 use super::failure;
 use super::packed;
-use super::tables::{AT_VERSION, BY_KEY, CollectionTables, Tables};
+use super::tables::{AT_VERSION, BY_KEY, CollectionTables, StoreTables};
 use super::work;
-use crate::damage::{Part, Unreadable};
+use crate::damage::{DamagedPart, RecordPart};
 use crate::row::{conflicts_of, pack_state, read_json, reserved_value, unpack_state, with_members};
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Refused, Result, Settling, StoreError,
-    StoredRecord, Tenant, Unit, Version,
+    CALL_KEPT, ChangeLogEntry, CommitReceipt, EdgeChange, ReadDetail, RecordChange, RecordContent, RecordWrite, Result, SettlingChanges, StaleMark,
+    StoreError, StoredRecord, Tenant, UniqueConflict, Unit, Version, WriteConflict,
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
@@ -80,10 +80,10 @@ pub fn bind_element(value: &Value) -> ToSqlOutput<'_> {
 }
 
 /// What is found where a value of a type should be, and is none.
-type Unfit = &'static str;
+type TypeMismatch = &'static str;
 
 /// A column's value by its type, as [`bind`] has written it.
-pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, Unfit> {
+pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, TypeMismatch> {
     use FieldType as Ty;
     let fits = match value {
         ValueRef::Null => true,
@@ -100,8 +100,8 @@ pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result
 }
 
 /// A value that a statement gives, by its type.
-pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, Unfit> {
-    const NO_JSON: Unfit = "it is not JSON";
+pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, TypeMismatch> {
+    const NO_JSON: TypeMismatch = "it is not JSON";
     Ok(match (value, ty) {
         (ValueRef::Null, _) => Value::Null,
         (ValueRef::Integer(number), FieldType::Boolean) => Value::Bool(number != 0),
@@ -116,14 +116,14 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value,
                 return Ok(Value::List(items.into_iter().map(Value::Text).collect()));
             }
             let items: Vec<serde_json::Value> = serde_json::from_slice(text).map_err(|_| "it is not a list")?;
-            Value::List(items.iter().map(|item| unbind_element(item, element)).collect::<std::result::Result<_, Unfit>>()?)
+            Value::List(items.iter().map(|item| unbind_element(item, element)).collect::<std::result::Result<_, TypeMismatch>>()?)
         }
         (ValueRef::Text(text), _) => Value::text(std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?),
     })
 }
 
-fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> std::result::Result<Value, Unfit> {
-    const UNFIT: Unfit = "an element is of another type";
+fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> std::result::Result<Value, TypeMismatch> {
+    const UNFIT: TypeMismatch = "an element is of another type";
     Ok(match (item, ty) {
         (serde_json::Value::Number(number), FieldType::Boolean) => Value::Bool(number.as_i64().ok_or(UNFIT)? != 0),
         (serde_json::Value::Number(number), FieldType::Float) => Value::Float(number.as_f64().ok_or(UNFIT)?),
@@ -149,11 +149,11 @@ fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String
 /// Reads records by key, in the order of `keys`, with one statement.
 pub fn read(
     connection: &Connection,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     keys: &[Key],
-    detail: Detail,
+    detail: ReadDetail,
 ) -> Result<Vec<Option<StoredRecord>>> {
     let name = &tables.names[collection.min(tables.names.len().saturating_sub(1))];
     let found = read_damaged(connection, tables, tenant, collection, keys, detail)?;
@@ -163,11 +163,11 @@ pub fn read(
 /// The same, with records that are damaged.
 pub fn read_damaged(
     connection: &Connection,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     keys: &[Key],
-    detail: Detail,
+    detail: ReadDetail,
 ) -> Result<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
@@ -198,8 +198,8 @@ pub fn read_damaged(
 }
 
 /// Reads a row that was found by a key. What of it cannot be read is noted.
-fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
-    let mut damage: Vec<Unreadable> = Vec::new();
+fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetail) -> Result<StoredRecord> {
+    let mut damage: Vec<DamagedPart> = Vec::new();
     let mut record = StoredRecord {
         key: key.clone(),
         version: Version::default(),
@@ -214,17 +214,17 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: Detail) -
         damage: Vec::new(),
     };
     let head = || -> rusqlite::Result<_> {
-        let version = Version { revision: row.get(2)?, touch: row.get(3)?, row: crate::Row(Some(row.get(0)?)) };
+        let version = Version { revision: row.get(2)?, minor: row.get(3)?, location: crate::RowHint(Some(row.get(0)?)) };
         Ok((version, row.get::<_, i64>(4)? as u64, row.get(5)?))
     };
     match head() {
         Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
-        Err(error) => damage.push(Unreadable { part: Part::Row, reason: format!("what tells its versions apart: {error}") }),
+        Err(error) => damage.push(DamagedPart { part: RecordPart::Row, reason: format!("what tells its versions apart: {error}") }),
     }
     if row.get_ref(1).map_err(failure)?.as_bytes().ok() != Some(key.as_str().as_bytes()) {
-        damage.push(Unreadable { part: Part::Row, reason: "its key is not the one by which it was found".into() });
+        damage.push(DamagedPart { part: RecordPart::Row, reason: "its key is not the one by which it was found".into() });
     }
-    let state = |_| Unreadable { part: Part::State, reason: "what transitions have set is not text".into() };
+    let state = |_| DamagedPart { part: RecordPart::State, reason: "what transitions have set is not text".into() };
     match row.get_ref(6).map_err(failure)?.as_str_or_null().map_err(state).and_then(|text| unpack_state(text, collection)) {
         Ok(set) => record.state_set = set,
         Err(unreadable) => damage.push(unreadable),
@@ -233,36 +233,36 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: Detail) -
         ValueRef::Blob(bytes) => Ok(Some(bytes.to_vec())),
         ValueRef::Null if may_be_null => Ok(None),
         _ => {
-            damage.push(Unreadable { part: Part::Contributions, reason: format!("{what} are not bytes") });
+            damage.push(DamagedPart { part: RecordPart::Contributions, reason: format!("{what} are not bytes") });
             Ok::<_, StoreError>(None)
         }
     };
-    if detail != Detail::Values {
+    if detail != ReadDetail::Values {
         record.contributions = bytes(7, false, "its contributions")?.unwrap_or_default();
     }
-    if detail != Detail::Head {
-        let first = if detail == Detail::Full { 8 } else { 7 };
+    if detail != ReadDetail::Head {
+        let first = if detail == ReadDetail::Full { 8 } else { 7 };
         let fields = collection.stored_fields();
         let states = first + fields.len();
         let conflicts = states + collection.states.len();
-        if detail == Detail::Full {
+        if detail == ReadDetail::Full {
             record.raw = bytes(conflicts + 1, true, "its documents")?;
         }
-        let mut value = |column: usize, ty: &FieldType, part: Part, what: &dyn Fn() -> String| -> Result<Value> {
+        let mut value = |column: usize, ty: &FieldType, part: RecordPart, what: &dyn Fn() -> String| -> Result<Value> {
             Ok(unbind_stored(row.get_ref(column).map_err(failure)?, ty).unwrap_or_else(|unfit| {
-                damage.push(Unreadable { part, reason: format!("{}: {unfit}", what()) });
+                damage.push(DamagedPart { part, reason: format!("{}: {unfit}", what()) });
                 Value::Null
             }))
         };
         let mut golden = Vec::with_capacity(collection.fields.len());
         for (index, field) in fields.iter().enumerate() {
-            golden.push(value(first + index, field.golden_type(), Part::Golden(index), &|| format!("`{}`", field.name))?);
+            golden.push(value(first + index, field.golden_type(), RecordPart::Golden(index), &|| format!("`{}`", field.name))?);
         }
         record.golden = with_members(collection, golden);
         for (index, state) in collection.states.iter().enumerate() {
-            record.state.push(value(states + index, &state.ty, Part::Rest, &|| format!("state `{}`", state.name))?);
+            record.state.push(value(states + index, &state.ty, RecordPart::Other, &|| format!("state `{}`", state.name))?);
         }
-        let names = value(conflicts, &FieldType::List(Box::new(FieldType::Text)), Part::Rest, &|| "its conflicts".to_owned())?;
+        let names = value(conflicts, &FieldType::List(Box::new(FieldType::Text)), RecordPart::Other, &|| "its conflicts".to_owned())?;
         match conflicts_of(names.elements().iter().filter_map(Value::as_text), collection) {
             Ok(conflicts) => record.conflicts = conflicts,
             Err(unreadable) => damage.push(unreadable),
@@ -277,12 +277,12 @@ pub fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<SmolStr> {
     Ok(row.get_ref(column)?.as_str()?.into())
 }
 
-pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<Mark>> {
+pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<StaleMark>> {
     let sql = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = ? ORDER BY stratum, rule, id LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mark = |row: &Row<'_>| {
         let job = row.get::<_, i64>(5)? as u64;
-        Ok(Mark { id: row.get(0)?, stratum: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, part: text(row, 4)?, job })
+        Ok(StaleMark { id: row.get(0)?, phase: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, group: text(row, 4)?, job })
     };
     let rows = statement.query_map(params![tenant, limit as i64], mark).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
@@ -290,13 +290,13 @@ pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<M
 
 pub fn log(
     connection: &Connection,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     collection: usize,
     key: &Key,
     before: Option<i64>,
     limit: usize,
-) -> Result<Vec<LogEntry>> {
+) -> Result<Vec<ChangeLogEntry>> {
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let arguments = params![tenant, tables.names[collection], key.as_str(), before.unwrap_or(i64::MAX), limit as i64];
@@ -306,7 +306,7 @@ pub fn log(
         let get = || -> rusqlite::Result<_> { Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?)) };
         let (id, at, transition, caller, change) = get().map_err(failure)?;
         let change = read_json(&change, || format!("entry {id} of the log of record {:?}", key.as_str()))?;
-        entries.push(LogEntry { id, at, transition, caller, change });
+        entries.push(ChangeLogEntry { id, at, transition, caller, change });
     }
     Ok(entries)
 }
@@ -324,7 +324,7 @@ pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
 }
 
 /// Writes a unit of work inside the writer's transaction.
-pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Result<Receipt> {
+pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(connection, fence)?;
@@ -337,37 +337,41 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
         if let Some((request, answer)) = known {
             let same = request == call.request;
             unit.repeated(same, answer);
-            return Ok(Receipt { stamp, rows: 0 });
+            return Ok(CommitReceipt { committed_at: stamp, rows: 0 });
         }
     }
     let writes = unit.writes();
     let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
-    let mut refused: Vec<Refused> = Vec::new();
-    let mut writer = Rows { connection, tables, tenant, stamp, statements: [const { None }; 3] };
+    let mut refused: Vec<UniqueConflict> = Vec::new();
+    let mut writer = RowWriter { connection, tables, tenant, commit_time: stamp, statements: [const { None }; 3] };
     for write in writes {
         match writer.apply(write)? {
-            Applied::Done => rows += 1,
-            Applied::Changed => match lost.last_mut() {
+            RowWriteResult::Done => rows += 1,
+            RowWriteResult::Changed => match lost.last_mut() {
                 Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
                 _ => lost.push((write.collection, vec![write.key.clone()])),
             },
-            Applied::Taken { field, holder } => refused.push(Refused { collection: write.collection, key: write.key.clone(), field, holder }),
+            RowWriteResult::UniqueTaken { field, holder } => {
+                refused.push(UniqueConflict { collection: write.collection, key: write.key.clone(), field, holder })
+            }
         }
     }
     if !lost.is_empty() {
         let mut conflicts = Vec::new();
         for (collection, keys) in lost {
-            let records = read_damaged(connection, tables, tenant, collection, &keys, Detail::Full)?;
-            conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| Conflict { collection, key, record }));
+            let records = read_damaged(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
         }
         for write in unit.resolve(conflicts)? {
             match writer.apply(&write)? {
-                Applied::Done => rows += 1,
-                Applied::Changed => {
+                RowWriteResult::Done => rows += 1,
+                RowWriteResult::Changed => {
                     return Err(StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str())));
                 }
-                Applied::Taken { field, holder } => refused.push(Refused { collection: write.collection, key: write.key, field, holder }),
+                RowWriteResult::UniqueTaken { field, holder } => {
+                    refused.push(UniqueConflict { collection: write.collection, key: write.key, field, holder })
+                }
             }
         }
     }
@@ -404,78 +408,78 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     if let Some(fence) = fence {
         work::finish_chunk(connection, fence.chunk, stamp)?;
     }
-    Ok(Receipt { stamp, rows })
+    Ok(CommitReceipt { committed_at: stamp, rows })
 }
 
-enum Applied {
+enum RowWriteResult {
     Done,
     /// The record is not what was read.
     Changed,
     /// Another record has the value of a unique field.
-    Taken {
+    UniqueTaken {
         field: usize,
         holder: String,
     },
 }
 
 /// Writes the rows of one unit.
-struct Rows<'c> {
+struct RowWriter<'c> {
     connection: &'c Connection,
-    tables: &'c Tables,
+    tables: &'c StoreTables,
     tenant: i64,
-    stamp: i64,
-    /// The statements that write into the collection written last, see [`Rows::statement`]: finding them anew for every row, and the
+    commit_time: i64,
+    /// The statements that write into the collection written last, see [`RowWriter::statement`]: finding them anew for every row, and the
     /// memory for what is bound to them, would cost a tenth.
     statements: [Option<(usize, CachedStatement<'c>)>; 3],
 }
 
-impl<'c> Rows<'c> {
-    fn apply(&mut self, write: &RecordWrite) -> Result<Applied> {
+impl<'c> RowWriter<'c> {
+    fn apply(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
         let (connection, tenant) = (self.connection, self.tenant);
         let own = &self.tables.collections[write.collection];
         match &write.change {
-            Change::Put(content) => self.put(write, content),
-            Change::Touch { contributions } => {
-                let Some(version) = write.expect else { return Ok(Applied::Changed) };
+            RecordChange::Put(content) => self.put(write, content),
+            RecordChange::Touch { contributions } => {
+                let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
                 let id = self.id(write, version)?;
                 let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touch];
+                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.minor];
                 let changed = statement.execute(arguments).map_err(failure)?;
-                Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
+                Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
             }
-            Change::Settle(content) => self.settle(write, content),
-            Change::State { state, state_set } => {
-                let Some(version) = write.expect else { return Ok(Applied::Changed) };
+            RecordChange::Settle(content) => self.settle(write, content),
+            RecordChange::State { state, state_set } => {
+                let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
                 let id = self.id(write, version)?;
                 let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
                 let mut binder = Binder { statement: &mut statement, index: 0 };
-                binder.bind(self.stamp.max(version.revision + 1))?;
+                binder.bind(self.commit_time.max(version.revision + 1))?;
                 for value in state {
                     binder.bind(bind(value))?;
                 }
                 binder.bind(pack_state(state_set, &self.tables.catalogue().collections[write.collection]))?;
                 binder.bind_row(id, tenant, &write.key, version)?;
                 let changed = binder.statement.raw_execute().map_err(failure)?;
-                Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
+                Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
             }
-            Change::Delete => {
+            RecordChange::Delete => {
                 let Some(version) = write.expect else {
                     // nothing was there: that is still so, or somebody has written it meanwhile
-                    return Ok(if self.is_current(write)? { Applied::Done } else { Applied::Changed });
+                    return Ok(if self.is_current(write)? { RowWriteResult::Done } else { RowWriteResult::Changed });
                 };
                 let id = self.id(write, version)?;
                 let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touch];
+                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.minor];
                 if statement.execute(arguments).map_err(failure)? == 0 {
-                    return Ok(Applied::Changed);
+                    return Ok(RowWriteResult::Changed);
                 }
                 forget_side_rows(connection, own, id)?;
                 for (_, side) in &own.uniques {
                     execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
                 }
-                Ok(Applied::Done)
+                Ok(RowWriteResult::Done)
             }
         }
     }
@@ -487,7 +491,7 @@ impl<'c> Rows<'c> {
 
     /// The id of the record of which a version was read; one that no record has if it is not there any more.
     fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
-        match version.row.0 {
+        match version.location.0 {
             Some(id) => Ok(id),
             None => Ok(find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(-1)),
         }
@@ -507,14 +511,14 @@ impl<'c> Rows<'c> {
         Ok(&mut place.insert(own).1)
     }
 
-    fn put(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
-        let (connection, tenant, stamp) = (self.connection, self.tenant, self.stamp);
+    fn put(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
+        let (connection, tenant, stamp) = (self.connection, self.tenant, self.commit_time);
         let own = &self.tables.collections[write.collection];
         let collection = &self.tables.catalogue().collections[write.collection];
         // a stale write must neither take nor free a value, so its version is looked at first
-        let rest = write.expect.is_some() && content.indexed_stay;
+        let rest = write.expect.is_some() && content.indexes_unchanged;
         if !own.uniques.is_empty() && !rest && !self.is_current(write)? {
-            return Ok(Applied::Changed);
+            return Ok(RowWriteResult::Changed);
         }
         if !rest && let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
             return Ok(taken);
@@ -540,7 +544,7 @@ impl<'c> Rows<'c> {
             binder.bind(revision)?;
         }
         binder.bind(content.created_job as i64)?;
-        binder.bind(content.alive)?;
+        binder.bind(content.exists)?;
         let mut stays = own.indexed.iter().map(|indexed| rest && *indexed);
         let mut is_written = || !stays.next().unwrap_or(false);
         for value in content.golden.iter().take(collection.stored_fields().len()) {
@@ -571,10 +575,10 @@ impl<'c> Rows<'c> {
             binder.bind_row(id, tenant, &write.key, version)?;
         }
         if binder.statement.raw_execute().map_err(failure)? == 0 {
-            return Ok(Applied::Changed);
+            return Ok(RowWriteResult::Changed);
         }
         if rest || (own.lists.is_empty() && own.trigrams.is_empty()) {
-            return Ok(Applied::Done);
+            return Ok(RowWriteResult::Done);
         }
         let id = match id {
             None => connection.last_insert_rowid(),
@@ -584,10 +588,10 @@ impl<'c> Rows<'c> {
             }
         };
         self.write_side_rows(write.collection, id, content)?;
-        Ok(Applied::Done)
+        Ok(RowWriteResult::Done)
     }
 
-    fn write_side_rows(&self, collection: usize, id: i64, content: &Content) -> Result<()> {
+    fn write_side_rows(&self, collection: usize, id: i64, content: &RecordContent) -> Result<()> {
         let (connection, tenant) = (self.connection, self.tenant);
         let own = &self.tables.collections[collection];
         let collection = &self.tables.catalogue().collections[collection];
@@ -609,8 +613,8 @@ impl<'c> Rows<'c> {
     }
 
     /// Writes the settled values of a row, and nothing else.
-    fn settle(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
-        let Some(version) = write.expect else { return Ok(Applied::Changed) };
+    fn settle(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
+        let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
         let id = self.id(write, version)?;
         let own = &self.tables.collections[write.collection];
         let mut statement = self.connection.prepare_cached(&own.settle).map_err(failure)?;
@@ -626,35 +630,35 @@ impl<'c> Rows<'c> {
         }
         binder.bind_row(id, self.tenant, &write.key, version)?;
         if binder.statement.raw_execute().map_err(failure)? == 0 {
-            return Ok(Applied::Changed);
+            return Ok(RowWriteResult::Changed);
         }
         let sides = own.lists.iter().chain(&own.trigrams);
         if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
             forget_side_rows(self.connection, own, id)?;
             self.write_side_rows(write.collection, id, content)?;
         }
-        Ok(Applied::Done)
+        Ok(RowWriteResult::Done)
     }
 }
 
 /// Whether a record is still what was read of it.
 pub fn is_current(
     connection: &Connection,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     (collection, key): (usize, &Key),
     expected: Option<Version>,
 ) -> Result<bool> {
-    let known = expected.and_then(|version| version.row.0);
+    let known = expected.and_then(|version| version.location.0);
     let id = if known.is_some() { known } else { find(connection, tables, tenant, (collection, key))? };
     let (Some(id), Some(version)) = (id, expected) else { return Ok(id.is_none() && expected.is_none()) };
     let sql = format!("SELECT 1 FROM {} WHERE {AT_VERSION}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    statement.exists(params![id, tenant, key.as_str(), version.revision, version.touch]).map_err(failure)
+    statement.exists(params![id, tenant, key.as_str(), version.revision, version.minor]).map_err(failure)
 }
 
 /// The id of a record, if there is one of this key.
-fn find(connection: &Connection, tables: &Tables, tenant: i64, (collection, key): (usize, &Key)) -> Result<Option<i64>> {
+fn find(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (usize, &Key)) -> Result<Option<i64>> {
     let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
     statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(failure)
@@ -667,8 +671,8 @@ fn reserve(
     collection: &Collection,
     tenant: i64,
     key: &Key,
-    content: &Content,
-) -> Result<Option<Applied>> {
+    content: &RecordContent,
+) -> Result<Option<RowWriteResult>> {
     // look at all before taking any, so that a refused record leaves no trace
     for (field, side) in &own.uniques {
         let value = reserved_value(collection, *field, content);
@@ -678,7 +682,7 @@ fn reserve(
         let mut find = connection.prepare_cached(&format!("SELECT key FROM {side} WHERE tenant = ? AND value = ?")).map_err(failure)?;
         let holder: Option<String> = find.query_row(params![tenant, bind(&value)], |row| row.get(0)).optional().map_err(failure)?;
         if let Some(holder) = holder.filter(|holder| holder != key.as_str()) {
-            return Ok(Some(Applied::Taken { field: *field, holder }));
+            return Ok(Some(RowWriteResult::UniqueTaken { field: *field, holder }));
         }
     }
     for (field, side) in &own.uniques {
@@ -714,8 +718,8 @@ fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) ->
     Ok(())
 }
 
-fn settle(connection: &Connection, tables: &Tables, tenant: i64, mut settling: Settling) -> Result<()> {
-    let new = std::mem::take(&mut settling.new);
+fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settling: SettlingChanges) -> Result<()> {
+    let new = std::mem::take(&mut settling.marks_if_linked);
     if !new.is_empty() {
         // nobody else writes meanwhile, so what is there beside what this unit says is all there is
         let own = settling.named_by_field(tables.catalogue());
@@ -728,7 +732,7 @@ fn settle(connection: &Connection, tables: &Tables, tenant: i64, mut settling: S
         }
         settling.marks.extend(named);
     }
-    for link in &settling.forget {
+    for link in &settling.cleared_links {
         execute(connection, "DELETE FROM edges WHERE tenant = ? AND link = ?", params![tenant, link])?;
     }
     let prepare = |sql: &str| connection.prepare_cached(sql).map_err(failure);
@@ -746,14 +750,14 @@ fn settle(connection: &Connection, tables: &Tables, tenant: i64, mut settling: S
         };
         done.map_err(failure)?;
     }
-    for id in &settling.answered {
+    for id in &settling.cleared {
         execute(connection, "DELETE FROM marks WHERE id = ? AND tenant = ?", params![id, tenant])?;
     }
     for mark in &settling.marks {
         execute(
             connection,
             "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
-            params![tenant, mark.stratum, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
+            params![tenant, mark.phase, mark.rule, mark.target.as_str(), mark.group.as_str(), mark.job as i64],
         )?;
     }
     Ok(())
@@ -782,6 +786,6 @@ impl Binder<'_, '_> {
         self.bind(tenant)?;
         self.bind(key.as_str())?;
         self.bind(version.revision)?;
-        self.bind(version.touch)
+        self.bind(version.minor)
     }
 }

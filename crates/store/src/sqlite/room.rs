@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 const LEAST: u64 = 1 << 20;
 
 /// What the file still needs, and what the disk has.
-pub struct Room {
+pub struct DiskSpace {
     path: PathBuf,
     page_size: u64,
     /// Most bytes by which one group has made the log longer.
     largest: u64,
 }
 
-impl Room {
+impl DiskSpace {
     pub fn new(connection: &Connection, path: &Path) -> Result<Self> {
         let page_size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(failure)?;
         Ok(Self { path: path.to_owned(), page_size: page_size.unsigned_abs(), largest: LEAST })

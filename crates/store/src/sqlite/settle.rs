@@ -1,26 +1,29 @@
 //! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
 
-use super::tables::Tables;
+use super::tables::StoreTables;
 use super::{failure, records};
-use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Refused, Result, StoreError, StoredRecord, Tenant, Unit};
+use crate::{
+    ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict,
+    Unit, WriteConflict,
+};
 use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
 /// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
-pub struct PassInside<'c> {
+pub struct SqlitePassContext<'c> {
     pub connection: &'c Connection,
-    pub tables: &'c Tables,
+    pub tables: &'c StoreTables,
     pub tenant: i64,
 }
 
-impl Inside for PassInside<'_> {
+impl PassContext for SqlitePassContext<'_> {
     fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        records::read(self.connection, self.tables, self.tenant, collection, keys, Detail::Full)
+        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Full)
     }
 
     fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        records::read(self.connection, self.tables, self.tenant, collection, keys, Detail::Values)
+        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Values)
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
@@ -38,7 +41,7 @@ impl Inside for PassInside<'_> {
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
-        if let Some(by_field) = ByField::of(self.tables, link) {
+        if let Some(by_field) = ChildrenByField::of(self.tables, link) {
             return by_field.children(self.connection, self.tenant, target, Some(child), limit);
         }
         let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
@@ -93,7 +96,7 @@ pub fn searched(statement: &Statement<'_>) {
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+pub fn keys_behind(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }
@@ -122,13 +125,13 @@ fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argument
 /// Edges of a target, of one group or of all.
 pub fn edges(
     connection: &Connection,
-    tables: &Tables,
+    tables: &StoreTables,
     tenant: i64,
     link: u32,
     (target, group): (&str, Option<&str>),
     limit: usize,
 ) -> Result<Vec<Edge>> {
-    if let Some(by_field) = ByField::of(tables, link) {
+    if let Some(by_field) = ChildrenByField::of(tables, link) {
         return by_field.children(connection, tenant, target, None, limit);
     }
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
@@ -147,7 +150,7 @@ pub fn edges(
 }
 
 /// A link whose children are found by their field.
-struct ByField<'t> {
+struct ChildrenByField<'t> {
     link: u32,
     table: &'t str,
     /// Records `r`, and what is equal of children of the target `?2`.
@@ -156,15 +159,15 @@ struct ByField<'t> {
     id: &'static str,
 }
 
-impl<'t> ByField<'t> {
-    fn of(tables: &'t Tables, link: u32) -> Option<Self> {
+impl<'t> ChildrenByField<'t> {
+    fn of(tables: &'t StoreTables, link: u32) -> Option<Self> {
         let found = tables.catalogue().link_by_field(link)?;
-        let field = &tables.catalogue().collections[found.from].fields[found.field];
-        let (own, name) = (&tables.collections[found.from], &field.name);
+        let field = &tables.catalogue().collections[found.child_collection].fields[found.field];
+        let (own, name) = (&tables.collections[found.child_collection], &field.name);
         let (table, is_one) = (&own.table, "r.tenant = ?1 AND");
         let (found, id) = match own.lists.iter().find(|(list, _)| *list == found.field) {
             Some((_, side)) => (format!("{side} AS i CROSS JOIN {table} AS r ON r.id = i.id WHERE i.tenant = ?1 AND i.value = ?2"), "i.id"),
-            None if field.index.linked => (format!("{table} AS r WHERE {is_one} r.\"d_{name}\" = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
+            None if field.index.by_link => (format!("{table} AS r WHERE {is_one} r.\"d_{name}\" = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
             None => (format!("{table} AS r WHERE {is_one} \"f_{name}\" = ?2"), "r.id"),
         };
         Some(Self { link, table, found, id })
@@ -200,7 +203,7 @@ pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolS
 }
 
 /// Tells a unit what of that it relies on is not so any more: nobody else writes from now on.
-pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
+pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(reliance) = unit.relies() else { return Ok(()) };
     let (mut records, mut ranges) = (Vec::new(), Vec::new());
     for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
@@ -219,8 +222,8 @@ pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
     let mut conflicts = Vec::new();
     for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
         let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
-        let found = records::read(connection, tables, tenant, collection, &keys, Detail::Full)?;
-        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| Conflict { collection, key, record }));
+        let found = records::read(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
     }
     if !conflicts.is_empty() {
         unit.seen(conflicts);
@@ -229,24 +232,35 @@ pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
 }
 
 /// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
-pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn Pass, stamp: i64) -> Result<(Passed, Vec<Changed>)> {
+pub fn pass(
+    connection: &Connection,
+    tables: &StoreTables,
+    owner: &Tenant,
+    pass: &dyn SettlePass,
+    stamp: i64,
+) -> Result<(PassReport, Vec<ChangedRecord>)> {
     let tenant = records::tenant_id(connection, owner)?;
     let mut marks = records::marks(connection, tenant, pass.most())?;
-    let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { return Ok((Passed::default(), Vec::new())) };
-    marks.retain(|mark| (mark.stratum, mark.rule) == first);
+    let Some(first) = marks.first().map(|mark| (mark.phase, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
+    marks.retain(|mark| (mark.phase, mark.rule) == first);
     let can_refuse = tables.collections.iter().any(|own| !own.uniques.is_empty());
-    let mut refused: Vec<Refused> = Vec::new();
+    let mut refused: Vec<UniqueConflict> = Vec::new();
     loop {
-        let mut settled = pass.run(owner, &marks, &refused, &mut PassInside { connection, tables, tenant })?;
-        let answered = settled.settling.answered.len() as u64;
+        let mut settled = pass.run(owner, &marks, &refused, &mut SqlitePassContext { connection, tables, tenant })?;
+        let answered = settled.settling.cleared.len() as u64;
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
-        let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
+        let changed = |write: &RecordWrite| ChangedRecord {
+            tenant: owner.clone(),
+            collection: write.collection,
+            key: write.key.clone(),
+            content_changed: true,
+        };
         let changed = settled.writes.iter().map(changed).collect();
         let is_undone_alone = can_refuse && !settled.writes.is_empty();
         if is_undone_alone {
             connection.execute_batch("SAVEPOINT pass").map_err(failure)?;
         }
-        let mut unit = crate::row::SettledUnit::new(owner, settled);
+        let mut unit = crate::row::PassUnit::new(owner, settled);
         let receipt = records::write(connection, tables, &mut unit, stamp)?;
         let is_refused = !unit.refused.is_empty();
         refused.append(&mut unit.refused);
@@ -254,7 +268,7 @@ pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn
             connection.execute_batch(if is_refused { "ROLLBACK TO pass; RELEASE pass" } else { "RELEASE pass" }).map_err(failure)?;
         }
         if !is_refused {
-            return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, changed));
+            return Ok((PassReport { marks_cleared: answered, rows: receipt.rows, damaged, failures }, changed));
         }
     }
 }

@@ -18,12 +18,12 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::failure;
-use crate::shape::{FieldShape, Held, Shape, Use};
+use crate::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use stook_catalogue::definition::{Catalogue, Collection, Index};
+use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
@@ -117,20 +117,20 @@ pub struct CollectionTables {
 }
 
 /// Tables of a definition.
-pub struct Tables {
+pub struct StoreTables {
     /// By collection.
     pub collections: Vec<CollectionTables>,
     /// Names of collections.
     pub names: Vec<String>,
     definition: std::sync::Arc<Catalogue>,
     /// What the store notes of it.
-    stand: String,
-    shape: Shape,
+    definition_stamp: String,
+    shape: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// The hash of the definition that the store must hold on, if that is not the process's own.
     expected: OnceLock<String>,
     /// Whether it may hold any.
-    any: bool,
+    accepts_any_definition: bool,
 }
 
 /// Columns of a row's head.
@@ -152,29 +152,38 @@ fn affinity(ty: &FieldType) -> &'static str {
     }
 }
 
-impl Tables {
+impl StoreTables {
     pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
         let stand = stand(&catalogue.hash);
         let (generations, expected) = (OnceLock::new(), OnceLock::new());
-        Self { collections, names, definition: catalogue.clone(), stand, shape: Shape::of(catalogue), generations, expected, any: false }
+        Self {
+            collections,
+            names,
+            definition: catalogue.clone(),
+            definition_stamp: stand,
+            shape: StoreSchema::of(catalogue),
+            generations,
+            expected,
+            accepts_any_definition: false,
+        }
     }
 
     /// For what needs no definition: jobs, chunks, tokens.
     pub fn of_ledger() -> Self {
-        Self { any: true, ..Self::new(&std::sync::Arc::new(Catalogue::empty())) }
+        Self { accepts_any_definition: true, ..Self::new(&std::sync::Arc::new(Catalogue::empty())) }
     }
 
     /// Whether they are those.
     pub fn is_of_ledger(&self) -> bool {
-        self.any
+        self.accepts_any_definition
     }
 
     /// Whether what the store notes is of the definition the store held when this process opened it.
     fn holds(&self, stored: Option<&str>) -> bool {
-        let expected = self.expected.get().unwrap_or(&self.stand);
-        self.any || stored == Some(expected.as_str())
+        let expected = self.expected.get().unwrap_or(&self.definition_stamp);
+        self.accepts_any_definition || stored == Some(expected.as_str())
     }
 
     /// The definition the tables are of.
@@ -203,7 +212,7 @@ impl CollectionTables {
         let all = format!("tenant, key, packed, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
         let marks = vec!["?"; 7 + names.len() + 4].join(", ");
         let settled = positions(collection, stook_catalogue::definition::Field::is_settled);
-        let digested: Vec<usize> = positions(collection, |field| field.index.linked);
+        let digested: Vec<usize> = positions(collection, |field| field.index.by_link);
         let folds = settled.iter().filter(|index| folded.contains(index));
         let digests = settled.iter().filter(|index| digested.contains(index));
         let settled_columns: String = settled
@@ -279,7 +288,7 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     let fields = collection.stored_fields().iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
-    let digested = collection.fields.iter().filter(|field| field.index.linked).map(|field| (format!("\"d_{}\"", field.name), "INTEGER"));
+    let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|field| (format!("\"d_{}\"", field.name), "INTEGER"));
     fields.chain(folded).chain(digested).chain(states).collect()
 }
 
@@ -289,7 +298,7 @@ fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let fields = collection.stored_fields().iter().map(|field| has(field) && !field.fold);
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
-    let digested = collection.fields.iter().filter(|field| field.index.linked).map(|_| true);
+    let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|_| true);
     fields.chain(folded).chain(digested).chain(states).collect()
 }
 
@@ -305,7 +314,7 @@ pub fn conflict_index(collection: &str) -> String {
 
 /// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was
 /// there before.
-pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<(Vec<String>, bool)> {
+pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec<String>, bool)> {
     if is_prepared(connection, tables) {
         return Ok((Vec::new(), false));
     }
@@ -322,14 +331,14 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<(Vec<Stri
     check_format(&transaction)?;
     let definition = &tables.definition;
     let (mut changes, mut redefined) = (Vec::new(), false);
-    if meta(&transaction, "definition")?.as_deref() != Some(tables.stand.as_str()) {
+    if meta(&transaction, "definition")?.as_deref() != Some(tables.definition_stamp.as_str()) {
         let old = crate::shape::stored(meta(&transaction, "shape")?.as_deref())?;
         old.check(&tables.shape)?;
         changes = apply(&transaction, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &shape)?;
         redefined = meta(&transaction, "definition")?.is_some();
-        put_meta(&transaction, "definition", &tables.stand)?;
+        put_meta(&transaction, "definition", &tables.definition_stamp)?;
         if !redefined {
             changes.clear();
         }
@@ -361,7 +370,7 @@ pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
 }
 
 /// Whether nothing is to be done, found out without waiting for a writer.
-fn is_prepared(connection: &Connection, tables: &Tables) -> bool {
+fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
     let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
     let same = same && meta(connection, "collections").is_ok_and(|names| names.is_some());
     let has_index = |name: &str| {
@@ -373,15 +382,16 @@ fn is_prepared(connection: &Connection, tables: &Tables) -> bool {
 }
 
 /// Whether a process may use the store without preparing it.
-pub fn fits(connection: &Connection, tables: &Tables, purpose: Use) -> Result<()> {
+pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) -> Result<()> {
     let has_tables = connection.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0));
     if !has_tables.map_err(failure)? {
         return Err(StoreError::Wrong("there is no store in it yet; `stook prepare` or an import makes it".into()));
     }
     check_format(connection)?;
     let meta = |name| meta(connection, name);
-    let held = Held { definition: meta("definition")?, shape: meta("shape")?, collections: meta("collections")?, settled: meta("settled")? };
-    held.fits(&tables.definition, &tables.stand, &tables.shape, purpose)?;
+    let held =
+        StoredDefinition { definition: meta("definition")?, shape: meta("shape")?, collections: meta("collections")?, settled: meta("settled")? };
+    held.fits(&tables.definition, &tables.definition_stamp, &tables.shape, purpose)?;
     if let Some(definition) = held.definition {
         let _ = tables.expected.set(definition);
     }
@@ -389,15 +399,15 @@ pub fn fits(connection: &Connection, tables: &Tables, purpose: Use) -> Result<()
 }
 
 /// Names of collections by their numbers: those of the definition at hand, or those that the store says.
-pub fn collections(connection: &Connection, tables: &Tables) -> Result<Vec<String>> {
-    if !tables.any {
+pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<String>> {
+    if !tables.accepts_any_definition {
         return Ok(tables.names.clone());
     }
     crate::shape::named(meta(connection, "collections")?.as_deref())
 }
 
 /// Creates and drops tables, columns and indexes so that the store fits.
-fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<String>> {
+fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Result<Vec<String>> {
     let mut changes = Vec::new();
     for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
         let name = &collection.name;
@@ -427,11 +437,11 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
             }
             let wanted = tables.shape.collections.get(name).and_then(|shape| shape.fields.get(&field.name));
             let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
-            let mut had = existed.map(FieldShape::index).unwrap_or_default();
+            let mut had = existed.map(FieldSchema::index).unwrap_or_default();
             if let Some((existed, wanted)) = reshaped {
                 reshape(connection, (&own.table, name, &field.name), existed, wanted.is_list())?;
                 crate::shape::report_reshaped(&mut changes, name, &field.name, wanted.is_list());
-                had = Index::default();
+                had = FieldIndexes::default();
             } else if existed.is_some() {
                 crate::shape::report_index(&mut changes, name, &field.name, field.index, had);
             }
@@ -440,7 +450,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 list_index(connection, collection, field, had.ordered)?;
             } else {
                 plain_index(connection, &own.table, name, &column, field.index.ordered, had.ordered)?;
-                linked_index(connection, &own.table, name, &field.name, field.index.linked, had.linked)?;
+                linked_index(connection, &own.table, name, &field.name, field.index.by_link, had.by_link)?;
                 trigram_index(connection, collection, &field.name, &column, field.index.contains, had.contains)?;
             }
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
@@ -463,8 +473,8 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 changes.push(format!("state field `{name}.{}` is new", state.name));
             }
             // lists and texts inside have side tables, which state does not
-            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..Index::default() };
-            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
+            let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
+            let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
             if existed.is_some() {
                 crate::shape::report_index(&mut changes, name, &state.name, wanted, had);
@@ -475,7 +485,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
 }
 
 /// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
-fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &str), had: &FieldShape, to_list: bool) -> Result<()> {
+fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &str), had: &FieldSchema, to_list: bool) -> Result<()> {
     let column = format!("f_{field}");
     if had.is_list() && had.ordered {
         connection.execute_batch(&format!("DROP TABLE \"i_{collection}_{field}\"")).map_err(failure)?;
@@ -579,7 +589,7 @@ pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> 
 }
 
 /// Whether the store still holds the definition this process works with.
-pub fn check(connection: &Connection, tables: &Tables) -> Result<()> {
+pub fn check(connection: &Connection, tables: &StoreTables) -> Result<()> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
     let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;
     if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }

@@ -2,10 +2,10 @@
 
 use super::failure;
 use super::records::{execute, tenant_id};
-use super::tables::Tables;
+use super::tables::StoreTables;
 use crate::row::read_json;
-use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences, id_of};
-use crate::{Result, StoreError, Tenant, Trees, Unit};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, differences, id_of};
+use crate::{PackedTrees, Result, StoreError, Tenant, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
     Ok(statement.query_row([tenant], |row| row.get(0)).optional().map_err(failure)?.unwrap_or(0))
 }
 
-pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: usize) -> Result<Tags> {
+pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize) -> Result<CollectionTags> {
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut statement_rows = statement.query(params![tenant, id_of(tables.catalogue(), collection)?]).map_err(failure)?;
@@ -25,7 +25,7 @@ pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: u
     while let Some(row) = statement_rows.next().map_err(failure)? {
         let texts = || -> rusqlite::Result<(String, String, String, String)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?)) };
         let (name, kind, definition, attributes) = texts().map_err(failure)?;
-        let definition = Definition::from_parts(&name, &kind, definition)?;
+        let definition = TagDefinition::from_parts(&name, &kind, definition)?;
         let attributes = read_json(&attributes, || format!("tag `{name}`"))?;
         let get = || -> rusqlite::Result<Tag> {
             Ok(Tag {
@@ -41,11 +41,11 @@ pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: u
         };
         tags.push(get().map_err(failure)?);
     }
-    Ok(Tags { stamp: stamp_of(connection, tenant)?, tags })
+    Ok(CollectionTags { revision: stamp_of(connection, tenant)?, tags })
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
+pub fn put(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
     let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     for tag in tags {
@@ -69,7 +69,7 @@ pub fn put(connection: &Connection, tables: &Tables, tenant: &Tenant, collection
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Result<bool> {
+pub fn delete(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Result<bool> {
     let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
@@ -101,7 +101,7 @@ fn by_key<T>(
 }
 
 /// Names of the tags that records carry.
-pub fn tagged(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+pub fn tagged(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
     carried(connection, (tenant, id_of(tables.catalogue(), collection)?), keys)
 }
 
@@ -112,19 +112,19 @@ fn carried(connection: &Connection, place: (i64, u32), keys: &[Key]) -> Result<V
 }
 
 /// Trees of records, each of a source.
-pub fn trees(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
+pub fn trees(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
     let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
     by_key(connection, sql, (tenant, id_of(tables.catalogue(), collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
 /// Writes what a unit has found out of documents and tags.
-pub fn write(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
+pub fn write(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(known) = unit.knows_tags() else { return Ok(()) };
     if stamp_of(connection, tenant)? != known {
         let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(connection, tables, tenant, own)?)));
         unit.retag(now.collect::<Result<_>>()?);
     }
-    let mut given = Given::default();
+    let mut given = TagChanges::default();
     for tagging in unit.tagging() {
         let collection = id_of(tables.catalogue(), tagging.collection)?;
         for (key, source, tree) in &tagging.trees {
@@ -146,11 +146,11 @@ pub fn write(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
     Ok(())
 }
 
-fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Tagging) -> Result<Given> {
+fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &TagWrites) -> Result<TagChanges> {
     if tagging.tags.is_empty() {
-        return Ok(Given::default());
+        return Ok(TagChanges::default());
     }
-    let keys: Vec<Key> = tagging.carried.iter().map(|(key, _)| key.clone()).collect();
+    let keys: Vec<Key> = tagging.assignments.iter().map(|(key, _)| key.clone()).collect();
     let now = carried(connection, (tenant, collection), &keys)?;
     let now: Vec<(&str, &str)> = keys.iter().zip(&now).flat_map(|(key, tags)| tags.iter().map(|tag| (key.as_str(), tag.as_str()))).collect();
     let (added, removed) = differences(tagging, &now);
@@ -162,5 +162,5 @@ fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Taggin
         let sql = "INSERT OR IGNORE INTO tagged(tenant, collection, value, key) VALUES (?, ?, ?, ?)";
         execute(connection, sql, params![tenant, collection, tag, key.as_str()])?;
     }
-    Ok(Given::of(&added, &removed))
+    Ok(TagChanges::of(&added, &removed))
 }

@@ -37,13 +37,13 @@ pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
 }
 
 /// What a collection's table gets.
-struct Columns {
+struct AddedColumns {
     collection: String,
     /// Fields whose digest has a column.
     linked: Vec<String>,
 }
 
-impl Columns {
+impl AddedColumns {
     fn table(&self) -> String {
         format!("\"r_{}\"", self.collection)
     }
@@ -63,8 +63,9 @@ impl Columns {
 fn with_columns(connection: &mut Connection) -> Result<()> {
     let shape = crate::shape::stored(meta(connection, "shape")?.as_deref())?;
     let linked =
-        |shape: &crate::shape::CollectionShape| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
-    let all: Vec<Columns> = shape.collections.iter().map(|(name, shape)| Columns { collection: name.clone(), linked: linked(shape) }).collect();
+        |shape: &crate::shape::CollectionSchema| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
+    let all: Vec<AddedColumns> =
+        shape.collections.iter().map(|(name, shape)| AddedColumns { collection: name.clone(), linked: linked(shape) }).collect();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
     for own in &all {
         let known = columns_of(&transaction, &own.table())?;
@@ -110,7 +111,7 @@ fn with_columns(connection: &mut Connection) -> Result<()> {
 }
 
 /// Fills the columns of all rows there are now.
-fn fill(connection: &Connection, own: &Columns) -> Result<()> {
+fn fill(connection: &Connection, own: &AddedColumns) -> Result<()> {
     let (table, (assign, differs)) = (own.table(), own.rule());
     let next = format!("SELECT max(id) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT ?)");
     let update = format!("UPDATE {table} SET {assign} WHERE id > ? AND id <= ? AND ({differs})");

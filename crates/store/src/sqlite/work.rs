@@ -2,13 +2,15 @@
 
 use super::failure;
 use super::records::{execute, tenant_id};
-use super::tables::Tables;
-use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome};
-use crate::listing::{ChunkLines, NO_ANSWER, Page, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of};
+use super::tables::StoreTables;
+use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
+use crate::listing::{
+    ChunkOutcomes, JournalPage, NO_ANSWER, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+};
 use crate::queue::*;
 use crate::row::read_json;
-use crate::schedule::{Choice, Line, Owner, Ready, charge, due};
-use crate::{Fence, Result, StoreError, Tenant};
+use crate::schedule::{Backlog, Choice, LeasableJob, TenantLoad, charge, due};
+use crate::{LeaseToken, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};
 
@@ -23,18 +25,18 @@ pub fn create_job(connection: &Connection, job: &NewJob, stamp: i64) -> Result<J
     execute(
         connection,
         "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress, due) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-        params![tenant, job.profile, job.source, job.as_of, json(&job.files)?, stamp, json(&Progress::default())?, due(stamp, &job.files)],
+        params![tenant, job.profile, job.source, job.as_of, json(&job.files)?, stamp, json(&SplitProgress::default())?, due(stamp, &job.files)],
     )?;
     Ok(connection.last_insert_rowid() as JobId)
 }
 
-pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], progress: Progress, stamp: i64) -> Result<()> {
+pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], progress: SplitProgress, stamp: i64) -> Result<()> {
     let stored: Option<(String, String)> = connection
         .query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
         .map_err(failure)?;
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
-    let stored: Progress = read_json(&stored, || row_of(job))?;
+    let stored: SplitProgress = read_json(&stored, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
     if how_far(&progress) <= how_far(&stored) {
         return Ok(());
@@ -49,7 +51,7 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
     finish_job(connection, job, stamp)
 }
 
-fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &Slice) -> Result<()> {
+fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &ChunkSlice) -> Result<()> {
     execute(
         connection,
         "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, is_last, head, payload)
@@ -72,8 +74,8 @@ fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &Slice
 
 const SLICE: &str = "file, position, length, file_documents, documents_before, documents, is_last, head, payload";
 
-fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
-    Ok(Slice {
+fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<ChunkSlice> {
+    Ok(ChunkSlice {
         file: row.get::<_, i64>(first)? as usize,
         offset: row.get::<_, i64>(first + 1)? as u64,
         length: row.get::<_, i64>(first + 2)? as u64,
@@ -87,7 +89,7 @@ fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
 }
 
 /// Who waits for workers, and whether some leases have run out.
-pub fn line(connection: &Connection, tables: &Tables, job: Option<JobId>, now: i64) -> Result<(Line, bool)> {
+pub fn line(connection: &Connection, tables: &StoreTables, job: Option<JobId>, now: i64) -> Result<(Backlog, bool)> {
     // one probe of an index for each question about a live job, however many chunks it has
     let sql = "SELECT j.id, j.tenant, j.due, t.name, t.given,
           EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= ?2),
@@ -97,16 +99,16 @@ pub fn line(connection: &Connection, tables: &Tables, job: Option<JobId>, now: i
         WHERE j.finished IS NULL AND (?1 IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = ?1))";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query(params![job.map(|job| job as i64), now]).map_err(failure)?;
-    let (mut line, mut expired) = (Line::default(), false);
+    let (mut line, mut expired) = (Backlog::default(), false);
     while let Some(row) = rows.next().map_err(failure)? {
         let mut read = || -> rusqlite::Result<()> {
             let (id, tenant, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
             let id = id as JobId;
-            let owner = Owner { tenant, share: tables.catalogue().share(&name), given: row.get(4)?, running: row.get(6)? };
+            let owner = TenantLoad { tenant, share: tables.catalogue().share(&name), charged: row.get(4)?, running: row.get(6)? };
             let wanted = job.is_none_or(|job| job == id);
             let (waits, has_expired): (bool, bool) = (row.get(5)?, row.get(7)?);
             expired |= has_expired && wanted;
-            line.add(owner, Ready { job: id, tenant, due: row.get(2)? }, (waits || has_expired) && wanted);
+            line.add(owner, LeasableJob { job: id, tenant, due: row.get(2)? }, (waits || has_expired) && wanted);
             Ok(())
         };
         read().map_err(failure)?;
@@ -114,7 +116,7 @@ pub fn line(connection: &Connection, tables: &Tables, job: Option<JobId>, now: i
     Ok((line, expired))
 }
 
-pub fn lease(connection: &Connection, tables: &Tables, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
+pub fn lease(connection: &Connection, tables: &StoreTables, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<LeasedChunk>> {
     let (line, expired) = self::line(connection, tables, job, stamp)?;
     if expired {
         bury(connection, stamp)?;
@@ -135,7 +137,7 @@ fn bury(connection: &Connection, stamp: i64) -> Result<()> {
 
 /// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
 /// its tenant.
-fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
+fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<LeasedChunk>> {
     let sql = "SELECT id FROM chunks WHERE state = ? AND job = ? AND until <= ? ORDER BY ordinal LIMIT ?";
     let mut free = connection.prepare_cached(sql).map_err(failure)?;
     let mut ids: Vec<i64> = Vec::new();
@@ -156,20 +158,20 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
     for id in ids {
         let taken = lease.query_row(params![token, until, id], |row| {
             let chunk = ChunkId { job: row.get::<_, i64>(0)? as JobId, ordinal: row.get(1)? };
-            Ok(Lease { chunk, token, attempt: row.get(2)?, slice: slice(row, 3)? })
+            Ok(LeasedChunk { chunk, token, attempt: row.get(2)?, slice: slice(row, 3)? })
         });
         let taken = taken.map_err(failure)?;
         charges += charge(i64::from(taken.slice.documents), taken.slice.length as i64, choice.share);
         leases.push(taken);
     }
     if !leases.is_empty() {
-        execute(connection, "UPDATE tenants SET given = max(given, ?) + ? WHERE id = ?", params![choice.floor, charges, choice.tenant])?;
+        execute(connection, "UPDATE tenants SET given = max(given, ?) + ? WHERE id = ?", params![choice.min_charged, charges, choice.tenant])?;
         execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state IN ('queued', 'interrupted')", params![choice.job as i64])?;
     }
     Ok(leases)
 }
 
-pub fn give_back(connection: &Connection, fences: &[Fence]) -> Result<()> {
+pub fn give_back(connection: &Connection, fences: &[LeaseToken]) -> Result<()> {
     let sql = "UPDATE chunks SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'";
     fences.iter().try_for_each(|fence| execute(connection, sql, params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]))
@@ -181,7 +183,7 @@ pub fn is_idle(connection: &Connection) -> Result<bool> {
     statement.query_row([], |row| row.get(0)).map_err(failure)
 }
 
-pub fn renew(connection: &Connection, fences: &[Fence], seconds: u64, stamp: i64) -> Result<Vec<Fence>> {
+pub fn renew(connection: &Connection, fences: &[LeaseToken], seconds: u64, stamp: i64) -> Result<Vec<LeaseToken>> {
     let until = stamp + seconds as i64 * SECOND;
     let mut held = Vec::with_capacity(fences.len());
     let mut statement =
@@ -199,7 +201,7 @@ pub fn take_over(connection: &Connection, job: JobId) -> Result<u64> {
     Ok(connection.changes())
 }
 
-pub fn release(connection: &Connection, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
+pub fn release(connection: &Connection, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
          WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'";
@@ -212,19 +214,27 @@ pub fn release(connection: &Connection, fence: Fence, reason: &str, delay_second
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(connection: &Connection, fence: Fence) -> Result<()> {
+pub fn hand_back(connection: &Connection, fence: LeaseToken) -> Result<()> {
     let mut statement =
         connection.prepare_cached("DELETE FROM chunks WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
     let deleted = statement.execute(params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)?;
     if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk)) }
 }
 
-pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
+pub fn write_journal(connection: &Connection, tables: &StoreTables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
     let counts = pack_counts(&journal.counts);
     execute(
         connection,
         "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        params![chunk.job as i64, chunk.ordinal, journal.first as i64, counts, journal.file as i64, journal.file_start as i64, journal.lines],
+        params![
+            chunk.job as i64,
+            chunk.ordinal,
+            journal.first as i64,
+            counts,
+            journal.file as i64,
+            journal.file_start as i64,
+            journal.packed_outcomes
+        ],
     )?;
     for trouble in &journal.troubles {
         execute(
@@ -242,7 +252,7 @@ pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, j
             ],
         )?;
     }
-    for (document, bytes) in &journal.kept {
+    for (document, bytes) in &journal.failed_documents {
         let values = params![chunk.job as i64, *document as i64, bytes];
         execute(connection, "INSERT OR REPLACE INTO failed_documents(job, document, bytes) VALUES (?, ?, ?)", values)?;
     }
@@ -273,7 +283,7 @@ fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     }
     let (progress, state): (String, String) =
         connection.query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
-    let progress: Progress = read_json(&progress, || row_of(job))?;
+    let progress: SplitProgress = read_json(&progress, || row_of(job))?;
     if !progress.complete || named_state(job, &state)?.is_final() {
         return Ok(());
     }
@@ -281,10 +291,10 @@ fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     execute(connection, "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ?", params![state.name(), reason, stamp, job as i64])
 }
 
-fn sum_counts(connection: &Connection, job: JobId) -> Result<Counts> {
+fn sum_counts(connection: &Connection, job: JobId) -> Result<OutcomeCounts> {
     let mut statement = connection.prepare_cached("SELECT counts FROM chunk_journals WHERE job = ?").map_err(failure)?;
     let mut rows = statement.query([job as i64]).map_err(failure)?;
-    let mut sum = Counts::default();
+    let mut sum = OutcomeCounts::default();
     while let Some(row) = rows.next().map_err(failure)? {
         sum.include(&counts_of(job, row.get_ref(0).map_err(failure)?.as_bytes().unwrap_or_default())?);
     }
@@ -324,7 +334,7 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
                 created: row.get(8)?,
                 finished: row.get(9)?,
                 progress,
-                counts: Counts::default(),
+                counts: OutcomeCounts::default(),
                 chunks_left: row.get::<_, i64>(11)? as u64,
                 chunks_dead: row.get::<_, i64>(12)? as u64,
                 chunks_working: row.get::<_, i64>(13)? as u64,
@@ -379,7 +389,7 @@ pub fn journal(connection: &Connection, names: &[String], job: JobId, after: u64
     let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;
-    let mut page = Page { names, job: &job, corrections, limit, entries: Vec::new() };
+    let mut page = JournalPage { names, job: &job, corrections, limit, entries: Vec::new() };
     if troubles_only {
         list_troubled(connection, &mut page, after)?;
     } else {
@@ -389,14 +399,14 @@ pub fn journal(connection: &Connection, names: &[String], job: JobId, after: u64
     Ok(page.entries)
 }
 
-fn chunk_lines(job: JobId, row: &Row<'_>) -> Result<ChunkLines> {
+fn chunk_lines(job: JobId, row: &Row<'_>) -> Result<ChunkOutcomes> {
     let lines = lines_of(job, row.get_ref(0).map_err(failure)?.as_bytes().unwrap_or_default())?;
     let number = |index| row.get::<_, i64>(index).map_err(failure);
-    Ok(ChunkLines { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
+    Ok(ChunkOutcomes { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
 }
 
 /// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
-fn list_all(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<()> {
+fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1
         AND first >= coalesce((SELECT max(first) FROM chunk_journals WHERE job = ?1 AND first <= ?2), 0) ORDER BY first";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -414,7 +424,7 @@ fn list_all(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<
 }
 
 /// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
-fn list_troubled(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<()> {
+fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? ORDER BY document LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -422,7 +432,7 @@ fn list_troubled(connection: &Connection, page: &mut Page<'_>, after: i64) -> Re
     let documents: Vec<i64> = documents.collect::<rusqlite::Result<_>>().map_err(failure)?;
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut chunk = ChunkLines { lines: Vec::new(), file: 0, file_start: 0 };
+    let mut chunk = ChunkOutcomes { lines: Vec::new(), file: 0, file_start: 0 };
     for document in documents {
         let number = document as u64;
         if page.is_full(number) {
@@ -504,10 +514,10 @@ pub fn chunks(connection: &Connection, job: Option<JobId>) -> Result<Vec<ChunkIn
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
-pub fn chunk(connection: &Connection, chunk: ChunkId) -> Result<Chunk> {
+pub fn chunk(connection: &Connection, chunk: ChunkId) -> Result<ChunkData> {
     let sql = format!("SELECT {INFO}, {SLICE} FROM chunks WHERE job = ? AND ordinal = ?");
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    let found = statement.query_row(params![chunk.job as i64, chunk.ordinal], |row| Ok(Chunk { info: info(row)?, slice: slice(row, 7)? }));
+    let found = statement.query_row(params![chunk.job as i64, chunk.ordinal], |row| Ok(ChunkData { info: info(row)?, slice: slice(row, 7)? }));
     found.optional().map_err(failure)?.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))
 }
 
@@ -524,7 +534,7 @@ pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>) -> Resul
     Ok(retried)
 }
 
-pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Result<()> {
+pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &ChunkSlice) -> Result<()> {
     let state = job_state(connection, chunk.job)?;
     let sql = "SELECT EXISTS(SELECT 1 FROM chunk_journals WHERE job = ?1 AND ordinal = ?2),
         EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND ordinal = ?2 AND state = 'leased')";

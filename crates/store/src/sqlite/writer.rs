@@ -6,13 +6,15 @@
 //! they are written, so that many fit into a transaction; they are made again where it is undone. Answers are given after COMMIT, to whoever
 //! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
 
-use super::log::{Answering, Checkpoints, Durable};
+use super::log::{Checkpointer, CommitSyncer, OnDurable};
 use super::records;
-use super::room::Room;
-use super::tables::{self, Tables};
-use super::{Options, failure, is_busy};
-use crate::vitals::{Vitals, Written};
-use crate::{Answer, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Wake, Watch};
+use super::room::DiskSpace;
+use super::tables::{self, StoreTables};
+use super::{SqliteOptions, failure, is_busy};
+use crate::vitals::{CommitCounters, StoreStats};
+use crate::{
+    ChangedRecord, CommitObserver, CommitReceipt, CommitReply, PendingCommit, Priority, RecordChange, RecordWrite, Result, StoreError, Unit, WakeFn,
+};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -23,45 +25,45 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Work inside a transaction.
-pub enum Work {
+pub enum WriterCommand {
     /// A unit.
     Unit(Box<dyn Unit>),
     /// Anything small.
-    Small(Small),
+    Function(WriteFn),
     /// A pass, and the records it has changed.
-    Pass(Small, Arc<Mutex<Vec<Changed>>>),
+    Pass(WriteFn, Arc<Mutex<Vec<ChangedRecord>>>),
     /// A unit that is written and was given back: who submitted it makes it again where it is undone.
-    GivenBack,
+    Returned,
 }
 
-impl Work {
+impl WriterCommand {
     /// The unit, for whoever submitted it.
     fn unit(self) -> Option<Box<dyn Unit>> {
         match self {
-            Work::Unit(unit) => Some(unit),
-            Work::Small(_) | Work::Pass(..) | Work::GivenBack => None,
+            WriterCommand::Unit(unit) => Some(unit),
+            WriterCommand::Function(_) | WriterCommand::Pass(..) | WriterCommand::Returned => None,
         }
     }
 
     /// The records it may have changed.
-    fn changes(&self) -> Vec<Changed> {
+    fn changes(&self) -> Vec<ChangedRecord> {
         let unit = match self {
-            Work::Unit(unit) => unit,
-            Work::Pass(_, changed) => return changed.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            Work::Small(_) | Work::GivenBack => return Vec::new(),
+            WriterCommand::Unit(unit) => unit,
+            WriterCommand::Pass(_, changed) => return changed.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            WriterCommand::Function(_) | WriterCommand::Returned => return Vec::new(),
         };
-        let changed = |write: &RecordWrite| Changed {
+        let changed = |write: &RecordWrite| ChangedRecord {
             tenant: unit.tenant().clone(),
             collection: write.collection,
             key: write.key.clone(),
-            content: !matches!(write.change, Change::Touch { .. }),
+            content_changed: !matches!(write.change, RecordChange::Touch { .. }),
         };
         unit.writes().iter().map(changed).collect()
     }
 }
 
 /// A function of the connection and the store's clock. It is called again when its transaction has to be begun again.
-pub type Small = Box<dyn FnMut(&Connection, i64) -> Result<Receipt> + Send>;
+pub type WriteFn = Box<dyn FnMut(&Connection, i64) -> Result<CommitReceipt> + Send>;
 
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(1000);
@@ -74,30 +76,30 @@ const MOST_OVERTAKEN: u32 = 8;
 /// How long a group of interactive requests waits at most for the sync that is under way.
 const MOST_SYNC: Duration = Duration::from_millis(20);
 
-struct Request {
-    work: Work,
-    answer: Answer,
+struct QueuedWrite {
+    work: WriterCommand,
+    answer: CommitReply,
 }
 
 #[derive(Default)]
-struct Lines {
-    interactive: VecDeque<Request>,
-    bulk: VecDeque<Request>,
+struct WriterQueues {
+    interactive: VecDeque<QueuedWrite>,
+    bulk: VecDeque<QueuedWrite>,
     closed: bool,
 }
 
-struct Shared {
-    lines: Mutex<Lines>,
+struct WriterShared {
+    lines: Mutex<WriterQueues>,
     arrived: Condvar,
     clock: AtomicI64,
-    watch: OnceLock<Arc<dyn Watch>>,
-    written: Written,
+    watch: OnceLock<Arc<dyn CommitObserver>>,
+    written: CommitCounters,
 }
 
 /// A handle on the writer's thread; dropping it finishes what waits.
-pub struct Writer {
-    shared: Arc<Shared>,
-    wake: Wake,
+pub struct SqliteWriter {
+    shared: Arc<WriterShared>,
+    wake: WakeFn,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -106,28 +108,28 @@ pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-impl Writer {
-    pub fn start(mut connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
+impl SqliteWriter {
+    pub fn start(mut connection: Connection, path: &Path, tables: Arc<StoreTables>, options: &SqliteOptions) -> Result<Self> {
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterShared {
             lines: Mutex::default(),
             arrived: Condvar::new(),
             clock: AtomicI64::new(stored_clock),
             watch: OnceLock::new(),
-            written: Written::default(),
+            written: CommitCounters::default(),
         });
         let waiting = shared.clone();
-        let wake: Wake = Arc::new(move || {
+        let wake: WakeFn = Arc::new(move || {
             // the writer looks while it holds this
             drop(waiting.lines.lock());
             waiting.arrived.notify_all();
         });
-        let durable = Durable::start(path, wake.clone())?;
-        let checkpoints = Checkpoints::start(&mut connection, path, options, wake.clone())?;
+        let durable = CommitSyncer::start(path, wake.clone())?;
+        let checkpoints = Checkpointer::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let room = Room::new(&connection, path)?;
-        let worker = Worker {
+        let room = DiskSpace::new(&connection, path)?;
+        let worker = WriterThread {
             connection,
             tables,
             shared: shared.clone(),
@@ -147,14 +149,14 @@ impl Writer {
     }
 
     /// Puts work in line.
-    pub fn run(&self, work: Work, urgency: Urgency) -> Pending {
-        let gathers = matches!(&work, Work::Unit(unit) if unit.is_made_again());
-        let (answer, pending) = Answer::new(gathers.then(|| self.wake.clone()));
-        let request = Request { work, answer };
+    pub fn run(&self, work: WriterCommand, urgency: Priority) -> PendingCommit {
+        let gathers = matches!(&work, WriterCommand::Unit(unit) if unit.is_made_again());
+        let (answer, pending) = CommitReply::new(gathers.then(|| self.wake.clone()));
+        let request = QueuedWrite { work, answer };
         if let Ok(mut lines) = self.shared.lines.lock() {
             match urgency {
-                Urgency::Interactive => lines.interactive.push_back(request),
-                Urgency::Bulk => lines.bulk.push_back(request),
+                Priority::Interactive => lines.interactive.push_back(request),
+                Priority::Bulk => lines.bulk.push_back(request),
             }
         }
         self.shared.arrived.notify_one();
@@ -162,14 +164,14 @@ impl Writer {
     }
 
     /// Tells of commits from now on. Only the first who asks is told.
-    pub fn watch(&self, watch: Arc<dyn Watch>) {
+    pub fn watch(&self, watch: Arc<dyn CommitObserver>) {
         let _ = self.shared.watch.set(watch);
     }
 
     /// What was written, and what waits.
-    pub fn vitals(&self) -> Vitals {
+    pub fn vitals(&self) -> StoreStats {
         let waiting = self.shared.lines.lock().map_or(0, |lines| lines.interactive.len() + lines.bulk.len()) as u64;
-        Vitals { waiting, ..self.shared.written.vitals() }
+        StoreStats { waiting, ..self.shared.written.vitals() }
     }
 
     /// A time later than any given before.
@@ -184,7 +186,7 @@ pub fn tick(clock: &AtomicI64) -> i64 {
     clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance).map_or(now, |last| now.max(last + 1))
 }
 
-impl Drop for Writer {
+impl Drop for SqliteWriter {
     fn drop(&mut self) {
         if let Ok(mut lines) = self.shared.lines.lock() {
             lines.closed = true;
@@ -196,10 +198,10 @@ impl Drop for Writer {
     }
 }
 
-struct Worker {
+struct WriterThread {
     connection: Connection,
-    tables: Arc<Tables>,
-    shared: Arc<Shared>,
+    tables: Arc<StoreTables>,
+    shared: Arc<WriterShared>,
     /// Interactive groups since the last bulk one, while bulk requests waited.
     overtaken: u32,
     /// When the last interactive group began.
@@ -208,9 +210,9 @@ struct Worker {
     before: i64,
     wait: u64,
     group_rows: u64,
-    checkpoints: Checkpoints,
-    durable: Durable,
-    room: Room,
+    checkpoints: Checkpointer,
+    durable: CommitSyncer,
+    room: DiskSpace,
     /// Whether the disk was full.
     full: bool,
 }
@@ -218,7 +220,7 @@ struct Worker {
 /// How often those who read are asked for again while bulk work waits for them.
 const HELD: Duration = Duration::from_millis(10);
 
-impl Worker {
+impl WriterThread {
     fn run(mut self) {
         while let Some((first, interactive)) = self.first() {
             self.group(first, interactive);
@@ -231,7 +233,7 @@ impl Worker {
     }
 
     /// Waits for the first request of a group.
-    fn first(&mut self) -> Option<(Request, bool)> {
+    fn first(&mut self) -> Option<(QueuedWrite, bool)> {
         let shared = self.shared.clone();
         let mut lines = shared.lines.lock().ok()?;
         loop {
@@ -266,11 +268,11 @@ impl Worker {
     /// writes every page they touch once more: it waits until somebody waits for one of those that are `done`. Interactive requests
     /// would wait for the sync that is under way in any case, before their own begins: all that come until it ends are one commit and
     /// one sync.
-    fn next(&self, interactive: bool, started: Instant, done: &[Done]) -> Option<Request> {
+    fn next(&self, interactive: bool, started: Instant, done: &[DoneWrite]) -> Option<QueuedWrite> {
         let most = if interactive { MOST_SYNC } else { GROUP_TIME };
         let most = most.saturating_sub(started.elapsed());
         let is_good_for_more = || if interactive { self.durable.is_busy() } else { are_awaited(done) == Some(false) };
-        let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && is_good_for_more();
+        let waits_for_more = |lines: &mut WriterQueues| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && is_good_for_more();
         let lines = self.shared.lines.lock().ok()?;
         let mut lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
         match (interactive, lines.interactive.is_empty()) {
@@ -280,7 +282,7 @@ impl Worker {
         }
     }
 
-    fn group(&mut self, first: Request, interactive: bool) {
+    fn group(&mut self, first: QueuedWrite, interactive: bool) {
         if let Err(error) = self.begin() {
             self.full |= matches!(error, StoreError::Full);
             first.answer.send(Err(error), first.work.unit());
@@ -294,23 +296,23 @@ impl Worker {
         let mut rows = 0;
         // one that has failed is seldom alone
         let mut saves = false;
-        let mut done: Vec<Done> = Vec::new();
-        let mut changed: Vec<Changed> = Vec::new();
+        let mut done: Vec<DoneWrite> = Vec::new();
+        let mut changed: Vec<ChangedRecord> = Vec::new();
         let mut request = Some(first);
-        while let Some(Request { work, answer }) = request {
+        while let Some(QueuedWrite { work, answer }) = request {
             let mut work = work;
             // a unit is asked before it is written: to be asked means to begin again
             let watched = self.shared.watch.get().is_some();
-            if watched && matches!(work, Work::Unit(_)) {
+            if watched && matches!(work, WriterCommand::Unit(_)) {
                 changed.extend(work.changes());
             }
             match self.perform(&mut work, saves) {
                 Ok(receipt) => {
-                    if watched && matches!(work, Work::Pass(..)) {
+                    if watched && matches!(work, WriterCommand::Pass(..)) {
                         changed.extend(work.changes());
                     }
                     rows += receipt.rows;
-                    done.push(Done::new(answer, receipt, work, interactive));
+                    done.push(DoneWrite::new(answer, receipt, work, interactive));
                 }
                 Err(error) => {
                     self.full |= matches!(error, StoreError::Full);
@@ -334,7 +336,7 @@ impl Worker {
                     watch.committed(stand, &changed);
                 }
                 if interactive {
-                    self.durable.answer(done.into_iter().map(Done::when_durable).collect());
+                    self.durable.answer(done.into_iter().map(DoneWrite::when_durable).collect());
                 } else {
                     done.into_iter().for_each(|done| done.when_durable()(Ok(())));
                     if hurries {
@@ -353,7 +355,7 @@ impl Worker {
 
     /// Does work in the open transaction, with a savepoint of its own only where `saves` says so: saving every page it touches, and
     /// writing what is gathered of its words, costs more than its rows.
-    fn perform(&self, work: &mut Work, saves: bool) -> Result<Receipt> {
+    fn perform(&self, work: &mut WriterCommand, saves: bool) -> Result<CommitReceipt> {
         if !saves {
             return self.write(work);
         }
@@ -372,12 +374,12 @@ impl Worker {
     }
 
     /// Does work; a unit that panics fails like any other.
-    fn write(&self, work: &mut Work) -> Result<Receipt> {
+    fn write(&self, work: &mut WriterCommand) -> Result<CommitReceipt> {
         let stamp = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
-            Work::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
-            Work::Small(work) | Work::Pass(work, _) => work(&self.connection, stamp),
-            Work::GivenBack => Err(StoreError::Undone),
+            WriterCommand::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
+            WriterCommand::Function(work) | WriterCommand::Pass(work, _) => work(&self.connection, stamp),
+            WriterCommand::Returned => Err(StoreError::Undone),
         });
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
     }
@@ -389,14 +391,14 @@ impl Worker {
 
     /// After work has failed: begins the transaction again and repeats what had succeeded in it, but for units that were given
     /// back. What fails now is answered and left out in its turn.
-    fn again_without_failed(&mut self, done: &mut Vec<Done>) -> Result<()> {
+    fn again_without_failed(&mut self, done: &mut Vec<DoneWrite>) -> Result<()> {
         loop {
             if !self.connection.is_autocommit() {
                 self.connection.execute_batch("ROLLBACK").map_err(failure)?;
             } else if !done.is_empty() {
                 return Err(StoreError::Full);
             }
-            for Done { answer, .. } in done.extract_if(.., |done| done.is_given_back()) {
+            for DoneWrite { answer, .. } in done.extract_if(.., |done| done.is_given_back()) {
                 answer.send(Err(StoreError::Undone), None);
             }
             self.begin()?;
@@ -411,7 +413,7 @@ impl Worker {
                 }
             }
             let Some((place, error)) = failed else { return Ok(()) };
-            let Done { answer, work, .. } = done.remove(place);
+            let DoneWrite { answer, work, .. } = done.remove(place);
             answer.send(Err(error), work.unit());
         }
     }
@@ -455,20 +457,20 @@ impl Worker {
 }
 
 /// Work of a group that has succeeded, until the group is durable.
-struct Done {
-    answer: Answer,
-    receipt: Receipt,
-    work: Work,
+struct DoneWrite {
+    answer: CommitReply,
+    receipt: CommitReceipt,
+    work: WriterCommand,
 }
 
-impl Done {
+impl DoneWrite {
     /// A unit of a bulk group that can be made again is not kept until the group ends: the memory of many of them is worth more than
     /// what is saved when one fails, which is seldom.
-    fn new(mut answer: Answer, receipt: Receipt, work: Work, interactive: bool) -> Self {
+    fn new(mut answer: CommitReply, receipt: CommitReceipt, work: WriterCommand, interactive: bool) -> Self {
         let work = match work {
-            Work::Unit(unit) if !interactive && unit.is_made_again() => {
+            WriterCommand::Unit(unit) if !interactive && unit.is_made_again() => {
                 answer.give_back(unit);
-                Work::GivenBack
+                WriterCommand::Returned
             }
             work => work,
         };
@@ -477,12 +479,12 @@ impl Done {
 
     /// Whether its unit was given back.
     fn is_given_back(&self) -> bool {
-        matches!(self.work, Work::GivenBack)
+        matches!(self.work, WriterCommand::Returned)
     }
 
     /// The answer, for whoever knows that the group is durable, or why not.
-    fn when_durable(self) -> Answering {
-        let Done { answer, receipt, work } = self;
+    fn when_durable(self) -> OnDurable {
+        let DoneWrite { answer, receipt, work } = self;
         Box::new(move |synced| {
             let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("it is not known to be on the disk: {error}")));
             answer.send(result, work.unit());
@@ -491,12 +493,12 @@ impl Done {
 }
 
 /// Whether somebody waits for one of the units that were given back, if there are any.
-fn are_awaited(done: &[Done]) -> Option<bool> {
+fn are_awaited(done: &[DoneWrite]) -> Option<bool> {
     done.iter().filter(|done| done.is_given_back()).map(|done| done.answer.is_awaited()).reduce(|any, own| any || own)
 }
 
-fn refuse_all(done: Vec<Done>, error: &StoreError) {
-    for Done { answer, work, .. } in done {
+fn refuse_all(done: Vec<DoneWrite>, error: &StoreError) {
+    for DoneWrite { answer, work, .. } in done {
         answer.send(Err(again(error)), work.unit());
     }
 }

@@ -76,12 +76,12 @@ pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) 
         Ok(Vec::new())
     });
     let other = Desk::open(place, ITEMS);
-    let holding = other.store.submit(Box::new(holding), Urgency::Interactive);
+    let holding = other.store.submit(Box::new(holding), Priority::Interactive);
     arrived.recv().expect("it is at work");
-    let hurry = |name: &str| -> Pending {
-        desk.store.submit(Box::new(desk.work().write(desk.write_of(name, &[("code", text(name))])).without_waiting()), Urgency::Interactive)
+    let hurry = |name: &str| -> PendingCommit {
+        desk.store.submit(Box::new(desk.work().write(desk.write_of(name, &[("code", text(name))])).without_waiting()), Priority::Interactive)
     };
-    let patient = || desk.store.submit(Box::new(desk.work().write(touch(0, "a", desk.version("a"), b"patient"))), Urgency::Interactive);
+    let patient = || desk.store.submit(Box::new(desk.work().write(touch(0, "a", desk.version("a"), b"patient"))), Priority::Interactive);
     let first = (!desk.store.is_near()).then(patient);
     let (held, free) = (hurry("a"), hurry("b"));
     if desk.store.is_near() {
@@ -95,7 +95,7 @@ pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) 
         drop(release);
     }
     holding.wait().expect("it goes on");
-    first.map_or_else(|| Ok(Receipt::default()), Pending::wait).expect("then it is its turn");
+    first.map_or_else(|| Ok(CommitReceipt::default()), PendingCommit::wait).expect("then it is its turn");
     let (result, _) = desk.work().write(desk.write_of("a", &[("code", text("a"))])).without_waiting().commit(&*desk.store);
     result.expect("nobody holds it now");
 }
@@ -105,7 +105,7 @@ pub fn what_transitions_did_is_listed_newest_first(place: &Place) {
     for name in ["out", "in", "lost"] {
         desk.work().log("a", name).log("b", name).done(&*desk.store);
     }
-    let names = |entries: &[LogEntry]| entries.iter().map(|entry| entry.transition.clone().unwrap_or_default()).collect::<Vec<_>>();
+    let names = |entries: &[ChangeLogEntry]| entries.iter().map(|entry| entry.transition.clone().unwrap_or_default()).collect::<Vec<_>>();
     let all = desk.store.log(&desk.tenant, 0, &key("a"), None, 10).expect("a log");
     assert_eq!(names(&all), ["lost", "in", "out"]);
     assert!(all[0].at > all[1].at && all[0].caller == "ann" && all[0].change["after"]["status"] == "lost");
@@ -148,7 +148,7 @@ pub fn versions_are_those_that_reading_gives(place: &Place) {
     let keys: Vec<Key> = ["b", "missing", "a", "b"].map(key).to_vec();
     let versions = desk.store.versions(&desk.tenant, 0, &keys).expect("versions");
     assert_eq!(versions, ["b", "missing", "a", "b"].map(|name| desk.version(name)));
-    assert_eq!(versions[2].map(|version| version.touch), Some(1));
+    assert_eq!(versions[2].map(|version| version.minor), Some(1));
     assert_eq!(desk.store.versions(&tenant("other"), 0, &keys).expect("versions"), vec![None; 4]);
 }
 
@@ -159,12 +159,12 @@ pub type Told = (i64, i64, Option<Vec<String>>);
 #[derive(Default)]
 pub struct Heard(pub Mutex<Vec<Told>>);
 
-impl Watch for Heard {
+impl CommitObserver for Heard {
     fn committing(&self, before: i64, stand: i64) {
         self.0.lock().expect("not poisoned").push((before, stand, None));
     }
 
-    fn committed(&self, stand: i64, changed: &[Changed]) {
+    fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
         let mut heard = self.0.lock().expect("not poisoned");
         let last = heard.last_mut().expect("it was announced");
         assert_eq!(last.1, stand);

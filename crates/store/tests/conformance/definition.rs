@@ -3,7 +3,7 @@
 use super::support::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Aggregate, Function, Test};
+use stook_store::plan::{Aggregate, AggregateFunction, Comparison};
 use stook_store::*;
 
 const FIRST: &str = "
@@ -66,7 +66,7 @@ fn first_desk(place: &Place) -> Desk {
         desk.put(name, &values);
     }
     // a record that is dead is no less old
-    let dead = Content { alive: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
+    let dead = RecordContent { exists: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
     desk.work().write(put(0, "dead", None, dead)).done(&*desk.store);
     desk
 }
@@ -127,7 +127,7 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     desk.put("d", &[("size", Value::Int(5)), ("badge", text("1")), ("since", Value::Int(7)), ("title", text("Title a"))]);
     assert_eq!(desk.keys_where("size", equal(Value::Int(5))), ["d"]);
     assert_eq!(desk.keys_where("badge", equal(text("1"))), ["d"]);
-    assert_eq!(desk.keys_where("since", Test::Exists(true)), ["d"]);
+    assert_eq!(desk.keys_where("since", Comparison::Exists(true)), ["d"]);
     assert_eq!(desk.keys_where("title", equal(text("Title a"))), ["a", "d"]);
     let (result, told) = desk.work().write(desk.write_of("e", &[("badge", text("1"))])).commit(&*desk.store);
     result.expect("the unit is written");
@@ -149,7 +149,7 @@ pub fn records_from_before_an_addition_have_no_value_there(place: &Place) {
     assert_eq!(after.golden[..3], [text("a"), Value::Null, Value::Null]);
     assert_eq!(after.golden[3..], before.golden[1..]);
     assert_eq!(after.state, [Value::Null, text("shelf a"), Value::Int(1)]);
-    assert_eq!(desk.keys_where("first", Test::Exists(false)), ["a", "b", "c"]);
+    assert_eq!(desk.keys_where("first", Comparison::Exists(false)), ["a", "b", "c"]);
     desk.put("a", &[("first", text("NOW known")), ("aside", Value::List(vec![Value::Int(1)]))]);
     assert_eq!(desk.keys_where("first", wildcard("*know*")), ["a"]);
     assert_eq!(desk.keys_where("first", equal(text("now KNOWN"))), ["a"]);
@@ -167,13 +167,13 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
     let desk = reopened(desk, place, indexed);
     for (name, test, expected) in [
         ("title", equal(text("Title b")), vec!["b"]),
-        ("title", Test::Prefix("Title".into()), vec!["a", "b", "c"]),
+        ("title", Comparison::Prefix("Title".into()), vec!["a", "b", "c"]),
         ("title", wildcard("*tle c*"), vec!["c"]),
         ("folded", equal(text("folded B")), vec!["b"]),
-        ("folded", Test::Prefix("Fold".into()), vec!["a", "b", "c"]),
+        ("folded", Comparison::Prefix("Fold".into()), vec!["a", "b", "c"]),
         ("folded", wildcard("*ded A*"), vec!["a"]),
         ("words", equal(text("b")), vec!["b"]),
-        ("words", Test::In(vec![text("all")]), vec!["a", "b", "c"]),
+        ("words", Comparison::In(vec![text("all")]), vec!["a", "b", "c"]),
         ("place", equal(text("shelf a")), vec!["a"]),
     ] {
         assert_eq!(desk.keys_where(name, test.clone()), expected, "{name} {test:?}");
@@ -183,7 +183,7 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
     // and it follows what happens to them
     desk.put("a", &[("title", text("Other")), ("words", texts(&["other"]))]);
     desk.delete("b");
-    assert_eq!(desk.keys_where("title", Test::Prefix("Title".into())), ["c"]);
+    assert_eq!(desk.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
     assert_eq!(desk.keys_where("title", wildcard("*itle*")), ["c"]);
     assert_eq!(desk.keys_where("words", equal(text("all"))), ["c"]);
     desk.put("dead", &[("words", texts(&["alive"]))]);
@@ -225,7 +225,7 @@ pub fn a_folded_list_may_be_added_to_a_collection_with_records(place: &Place) {
     let desk = first_desk(place);
     let desk =
         reopened(desk, place, changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]));
-    assert_eq!(desk.keys_where("names", Test::Exists(true)), Vec::<String>::new());
+    assert_eq!(desk.keys_where("names", Comparison::Exists(true)), Vec::<String>::new());
     desk.put("a", &[("names", texts(&["\u{c4}da"]))]);
     assert_eq!(desk.keys_where("names", equal(text("\u{e4}DA"))), ["a"]);
 }
@@ -363,7 +363,7 @@ pub fn a_process_with_the_old_definition_is_told_when_its_questions_fail(place: 
     assert!(matches!(&found, Err(StoreError::DefinitionChanged)) || found.as_ref().is_ok_and(|found| found.rows.len() == 1), "{found:?}");
     let counted = old.store.count(&plan());
     assert!(matches!(counted, Err(StoreError::DefinitionChanged) | Ok(1)), "{counted:?}");
-    let sum = Aggregate { function: Function::Sum, column: old.column("price") };
+    let sum = Aggregate { function: AggregateFunction::Sum, column: old.column("price") };
     let summed = old.store.aggregate(&plan(), &[sum]);
     assert!(matches!(&summed, Err(StoreError::DefinitionChanged)) || summed.as_ref().is_ok_and(|sum| sum == &[Value::Int(1)]), "{summed:?}");
     assert_eq!(new.keys_where("price", equal(Value::Int(1))), ["a"]);
@@ -390,9 +390,9 @@ pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
     desk.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);
     desk.put("b", &[("place", text("box")), ("flags", texts(&["red"]))]);
     assert_eq!(desk.keys_where("place", wildcard("*shelf*")), ["a"]);
-    assert_eq!(desk.keys_where("place", Test::Prefix("box".into())), ["b"]);
+    assert_eq!(desk.keys_where("place", Comparison::Prefix("box".into())), ["b"]);
     assert_eq!(desk.keys_where("flags", equal(text("red"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("flags", Test::In(vec![text("new")])), ["a"]);
+    assert_eq!(desk.keys_where("flags", Comparison::In(vec![text("new")])), ["a"]);
 }
 
 pub fn structs_get_members_and_indexes_later(place: &Place) {
@@ -417,7 +417,7 @@ pub fn structs_get_members_and_indexes_later(place: &Place) {
     let asked = desk.plan(vec![("parts.site", equal(text("x")))]);
     assert!(!place.scans(&desk.store.explain(&asked).expect("a way")));
     assert_eq!(desk.keys(asked), ["a"]);
-    assert!(desk.keys_where("parts.kind", Test::Exists(true)).is_empty());
+    assert!(desk.keys_where("parts.kind", Comparison::Exists(true)).is_empty());
     desk.put(
         "b",
         &[
@@ -428,6 +428,6 @@ pub fn structs_get_members_and_indexes_later(place: &Place) {
         ],
     );
     assert_eq!(desk.keys_where("parts.site", equal(text("x"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("parts.kind", Test::Prefix("d".into())), ["b"]);
+    assert_eq!(desk.keys_where("parts.kind", Comparison::Prefix("d".into())), ["b"]);
     assert_eq!(desk.keys_where("parts.site", equal(text("z"))), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Plan, Test};
+use stook_store::plan::{Comparison, QueryPlan};
 use stook_store::*;
 
 const MERGED: &str = "
@@ -62,11 +62,11 @@ struct Held {
     contributions: Vec<u8>,
 }
 
-fn content_of(catalogue: &Catalogue, held: &Held) -> Content {
+fn content_of(catalogue: &Catalogue, held: &Held) -> RecordContent {
     let said = Value::List(held.said.iter().map(|number| Value::Int(*number)).collect());
     let note = text(&format!("Note {}", held.said.last().unwrap_or(&0)));
     let values = [("said", said), ("badge", Value::Int(held.badge)), ("note", note)];
-    Content { alive: held.alive, contributions: held.contributions.clone(), ..content(catalogue, 0, &values) }
+    RecordContent { exists: held.alive, contributions: held.contributions.clone(), ..content(catalogue, 0, &values) }
 }
 
 /// What a change makes of a record: puts add a statement, a touch of nothing is nothing.
@@ -107,7 +107,7 @@ fn held_of(record: &StoredRecord) -> Held {
         said: record.golden[1].elements().iter().filter_map(Value::as_int).collect(),
         badge: record.golden[2].as_int().unwrap_or_default(),
         alive: record.alive,
-        touches: record.version.touch,
+        touches: record.version.minor,
         contributions: record.contributions.clone(),
     }
 }
@@ -120,7 +120,7 @@ fn as_read(record: Option<&StoredRecord>) -> ReadRecord {
 }
 
 fn read_all(desk: &Desk) -> Read {
-    let found = desk.store.read(&desk.tenant, 0, &KEYS.map(key), Detail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, 0, &KEYS.map(key), ReadDetail::Full).expect("reading works");
     found.iter().enumerate().map(|(number, record)| (number, as_read(record.as_ref()))).collect()
 }
 
@@ -180,10 +180,10 @@ fn check(desk: &Desk, model: &BTreeMap<usize, Held>, revisions: &mut BTreeMap<us
             model.iter().filter(|(_, held)| held.alive && wanted(held)).map(|(number, _)| KEYS[*number]).collect()
         };
         assert_eq!(desk.keys_where("said", equal(Value::Int(statement))), alive_with(&|held| held.said.contains(&statement)));
-        let note = Test::Wildcard(vec![String::new(), format!("OTE {statement}")]);
+        let note = Comparison::Wildcard(vec![String::new(), format!("OTE {statement}")]);
         assert_eq!(desk.keys_where("note", note), alive_with(&|held| held.said.last() == Some(&statement)));
     }
-    let all = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["badge"]) };
+    let all = QueryPlan { distinct: true, ..desk.columns(desk.plan(vec![]), &["badge"]) };
     assert_eq!(desk.store.count(&all).expect("counting works"), alive.len() as u64, "badges are unique");
 }
 
@@ -211,11 +211,11 @@ pub fn two_interleaved_writers_end_where_a_naive_model_ends(place: &Place) {
             let write = |(number, kind): &(usize, Kind)| write_of(&desk.catalogue, *number, &as_it_was_read(*number), *kind, statement);
             let writes: Vec<RecordWrite> = changes.iter().filter_map(write).collect();
             let (kinds, catalogue) = (changes.clone(), desk.catalogue.clone());
-            let merge_again = move |conflicts: Vec<Conflict>| {
+            let merge_again = move |conflicts: Vec<WriteConflict>| {
                 if fails {
                     return Err(StoreError::Wrong("it fails when everything else is written".into()));
                 }
-                let again = |conflict: &Conflict| {
+                let again = |conflict: &WriteConflict| {
                     let (number, kind) = *kinds.iter().find(|(number, _)| KEYS[*number] == conflict.key.as_str())?;
                     write_of(&catalogue, number, &as_read(conflict.record.as_ref()), kind, statement)
                 };

@@ -21,18 +21,18 @@ collections:
       name: text
 ";
 
-fn line(document: u64, collection: usize, outcome: Outcome, key: &str) -> Line {
-    Line { document, offset: document * 10, collection, outcome, key: key.into() }
+fn line(document: u64, collection: usize, outcome: Outcome, key: &str) -> DocumentOutcome {
+    DocumentOutcome { document, offset: document * 10, collection, outcome, key: key.into() }
 }
 
-fn trouble(document: u64, file_start: u64, failed: bool, reason: &str) -> Trouble {
+fn trouble(document: u64, file_start: u64, failed: bool, reason: &str) -> Issue {
     let (file, record) = (usize::from(file_start > 0), document - file_start);
-    Trouble { document, file, record, offset: document * 10, key: None, failed, reason: reason.into() }
+    Issue { document, file, record, offset: document * 10, key: None, failed, reason: reason.into() }
 }
 
 /// A chunk's journal; its counts are those of its lines.
-fn chunk_journal(first: u64, lines: Vec<Line>, troubles: Vec<Trouble>) -> ChunkJournal {
-    let mut counts = Counts::default();
+fn chunk_journal(first: u64, lines: Vec<DocumentOutcome>, troubles: Vec<Issue>) -> ChunkJournal {
+    let mut counts = OutcomeCounts::default();
     let mut last = 0;
     for line in &lines {
         counts.add(line.outcome, 1);
@@ -40,7 +40,7 @@ fn chunk_journal(first: u64, lines: Vec<Line>, troubles: Vec<Trouble>) -> ChunkJ
         last = line.document;
     }
     counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
-    ChunkJournal { counts, first, lines: pack(&lines), troubles, ..ChunkJournal::default() }
+    ChunkJournal { counts, first, packed_outcomes: pack(&lines), troubles, ..ChunkJournal::default() }
 }
 
 /// A job with these chunks' journals, committed in the order of `order`.
@@ -65,14 +65,16 @@ fn eventful(desk: &Desk) -> JobId {
         warnings.chain([trouble(3, 0, true, "not JSON")]).collect(),
     );
     first.file = 0;
-    first.kept = vec![(3, b"{ broken\0\xff".to_vec())];
+    first.failed_documents = vec![(3, b"{ broken\0\xff".to_vec())];
     let mut second = chunk_journal(
         4,
         vec![line(4, 0, Skipped, "c"), line(5, 0, Updated, "a"), line(5, 1, Unchanged, "m"), line(6, 1, Failed, "n")],
         vec![trouble(4, 0, false, "a blank year"), trouble(6, 0, true, "no key"), trouble(6, 0, false, "and no year")],
     );
-    second.corrections =
-        vec![Correction { document: 1, collection: 0, outcome: Superseded }, Correction { document: 2, collection: 0, outcome: Superseded }];
+    second.corrections = vec![
+        OutcomeCorrection { document: 1, collection: 0, outcome: Superseded },
+        OutcomeCorrection { document: 2, collection: 0, outcome: Superseded },
+    ];
     second.counts.add(Created, -2);
     second.counts.add(Superseded, 2);
     let in_second_file = |journal: ChunkJournal| ChunkJournal { file: 1, file_start: 6, ..journal };
@@ -159,7 +161,7 @@ pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place
     for order in [[0, 1], [1, 0]] {
         let corrected = chunk_journal(1, vec![line(1, 0, Outcome::Created, "a"), line(1, 1, Outcome::Created, "a")], Vec::new());
         let mut correcting = chunk_journal(2, vec![line(2, 0, Outcome::Created, "a")], Vec::new());
-        correcting.corrections = vec![Correction { document: 1, collection: 0, outcome: Outcome::Superseded }];
+        correcting.corrections = vec![OutcomeCorrection { document: 1, collection: 0, outcome: Outcome::Superseded }];
         correcting.counts.add(Outcome::Created, -1);
         correcting.counts.add(Outcome::Superseded, 1);
         let job = job_with(&desk, &[corrected, correcting], &order);
@@ -170,7 +172,7 @@ pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place
     }
     // a later correction of the same document counts
     let again = |first, outcome| ChunkJournal {
-        corrections: vec![Correction { document: 1, collection: 0, outcome }],
+        corrections: vec![OutcomeCorrection { document: 1, collection: 0, outcome }],
         ..chunk_journal(first, vec![line(first, 0, Outcome::Created, "a")], Vec::new())
     };
     let job = job_with(&desk, &[again(1, Outcome::Superseded), again(2, Outcome::Updated)], &[0, 1]);
@@ -241,7 +243,7 @@ pub fn the_journal_of_another_job_is_not_shown(place: &Place) {
     let desk = Desk::open(place, TWO);
     let troubled = |name: &str| chunk_journal(1, vec![line(1, 0, Outcome::Created, name)], vec![trouble(1, 0, false, name)]);
     let mut correcting = troubled("b");
-    correcting.corrections = vec![Correction { document: 1, collection: 0, outcome: Outcome::Superseded }];
+    correcting.corrections = vec![OutcomeCorrection { document: 1, collection: 0, outcome: Outcome::Superseded }];
     let (first, second) = (job_with(&desk, &[troubled("a")], &[0]), job_with(&desk, &[correcting], &[0]));
     for (job, name, outcome) in [(first, "a", Outcome::Created), (second, "b", Outcome::Superseded)] {
         for troubles_only in [false, true] {
@@ -256,7 +258,7 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
     let mut lines = Vec::new();
     for (number, (outcome, _)) in OUTCOMES.into_iter().enumerate() {
         let number = number as u64;
-        lines.push(Line {
+        lines.push(DocumentOutcome {
             document: number,
             offset: u64::MAX - number,
             collection: number as usize * 100,
@@ -265,7 +267,7 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
         });
     }
     // positions go back to the front where a new file begins
-    lines.push(Line { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new().into() });
+    lines.push(DocumentOutcome { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new().into() });
     assert_eq!(unpack(&pack(&lines)), Ok(lines.clone()));
     assert_eq!(unpack(&pack(&[])), Ok(Vec::new()));
     let packed = pack(&lines);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
-use stook_catalogue::value::{FieldType, Member, Value, ranges, ranges_of, struct_of};
+use stook_catalogue::value::{FieldType, StructMember, Value, ranges, ranges_of, struct_of};
 use stook_store::plan::*;
 use stook_store::*;
 
@@ -99,7 +99,7 @@ impl Dice {
 #[derive(Clone)]
 struct Known {
     name: String,
-    column: Column,
+    column: PlanColumn,
     ty: FieldType,
     fold: bool,
 }
@@ -107,12 +107,12 @@ struct Known {
 fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
     let collection = &catalogue.collections[0];
     let own = |name: &str, column, ty| Known { name: name.into(), column, ty, fold: false };
-    let mut columns = vec![own("key", Column::Key, FieldType::Text)];
+    let mut columns = vec![own("key", PlanColumn::Key, FieldType::Text)];
     for (index, field) in collection.fields.iter().enumerate() {
-        columns.push(Known { name: field.name.clone(), column: Column::Field(index), ty: field.ty.clone(), fold: field.fold });
+        columns.push(Known { name: field.name.clone(), column: PlanColumn::Field(index), ty: field.ty.clone(), fold: field.fold });
     }
     for (index, state) in collection.states.iter().enumerate() {
-        columns.push(own(&state.name, Column::State(index), state.ty.clone()));
+        columns.push(own(&state.name, PlanColumn::State(index), state.ty.clone()));
     }
     columns
 }
@@ -120,42 +120,42 @@ fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
 /// Living records in memory, and what the plan's own documentation says about them.
 struct Naive {
     columns: Vec<Known>,
-    records: Vec<(String, Content)>,
+    records: Vec<(String, RecordContent)>,
 }
 
 impl Naive {
-    fn value(record: &(String, Content), column: Column) -> Value {
+    fn value(record: &(String, RecordContent), column: PlanColumn) -> Value {
         match column {
-            Column::Key => text(&record.0),
-            Column::Field(index) => record.1.golden[index].clone(),
-            Column::State(index) => record.1.state[index].clone(),
+            PlanColumn::Key => text(&record.0),
+            PlanColumn::Field(index) => record.1.golden[index].clone(),
+            PlanColumn::State(index) => record.1.state[index].clone(),
             // behind the fields of a row that is of a struct
-            Column::Element(index) => record.1.golden[record.1.golden.len() - STRUCT.len() + index].clone(),
+            PlanColumn::Element(index) => record.1.golden[record.1.golden.len() - STRUCT.len() + index].clone(),
             _ => panic!("not asked of the naive reader"),
         }
     }
 
-    fn known(&self, column: Column) -> &Known {
+    fn known(&self, column: PlanColumn) -> &Known {
         self.columns.iter().find(|known| known.column == column).expect("a column of the library")
     }
 
-    fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, Content)> {
-        let holds = |record: &(String, Content), condition: &Condition| {
+    fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, RecordContent)> {
+        let holds = |record: &(String, RecordContent), condition: &Condition| {
             satisfies(&Self::value(record, condition.column), &condition.test, self.known(condition.column))
         };
         self.records.iter().filter(|record| conditions.iter().all(|condition| holds(record, condition))).collect()
     }
 
-    fn compare(&self, a: &(String, Content), b: &(String, Content), sort: &Sort) -> Ordering {
+    fn compare(&self, a: &(String, RecordContent), b: &(String, RecordContent), sort: &SortKey) -> Ordering {
         let fold = self.known(sort.column).fold;
         let order = comparable(&Self::value(a, sort.column), fold).compare(&comparable(&Self::value(b, sort.column), fold));
         if sort.descending { order.reverse() } else { order }
     }
 
-    fn rows(&self, plan: &Plan) -> Vec<Vec<Value>> {
+    fn rows(&self, plan: &QueryPlan) -> Vec<Vec<Value>> {
         let mut found = self.satisfying(&plan.conditions);
-        let row = |record: &(String, Content)| plan.columns.iter().map(|column| Self::value(record, *column)).collect::<Vec<Value>>();
-        let by_columns = |a: &(String, Content), b: &(String, Content)| {
+        let row = |record: &(String, RecordContent)| plan.columns.iter().map(|column| Self::value(record, *column)).collect::<Vec<Value>>();
+        let by_columns = |a: &(String, RecordContent), b: &(String, RecordContent)| {
             let orders = row(a).into_iter().zip(row(b)).map(|(a, b)| a.compare(&b));
             orders.fold(Ordering::Equal, Ordering::then)
         };
@@ -177,7 +177,7 @@ impl Naive {
         rows.take(plan.limit.map_or(usize::MAX, |limit| limit as usize)).collect()
     }
 
-    fn aggregate(&self, plan: &Plan, aggregate: &Aggregate) -> Value {
+    fn aggregate(&self, plan: &QueryPlan, aggregate: &Aggregate) -> Value {
         let found = self.satisfying(&plan.conditions);
         let ty = &self.known(aggregate.column).ty;
         let mut values: Vec<Value> = found.iter().flat_map(|record| parts(&Self::value(record, aggregate.column), ty)).collect();
@@ -185,14 +185,14 @@ impl Naive {
         let numbers = || values.iter().map(as_number);
         let whole = values.iter().all(|value| matches!(value, Value::Int(_)));
         match aggregate.function {
-            Function::Count => Value::Int(values.len() as i64),
+            AggregateFunction::Count => Value::Int(values.len() as i64),
             _ if values.is_empty() => Value::Null,
-            Function::Min => values[0].clone(),
-            Function::Max => values[values.len() - 1].clone(),
-            Function::Sum if whole => Value::Int(values.iter().filter_map(Value::as_int).sum()),
-            Function::Sum => Value::Float(numbers().sum()),
-            Function::Avg => Value::Float(numbers().sum::<f64>() / values.len() as f64),
-            Function::Median => {
+            AggregateFunction::Min => values[0].clone(),
+            AggregateFunction::Max => values[values.len() - 1].clone(),
+            AggregateFunction::Sum if whole => Value::Int(values.iter().filter_map(Value::as_int).sum()),
+            AggregateFunction::Sum => Value::Float(numbers().sum()),
+            AggregateFunction::Avg => Value::Float(numbers().sum::<f64>() / values.len() as f64),
+            AggregateFunction::Median => {
                 let (low, high) = (&values[(values.len() - 1) / 2], &values[values.len() / 2]);
                 match (low, high) {
                     (Value::Int(low), Value::Int(high)) if (low + high) % 2 == 0 => Value::Int((low + high) / 2),
@@ -218,11 +218,11 @@ fn comparable(value: &Value, folds: bool) -> Value {
     }
 }
 
-fn satisfies(value: &Value, test: &Test, known: &Known) -> bool {
+fn satisfies(value: &Value, test: &Comparison, known: &Known) -> bool {
     match test {
-        Test::Exists(wanted) => value.is_null() != *wanted,
-        Test::NotEqual(wanted) => !satisfies(value, &Test::Equal(wanted.clone()), known),
-        Test::NotWildcard(pieces) => !satisfies(value, &Test::Wildcard(pieces.clone()), known),
+        Comparison::Exists(wanted) => value.is_null() != *wanted,
+        Comparison::NotEqual(wanted) => !satisfies(value, &Comparison::Equal(wanted.clone()), known),
+        Comparison::NotWildcard(pieces) => !satisfies(value, &Comparison::Wildcard(pieces.clone()), known),
         test => parts(value, &known.ty).iter().any(|element| element_satisfies(element, test, known)),
     }
 }
@@ -235,24 +235,24 @@ fn parts(value: &Value, ty: &FieldType) -> Vec<Value> {
     }
 }
 
-fn element_satisfies(element: &Value, test: &Test, known: &Known) -> bool {
+fn element_satisfies(element: &Value, test: &Comparison, known: &Known) -> bool {
     let own = comparable(element, known.fold);
     let own_text = own.as_text().unwrap_or_default();
     let compare = |wanted: &Value| own.compare(&comparable(wanted, known.fold));
     match test {
-        Test::Equal(wanted) => compare(wanted).is_eq(),
-        Test::In(wanted) => wanted.iter().any(|wanted| compare(wanted).is_eq()),
-        Test::Range { low, high } => {
+        Comparison::Equal(wanted) => compare(wanted).is_eq(),
+        Comparison::In(wanted) => wanted.iter().any(|wanted| compare(wanted).is_eq()),
+        Comparison::Range { low, high } => {
             let above = low.as_ref().is_none_or(|(bound, included)| compare(bound).is_gt() || *included && compare(bound).is_eq());
             let below = high.as_ref().is_none_or(|(bound, included)| compare(bound).is_lt() || *included && compare(bound).is_eq());
             above && below
         }
-        Test::Prefix(prefix) => own_text.starts_with(&if known.fold { fold(prefix) } else { prefix.clone() }),
-        Test::Wildcard(pieces) => {
+        Comparison::Prefix(prefix) => own_text.starts_with(&if known.fold { fold(prefix) } else { prefix.clone() }),
+        Comparison::Wildcard(pieces) => {
             let pieces: Vec<String> = pieces.iter().map(|piece| if known.fold { fold(piece) } else { piece.clone() }).collect();
             matches_pieces(own_text, &pieces)
         }
-        Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => unreachable!("handled for the whole value"),
+        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => unreachable!("handled for the whole value"),
     }
 }
 
@@ -269,15 +269,15 @@ fn matches_pieces(text: &str, pieces: &[String]) -> bool {
 }
 
 /// Tests worth asking of a column.
-fn tests_of(known: &Known) -> Vec<Test> {
+fn tests_of(known: &Known) -> Vec<Comparison> {
     let values = scalars(known.ty.element());
-    let mut tests = vec![Test::Exists(true), Test::Exists(false), Test::In(Vec::new())];
+    let mut tests = vec![Comparison::Exists(true), Comparison::Exists(false), Comparison::In(Vec::new())];
     for value in &values {
-        tests.push(Test::Equal(value.clone()));
-        tests.push(Test::NotEqual(value.clone()));
+        tests.push(Comparison::Equal(value.clone()));
+        tests.push(Comparison::NotEqual(value.clone()));
     }
-    tests.push(Test::In(values[..2].to_vec()));
-    tests.push(Test::In([&values[1..2], &values[1..2]].concat()));
+    tests.push(Comparison::In(values[..2].to_vec()));
+    tests.push(Comparison::In([&values[1..2], &values[1..2]].concat()));
     if known.ty.element() == &FieldType::Json {
         return tests;
     }
@@ -291,7 +291,7 @@ fn tests_of(known: &Known) -> Vec<Test> {
     }
     tests.push(between(None, None));
     if known.ty.element() == &FieldType::Text {
-        tests.extend(TEXTS.map(|prefix| Test::Prefix(prefix.into())));
+        tests.extend(TEXTS.map(|prefix| Comparison::Prefix(prefix.into())));
         let patterns = [
             "",
             "*",
@@ -318,10 +318,10 @@ fn tests_of(known: &Known) -> Vec<Test> {
         ];
         for pattern in patterns {
             tests.push(wildcard(pattern));
-            tests.push(Test::NotWildcard(pattern.split('*').map(str::to_owned).collect()));
+            tests.push(Comparison::NotWildcard(pattern.split('*').map(str::to_owned).collect()));
         }
-        tests.push(Test::Wildcard(vec!["b*c".into()]));
-        tests.push(Test::Wildcard(vec!["b?".into(), "".into()]));
+        tests.push(Comparison::Wildcard(vec!["b*c".into()]));
+        tests.push(Comparison::Wildcard(vec!["b?".into(), "".into()]));
     }
     tests
 }
@@ -340,15 +340,15 @@ fn library(place: &Place) -> (Desk, Naive) {
             if round > 0 && dice.below(3) == 0 {
                 continue;
             }
-            let golden = columns.iter().filter(|known| matches!(known.column, Column::Field(_)));
+            let golden = columns.iter().filter(|known| matches!(known.column, PlanColumn::Field(_)));
             let golden: Vec<Value> =
                 golden.map(|known| if known.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&known.ty) }).collect();
-            let state = columns.iter().filter(|known| matches!(known.column, Column::State(_)));
+            let state = columns.iter().filter(|known| matches!(known.column, PlanColumn::State(_)));
             let state: Vec<Value> = state.map(|known| dice.value(&known.ty)).collect();
             let alive = round < 2 || dice.below(6) > 0;
-            let content = Content { golden: golden.into(), state, alive, ..desk.content(&[]) };
+            let content = RecordContent { golden: golden.into(), state, exists: alive, ..desk.content(&[]) };
             let gone = round == 2 && dice.below(8) == 0;
-            records.retain(|(known, _): &(String, Content)| *known != name);
+            records.retain(|(known, _): &(String, RecordContent)| *known != name);
             if gone {
                 writes.push(delete(0, &name, desk.version(&name)));
             } else {
@@ -358,7 +358,7 @@ fn library(place: &Place) -> (Desk, Naive) {
         }
         desk.work().writes(writes).done(&*desk.store);
     }
-    records.retain(|(_, content)| content.alive);
+    records.retain(|(_, content)| content.exists);
     // what another tenant has must change no answer
     let theirs = records.iter().take(50).map(|(name, content)| put(0, name, None, content.clone()));
     Work::of(&tenant("other")).writes(theirs).done(&*desk.store);
@@ -370,7 +370,7 @@ pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(place: &P
     let mut hits = 0;
     for known in &naive.columns {
         for test in tests_of(known) {
-            let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
+            let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
             let expected: Vec<String> = naive.rows(&plan).iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect();
             assert_eq!(desk.keys(plan.clone()), expected, "{} {test:?}", known.name);
             assert_eq!(desk.store.count(&plan).expect("counting works"), expected.len() as u64, "{} {test:?}", known.name);
@@ -406,7 +406,7 @@ prop_compose! {
     }
 }
 
-fn chosen_plan(choices: &Choices, naive: &Naive, plan: Plan) -> (Plan, Vec<Aggregate>) {
+fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan, Vec<Aggregate>) {
     // lists have no order that stores agree on
     let scalar: Vec<&Known> = naive.columns.iter().filter(|known| !known.ty.is_list() && known.ty != FieldType::Ranges).collect();
     let conditions = choices.conditions.iter().map(|(which, test)| {
@@ -415,21 +415,25 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: Plan) -> (Plan, Vec<Aggre
         Condition { column: known.column, test: tests[test % tests.len()].clone() }
     });
     let from = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
-    let columns: Vec<Column> = choices.columns.iter().map(|which| from[which % from.len()].column).collect();
+    let columns: Vec<PlanColumn> = choices.columns.iter().map(|which| from[which % from.len()].column).collect();
     let sort = choices.sort.iter().map(|(which, descending)| {
         // of equal rows only one is left, so their order can only be that of what they show
         let column = if choices.distinct { columns[which % columns.len()] } else { scalar[which % scalar.len()].column };
-        Sort { column, descending: *descending }
+        SortKey { column, descending: *descending }
     });
     let aggregates = choices.aggregates.iter().map(|(which, function)| {
         let known = &naive.columns[which % naive.columns.len()];
         let numeric = matches!(known.ty.element(), FieldType::Integer | FieldType::Float);
-        let functions: Vec<Function> = FUNCTIONS.iter().map(|(function, _)| *function).collect();
-        let function = if numeric { functions[function % functions.len()] } else { [Function::Count, Function::Min, Function::Max][function % 3] };
+        let functions: Vec<AggregateFunction> = FUNCTIONS.iter().map(|(function, _)| *function).collect();
+        let function = if numeric {
+            functions[function % functions.len()]
+        } else {
+            [AggregateFunction::Count, AggregateFunction::Min, AggregateFunction::Max][function % 3]
+        };
         Aggregate { function, column: known.column }
     });
     let (conditions, sort, aggregates) = (conditions.collect(), sort.collect(), aggregates.collect());
-    (Plan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
+    (QueryPlan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
 }
 
 /// Equal, floats up to the last digits: sums depend on the order they are made in.
@@ -473,19 +477,19 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
         let mut golden = vec![text(&name), dice.value(&FieldType::Integer), set(&mut dice), own];
         let told: Vec<Value> = members.iter().map(|member| members_of(&golden[list], member)).collect();
         golden.extend(told);
-        let content = Content { golden: golden.clone().into(), ..desk.content(&[]) };
+        let content = RecordContent { golden: golden.clone().into(), ..desk.content(&[]) };
         writes.push(put(0, &name, None, content.clone()));
         records.push((name.clone(), content.clone()));
         rows.extend(structs.into_iter().map(|values| {
             let golden: Vec<Value> = golden.iter().cloned().chain(values).collect();
-            (name.clone(), Content { golden: golden.into(), ..content.clone() })
+            (name.clone(), RecordContent { golden: golden.into(), ..content.clone() })
         }));
     }
     desk.work().writes(writes).done(&*desk.store);
     let columns: Vec<Known> = known_columns(&desk.catalogue).into_iter().filter(|known| known.name != "parts").collect();
-    let element = |(index, member): (usize, &Member)| {
+    let element = |(index, member): (usize, &StructMember)| {
         let (name, ty) = (format!("element {}", member.name), member.ty.clone());
-        Known { name, column: Column::Element(index), ty, fold: false }
+        Known { name, column: PlanColumn::Element(index), ty, fold: false }
     };
     let of_structs: Vec<Known> = columns.iter().cloned().chain(members.iter().enumerate().map(element)).collect();
     let rows = Naive { columns: of_structs, records: rows };
@@ -494,12 +498,12 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
 
 pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &Place) {
     let (desk, naive, rows) = replicas(place);
-    let by_struct = Plan { each: Some(3), ..desk.plan(vec![]) };
+    let by_struct = QueryPlan { each: Some(3), ..desk.plan(vec![]) };
     for (naive, plan) in [(&naive, desk.plan(vec![])), (&rows, by_struct)] {
         let mut hits = 0;
         for known in &naive.columns {
             for test in tests_of(known) {
-                let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..plan.clone() };
+                let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..plan.clone() };
                 let expected = naive.rows(&plan);
                 assert_eq!(desk.rows(&plan), expected, "{} {test:?}", known.name);
                 hits += expected.len();
@@ -509,23 +513,23 @@ pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &P
         compare_random_plans(&desk, naive, plan, 600);
     }
     let site = Condition { column: desk.column("parts.site"), test: equal(text("ab")) };
-    let explained = desk.store.explain(&Plan { conditions: vec![site], ..desk.plan(vec![]) }).expect("a way");
+    let explained = desk.store.explain(&QueryPlan { conditions: vec![site], ..desk.plan(vec![]) }).expect("a way");
     assert!(!place.scans(&explained), "{explained:?}");
-    let nothing = Plan { each: Some(0), ..desk.plan(vec![]) };
+    let nothing = QueryPlan { each: Some(0), ..desk.plan(vec![]) };
     assert!(matches!(desk.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
-    let nowhere = Plan { columns: vec![Column::Element(0)], ..desk.plan(vec![]) };
+    let nowhere = QueryPlan { columns: vec![PlanColumn::Element(0)], ..desk.plan(vec![]) };
     assert!(matches!(desk.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
 }
 
-fn compare_random_plans(desk: &Desk, naive: &Naive, whole: Plan, cases: u32) {
+fn compare_random_plans(desk: &Desk, naive: &Naive, whole: QueryPlan, cases: u32) {
     let mut runner = TestRunner::new(Config { failure_persistence: None, cases, ..Config::default() });
     let checked = runner.run(&choices(), |choices| {
         let (plan, aggregates) = chosen_plan(&choices, naive, whole.clone());
         let expected = naive.rows(&plan);
         prop_assert_eq!(desk.rows(&plan), expected, "{:?}", plan);
-        let whole = Plan { offset: 0, limit: None, ..plan.clone() };
+        let whole = QueryPlan { offset: 0, limit: None, ..plan.clone() };
         prop_assert_eq!(desk.store.count(&plan).expect("counting works"), naive.rows(&whole).len() as u64, "{:?}", plan);
-        let plan = Plan { distinct: false, ..plan };
+        let plan = QueryPlan { distinct: false, ..plan };
         let found = desk.store.aggregate(&plan, &aggregates).unwrap_or_else(|error| panic!("{error}: {plan:?} {aggregates:?}"));
         for (aggregate, value) in aggregates.iter().zip(found) {
             let expected = naive.aggregate(&plan, aggregate);
@@ -573,23 +577,23 @@ pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
     values.sort_unstable();
     for field in ["ordered", "both", "folded", "s_text_i"] {
         let desk = with_texts(place, field, &values.each_ref().map(String::as_str));
-        let found = |test: Test| -> Vec<String> {
+        let found = |test: Comparison| -> Vec<String> {
             let plan = desk.columns(desk.sorted(desk.plan(vec![(field, test)]), &[(field, false)]), &[field]);
             desk.rows(&plan).iter().map(|row| row[0].as_text().expect("a text").to_owned()).collect()
         };
         for (number, value) in values.iter().enumerate() {
             let bound = |included: bool| Some((text(value), included));
-            assert_eq!(found(Test::Equal(text(value))), [value.as_str()], "{field}");
-            assert_eq!(found(Test::In(vec![text(value), text("z")])).len(), if value == "z" { 1 } else { 2 }, "{field}");
-            assert_eq!(found(Test::Range { low: bound(true), high: None }), values[number..], "{field}");
-            assert_eq!(found(Test::Range { low: bound(false), high: None }), values[number + 1..], "{field}");
-            assert_eq!(found(Test::Range { low: None, high: bound(true) }), values[..=number], "{field}");
-            assert_eq!(found(Test::Range { low: None, high: bound(false) }), values[..number], "{field}");
+            assert_eq!(found(Comparison::Equal(text(value))), [value.as_str()], "{field}");
+            assert_eq!(found(Comparison::In(vec![text(value), text("z")])).len(), if value == "z" { 1 } else { 2 }, "{field}");
+            assert_eq!(found(Comparison::Range { low: bound(true), high: None }), values[number..], "{field}");
+            assert_eq!(found(Comparison::Range { low: bound(false), high: None }), values[number + 1..], "{field}");
+            assert_eq!(found(Comparison::Range { low: None, high: bound(true) }), values[..=number], "{field}");
+            assert_eq!(found(Comparison::Range { low: None, high: bound(false) }), values[..number], "{field}");
             let beginning: Vec<&String> = values.iter().filter(|other| other.starts_with(value.as_str())).collect();
-            assert_eq!(found(Test::Prefix(value.as_str().into())).iter().collect::<Vec<_>>(), beginning, "{field}");
+            assert_eq!(found(Comparison::Prefix(value.as_str().into())).iter().collect::<Vec<_>>(), beginning, "{field}");
             // any of the records with the next value, whichever is found first
-            let next = desk.plan(vec![(field, Test::Range { low: bound(false), high: None })]);
-            let next = Plan { limit: Some(1), any_order: true, ..desk.columns(desk.sorted(next, &[(field, false)]), &[field]) };
+            let next = desk.plan(vec![(field, Comparison::Range { low: bound(false), high: None })]);
+            let next = QueryPlan { limit: Some(1), any_order: true, ..desk.columns(desk.sorted(next, &[(field, false)]), &[field]) };
             assert_eq!(desk.rows(&next), values.get(number + 1).map(|next| vec![text(next)]).into_iter().collect::<Vec<_>>(), "{field}");
         }
         desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
@@ -603,10 +607,10 @@ pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(place:
         assert_eq!(desk.keys_where(field, equal(text("a"))), ["1", "5"], "compatible forms are the same");
         assert_eq!(desk.keys_where(field, equal(text("A X"))), ["2"]);
         assert_eq!(desk.keys_where(field, equal(text("a\u{308}"))), ["4"]);
-        assert_eq!(desk.keys_where(field, Test::In(vec![text("X"), text("\u{e4}")])), ["4"]);
-        assert_eq!(desk.keys_where(field, Test::NotEqual(text("a"))), ["0", "2", "3", "4"]);
+        assert_eq!(desk.keys_where(field, Comparison::In(vec![text("X"), text("\u{e4}")])), ["4"]);
+        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "2", "3", "4"]);
         assert_eq!(desk.keys_where(field, between(Some((text("A"), false)), Some((text("B"), true)))), ["0", "2", "3"]);
-        assert_eq!(desk.keys_where(field, Test::Prefix("A".into())), ["1", "2", "5"]);
+        assert_eq!(desk.keys_where(field, Comparison::Prefix("A".into())), ["1", "2", "5"]);
         let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
         assert_eq!(desk.rows(&plan), ["A", "\u{ff21}", " a  x ", "b", "B", "\u{c4}"].map(|value| vec![text(value)]));
         desk.work().writes((0..6).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
@@ -641,10 +645,10 @@ pub fn wildcard_characters_of_other_languages_are_plain_text(place: &Place) {
             (vec!["", "a\"c\"", ""], "7"),
             (vec!["", "a'c", ""], "8"),
         ] {
-            let test = Test::Wildcard(pieces.iter().map(|piece| (*piece).to_owned()).collect());
+            let test = Comparison::Wildcard(pieces.iter().map(|piece| (*piece).to_owned()).collect());
             assert_eq!(desk.keys_where(field, test), [expected], "{field} {pieces:?}");
         }
-        assert_eq!(desk.keys_where(field, Test::Prefix("a%".into())), ["0"]);
+        assert_eq!(desk.keys_where(field, Comparison::Prefix("a%".into())), ["0"]);
         desk.work().writes((0..9).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
     }
 }
@@ -659,27 +663,27 @@ pub fn a_prefix_may_end_in_any_character(place: &Place) {
             let mut expected: Vec<String> =
                 (0..values.len()).filter(|number| values[*number].starts_with(&prefix)).map(|number| number.to_string()).collect();
             expected.sort();
-            assert_eq!(desk.keys_where(field, Test::Prefix(prefix)), expected, "{field} {end:?}");
+            assert_eq!(desk.keys_where(field, Comparison::Prefix(prefix)), expected, "{field} {end:?}");
         }
-        assert_eq!(desk.keys_where(field, Test::Prefix(String::new())).len(), values.len());
+        assert_eq!(desk.keys_where(field, Comparison::Prefix(String::new())).len(), values.len());
         desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
     }
 }
 
 pub fn a_prefix_with_a_blank_at_its_end_means_the_next_word(place: &Place) {
     let desk = with_texts(place, "folded", &["Sea", "sea horse", "SEASIDE"]);
-    assert_eq!(desk.keys_where("folded", Test::Prefix("SEA".into())), ["0", "1", "2"]);
-    assert_eq!(desk.keys_where("folded", Test::Prefix("sea ".into())), ["1"]);
-    assert_eq!(desk.keys_where("folded", Test::Prefix(" sea  h".into())), ["1"]);
+    assert_eq!(desk.keys_where("folded", Comparison::Prefix("SEA".into())), ["0", "1", "2"]);
+    assert_eq!(desk.keys_where("folded", Comparison::Prefix("sea ".into())), ["1"]);
+    assert_eq!(desk.keys_where("folded", Comparison::Prefix(" sea  h".into())), ["1"]);
 }
 
 pub fn a_record_without_a_value_satisfies_only_negations(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("empty", &[]);
-    for known in known_columns(&desk.catalogue).iter().filter(|known| known.column != Column::Key) {
+    for known in known_columns(&desk.catalogue).iter().filter(|known| known.column != PlanColumn::Key) {
         for test in tests_of(known) {
-            let negation = matches!(test, Test::Exists(false) | Test::NotEqual(_) | Test::NotWildcard(_));
-            let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
+            let negation = matches!(test, Comparison::Exists(false) | Comparison::NotEqual(_) | Comparison::NotWildcard(_));
+            let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
             assert_eq!(desk.keys(plan).len(), usize::from(negation), "{} {test:?}", known.name);
         }
     }
@@ -689,11 +693,11 @@ pub fn a_list_satisfies_a_condition_when_an_element_does(place: &Place) {
     for field in ["words", "words_i", "s_words"] {
         let desk = with_values(place, field, &[texts(&["a", "b"]), texts(&["b", "c"]), texts(&["c"]), texts(&["ab"])]);
         assert_eq!(desk.keys_where(field, equal(text("b"))), ["0", "1"]);
-        assert_eq!(desk.keys_where(field, Test::NotEqual(text("b"))), ["2", "3"], "no element is");
-        assert_eq!(desk.keys_where(field, Test::In(vec![text("a"), text("c")])), ["0", "1", "2"]);
-        assert_eq!(desk.keys_where(field, Test::Prefix("a".into())), ["0", "3"]);
+        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("b"))), ["2", "3"], "no element is");
+        assert_eq!(desk.keys_where(field, Comparison::In(vec![text("a"), text("c")])), ["0", "1", "2"]);
+        assert_eq!(desk.keys_where(field, Comparison::Prefix("a".into())), ["0", "3"]);
         assert_eq!(desk.keys_where(field, wildcard("*b")), ["0", "1", "3"]);
-        assert_eq!(desk.keys_where(field, Test::NotWildcard(vec!["".into(), "b".into()])), ["2"]);
+        assert_eq!(desk.keys_where(field, Comparison::NotWildcard(vec!["".into(), "b".into()])), ["2"]);
         // one element must be inside both bounds
         assert_eq!(desk.keys_where(field, between(Some((text("aa"), true)), Some((text("b"), false)))), ["3"]);
         let both = desk.plan(vec![(field, equal(text("b"))), (field, equal(text("c")))]);
@@ -705,10 +709,10 @@ pub fn a_list_satisfies_a_condition_when_an_element_does(place: &Place) {
 pub fn an_empty_list_is_a_value_without_elements(place: &Place) {
     for field in ["words", "words_i", "words_f"] {
         let desk = with_values(place, field, &[Value::List(Vec::new()), Value::Null, texts(&["a"])]);
-        assert_eq!(desk.keys_where(field, Test::Exists(true)), ["0", "2"]);
-        assert_eq!(desk.keys_where(field, Test::Exists(false)), ["1"]);
+        assert_eq!(desk.keys_where(field, Comparison::Exists(true)), ["0", "2"]);
+        assert_eq!(desk.keys_where(field, Comparison::Exists(false)), ["1"]);
         assert_eq!(desk.keys_where(field, equal(text("a"))), ["2"]);
-        assert_eq!(desk.keys_where(field, Test::NotEqual(text("a"))), ["0", "1"]);
+        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "1"]);
         desk.work().writes((0..3).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
     }
 }
@@ -716,9 +720,9 @@ pub fn an_empty_list_is_a_value_without_elements(place: &Place) {
 pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
     let desk = with_values(place, "words_f", &[texts(&["Red", "\u{c4}"]), texts(&["red  "]), texts(&["redder"])]);
     assert_eq!(desk.keys_where("words_f", equal(text("RED"))), ["0", "1"]);
-    assert_eq!(desk.keys_where("words_f", Test::NotEqual(text("RED"))), ["2"]);
-    assert_eq!(desk.keys_where("words_f", Test::In(vec![text("a\u{308}"), text("Redder")])), ["0", "2"]);
-    assert_eq!(desk.keys_where("words_f", Test::Prefix("REDD".into())), ["2"]);
+    assert_eq!(desk.keys_where("words_f", Comparison::NotEqual(text("RED"))), ["2"]);
+    assert_eq!(desk.keys_where("words_f", Comparison::In(vec![text("a\u{308}"), text("Redder")])), ["0", "2"]);
+    assert_eq!(desk.keys_where("words_f", Comparison::Prefix("REDD".into())), ["2"]);
     assert_eq!(desk.keys_where("words_f", wildcard("*D")), ["0", "1"]);
     assert_eq!(desk.keys_where("words_f", between(Some((text("REDA"), true)), Some((text("S"), true)))), ["2"]);
     assert_eq!(desk.value("0", "words_f"), texts(&["Red", "\u{c4}"]), "and shown as they are");
@@ -726,22 +730,22 @@ pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
 
 pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
-    let disputed = |conflicts: Vec<usize>| Content { conflicts, ..desk.content(&[]) };
+    let disputed = |conflicts: Vec<usize>| RecordContent { conflicts, ..desk.content(&[]) };
     let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
-        .map(|(name, conflicts)| desk.work().write(put(0, name, None, disputed(conflicts))).done(&*desk.store).stamp);
+        .map(|(name, conflicts)| desk.work().write(put(0, name, None, disputed(conflicts))).done(&*desk.store).committed_at);
     assert_eq!(desk.keys_where("key", equal(text("b"))), ["b"]);
-    assert_eq!(desk.keys_where("key", Test::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
-    assert_eq!(desk.keys_where("key", Test::Prefix("a".into())), ["a", "ab"]);
+    assert_eq!(desk.keys_where("key", Comparison::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
+    assert_eq!(desk.keys_where("key", Comparison::Prefix("a".into())), ["a", "ab"]);
     assert_eq!(desk.keys_where("key", wildcard("*b")), ["ab", "b"]);
     assert_eq!(desk.keys_where("key", between(Some((text("a"), false)), Some((text("b"), true)))), ["ab", "b"]);
-    assert_eq!(desk.keys_where("key", Test::NotEqual(text("a"))), ["B", "ab", "b"]);
-    assert_eq!(desk.keys_where("key", Test::Exists(true)).len(), 4);
+    assert_eq!(desk.keys_where("key", Comparison::NotEqual(text("a"))), ["B", "ab", "b"]);
+    assert_eq!(desk.keys_where("key", Comparison::Exists(true)).len(), 4);
     assert_eq!(desk.keys_where("revision", equal(Value::Int(stamps[2]))), ["b"]);
     assert_eq!(desk.keys_where("revision", between(Some((Value::Int(stamps[1]), false)), None)), ["B", "b"]);
     assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("revision", true)])), ["B", "b", "ab", "a"]);
     assert_eq!(desk.keys_where("conflict", equal(text("name"))), ["ab", "b"]);
-    assert_eq!(desk.keys_where("conflict", Test::Exists(true)), ["B", "ab", "b"]);
-    assert_eq!(desk.keys_where("conflict", Test::Exists(false)), ["a"]);
+    assert_eq!(desk.keys_where("conflict", Comparison::Exists(true)), ["B", "ab", "b"]);
+    assert_eq!(desk.keys_where("conflict", Comparison::Exists(false)), ["a"]);
     let shown = desk.columns(desk.plan(vec![("key", equal(text("b")))]), &["revision", "conflict"]);
     assert_eq!(desk.rows(&shown), [[Value::Int(stamps[2]), texts(&["name", "plain"])]]);
 }
@@ -756,14 +760,14 @@ pub fn conditions_on_state(place: &Place) {
     assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("s_text_i", false)])), ["b", "a"]);
     desk.put("a", &[("s_text_i", text("in"))]);
     assert_eq!(desk.keys_where("s_text_i", equal(text("in"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("s_number_i", Test::Exists(false)), ["a"]);
+    assert_eq!(desk.keys_where("s_number_i", Comparison::Exists(false)), ["a"]);
 }
 
 pub fn none_of_no_values_is_found(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[("ordered", text("x")), ("words", texts(&["x"])), ("words_i", texts(&["x"])), ("words_f", texts(&["x"]))]);
     for name in ["key", "ordered", "plain", "words", "words_i", "words_f", "s_text"] {
-        assert_eq!(desk.keys_where(name, Test::In(Vec::new())), Vec::<String>::new(), "{name}");
+        assert_eq!(desk.keys_where(name, Comparison::In(Vec::new())), Vec::<String>::new(), "{name}");
     }
 }
 
@@ -782,10 +786,10 @@ pub fn thousands_of_values_may_be_asked_for_at_once(place: &Place) {
     let numbers: Vec<Value> = (0..40_000).map(Value::Int).collect();
     let words: Vec<Value> = (0..40_000).map(|number: i64| text(&number.to_string())).collect();
     for name in ["number", "number_i", "numbers", "numbers_i"] {
-        assert_eq!(desk.keys_where(name, Test::In(numbers.clone())), ["5"], "{name}");
+        assert_eq!(desk.keys_where(name, Comparison::In(numbers.clone())), ["5"], "{name}");
     }
-    assert_eq!(desk.keys_where("key", Test::In(words.clone())), ["5"]);
-    assert_eq!(desk.keys_where("words_f", Test::In(words)), ["-5"]);
+    assert_eq!(desk.keys_where("key", Comparison::In(words.clone())), ["5"]);
+    assert_eq!(desk.keys_where("words_f", Comparison::In(words)), ["-5"]);
 }
 
 pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
@@ -807,39 +811,39 @@ pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
 pub fn pages_put_together_are_the_whole(place: &Place) {
     let (desk, _) = library(place);
     for sort in [vec![], vec![("ordered", true)], vec![("number", false), ("folded", true)], vec![("s_text", false)]] {
-        let plan = desk.columns(desk.sorted(desk.plan(vec![("flag", Test::Exists(true))]), &sort), &["key", "ordered"]);
+        let plan = desk.columns(desk.sorted(desk.plan(vec![("flag", Comparison::Exists(true))]), &sort), &["key", "ordered"]);
         let whole = desk.rows(&plan);
         assert!(whole.len() > 50);
         for size in [1, 7, 50, 1_000] {
             let mut together = Vec::new();
             while together.len() < whole.len() {
-                let page = desk.rows(&Plan { offset: together.len() as u64, limit: Some(size), ..plan.clone() });
+                let page = desk.rows(&QueryPlan { offset: together.len() as u64, limit: Some(size), ..plan.clone() });
                 assert_eq!(page.len(), (size as usize).min(whole.len() - together.len()));
                 together.extend(page);
             }
             assert_eq!(together, whole);
         }
-        let rest = desk.rows(&Plan { offset: 10, ..plan.clone() });
+        let rest = desk.rows(&QueryPlan { offset: 10, ..plan.clone() });
         assert_eq!(rest, whole[10..]);
     }
 }
 
 pub fn rows_may_have_no_columns(place: &Place) {
     let desk = with_texts(place, "plain", &["a", "b", "c"]);
-    let none = Plan { columns: Vec::new(), ..desk.plan(vec![]) };
+    let none = QueryPlan { columns: Vec::new(), ..desk.plan(vec![]) };
     assert_eq!(desk.rows(&none), vec![Vec::<Value>::new(); 3]);
-    assert_eq!(desk.rows(&Plan { any_order: true, limit: Some(2), ..none.clone() }), vec![Vec::<Value>::new(); 2]);
-    assert_eq!(desk.rows(&Plan { distinct: true, ..none }), vec![Vec::<Value>::new()]);
+    assert_eq!(desk.rows(&QueryPlan { any_order: true, limit: Some(2), ..none.clone() }), vec![Vec::<Value>::new(); 2]);
+    assert_eq!(desk.rows(&QueryPlan { distinct: true, ..none }), vec![Vec::<Value>::new()]);
 }
 
 pub fn a_page_behind_the_end_is_empty(place: &Place) {
     let desk = with_texts(place, "plain", &["a", "b"]);
     for (offset, limit) in [(2, None), (2, Some(5)), (0, Some(0)), (u64::MAX, Some(u64::MAX))] {
-        let plan = Plan { offset, limit, ..desk.plan(vec![]) };
+        let plan = QueryPlan { offset, limit, ..desk.plan(vec![]) };
         assert_eq!(desk.keys(plan.clone()), Vec::<String>::new());
         assert_eq!(desk.store.count(&plan).expect("counting works"), 2, "counting leaves the page aside");
     }
-    assert_eq!(desk.keys(Plan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
+    assert_eq!(desk.keys(QueryPlan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
 }
 
 /// So many that a page of them may be looked for among the first records instead of sorting all.
@@ -854,14 +858,14 @@ pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &
         writes.sort_by(|one, other| one.key.cmp(&other.key));
         desk.work().writes(writes).done(&*desk.store);
     }
-    let beginning = Test::Prefix("ma".into());
-    let behind = Test::Range { low: Some((text("k15000"), false)), high: None };
-    let rare = Test::Equal(text("one"));
+    let beginning = Comparison::Prefix("ma".into());
+    let behind = Comparison::Range { low: Some((text("k15000"), false)), high: None };
+    let rare = Comparison::Equal(text("one"));
     for conditions in [
         vec![("ordered", beginning.clone())],
-        vec![("ordered", Test::Equal(text("many"))), ("key", behind.clone())],
+        vec![("ordered", Comparison::Equal(text("many"))), ("key", behind.clone())],
         vec![("ordered", beginning.clone()), ("plain", rare.clone())],
-        vec![("ordered", beginning.clone()), ("key", Test::Range { low: None, high: Some((text("k00010"), true)) })],
+        vec![("ordered", beginning.clone()), ("key", Comparison::Range { low: None, high: Some((text("k00010"), true)) })],
     ] {
         let plan = desk.plan(conditions);
         let all = desk.keys(plan.clone());
@@ -869,7 +873,7 @@ pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &
         for (offset, limit) in [(0, 1), (0, 50), (3, 50), (900, 100), (990, 1_000), (all.len() as u64 - 1, 10), (40_000, 10)] {
             let from = (offset as usize).min(all.len());
             let expected = &all[from..(from + limit as usize).min(all.len())];
-            assert_eq!(desk.keys(Plan { offset, limit: Some(limit), ..plan.clone() }), expected, "{offset} {limit}");
+            assert_eq!(desk.keys(QueryPlan { offset, limit: Some(limit), ..plan.clone() }), expected, "{offset} {limit}");
         }
     }
 }
@@ -879,22 +883,22 @@ pub fn distinct_rows_are_counted_and_paged_as_rows(place: &Place) {
     for (name, plain, number) in [("a", Some("x"), 1), ("b", Some("x"), 1), ("c", Some("x"), 2), ("d", None, 1), ("e", None, 1)] {
         desk.put(name, &[("plain", plain.map_or(Value::Null, text)), ("number", Value::Int(number))]);
     }
-    let plan = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["plain", "number"]) };
+    let plan = QueryPlan { distinct: true, ..desk.columns(desk.plan(vec![]), &["plain", "number"]) };
     let rows = vec![vec![Value::Null, Value::Int(1)], vec![text("x"), Value::Int(1)], vec![text("x"), Value::Int(2)]];
     assert_eq!(desk.rows(&plan), rows, "without a sort, by the columns");
     assert_eq!(desk.store.count(&plan).expect("counting works"), 3);
-    assert_eq!(desk.rows(&Plan { offset: 1, limit: Some(1), ..plan.clone() }), rows[1..2]);
+    assert_eq!(desk.rows(&QueryPlan { offset: 1, limit: Some(1), ..plan.clone() }), rows[1..2]);
     let sorted = desk.sorted(plan, &[("number", true)]);
     assert_eq!(desk.rows(&sorted), [rows[2].clone(), rows[0].clone(), rows[1].clone()]);
 }
 
-fn aggregates(desk: &Desk, plan: &Plan, name: &str) -> Vec<Value> {
+fn aggregates(desk: &Desk, plan: &QueryPlan, name: &str) -> Vec<Value> {
     let column = desk.column(name);
     let all: Vec<Aggregate> = FUNCTIONS.iter().map(|(function, _)| Aggregate { function: *function, column }).collect();
     desk.store.aggregate(plan, &all).unwrap_or_else(|error| panic!("{error}: {plan:?}"))
 }
 
-fn aggregate(desk: &Desk, plan: &Plan, function: Function, name: &str) -> Value {
+fn aggregate(desk: &Desk, plan: &QueryPlan, function: AggregateFunction, name: &str) -> Value {
     desk.store.aggregate(plan, &[Aggregate { function, column: desk.column(name) }]).unwrap_or_else(|error| panic!("{error}: {plan:?}")).remove(0)
 }
 
@@ -919,7 +923,7 @@ pub fn every_aggregate_of_numbers(place: &Place) {
     let float = Value::Float;
     assert_eq!(aggregates(&desk, &all, "ratio"), [float(3.5), int(3), float(0.5), float(2.0), float(3.5 / 3.0), float(1.0)]);
     desk.put("3", &[("ratio", float(4.0))]);
-    assert_eq!(aggregate(&desk, &all, Function::Median, "ratio"), float(1.5));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Median, "ratio"), float(1.5));
 }
 
 pub fn aggregates_of_text_times_and_uuids_keep_their_type(place: &Place) {
@@ -935,15 +939,15 @@ pub fn aggregates_of_text_times_and_uuids_keep_their_type(place: &Place) {
         desk.put(name, &values);
     }
     let all = desk.plan(vec![]);
-    let ends = |name: &str| [Function::Min, Function::Max].map(|function| aggregate(&desk, &all, function, name));
+    let ends = |name: &str| [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&desk, &all, function, name));
     assert_eq!(ends("plain"), [text("B"), text("\u{e4}")]);
     assert_eq!(ends("moment_i"), [Value::Int(-10), Value::Int(20)]);
     assert_eq!(ends("day"), [Value::Int(-10), Value::Int(20)]);
     assert_eq!(ends("id"), [Value::Uuid(0), Value::Uuid(-10_i64 as u128)]);
     assert_eq!(ends("flag"), [Value::Bool(false), Value::Bool(true)]);
     assert_eq!(ends("key"), [text("1"), text("3")]);
-    assert_eq!(aggregate(&desk, &all, Function::Median, "moment_i"), Value::Int(0));
-    assert_eq!(aggregate(&desk, &all, Function::Count, "flag"), Value::Int(3));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Median, "moment_i"), Value::Int(0));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Count, "flag"), Value::Int(3));
 }
 
 pub fn aggregates_of_lists_count_elements(place: &Place) {
@@ -966,11 +970,11 @@ pub fn aggregates_of_lists_count_elements(place: &Place) {
         ],
     );
     let all = desk.plan(vec![]);
-    assert_eq!(aggregate(&desk, &all, Function::Min, "ids_i"), Value::Uuid(3));
-    assert_eq!(aggregate(&desk, &all, Function::Max, "ids_i"), Value::Uuid(u128::MAX));
-    assert_eq!(aggregate(&desk, &all, Function::Min, "words"), text("a"));
-    assert_eq!(aggregate(&desk, &all, Function::Max, "flags"), Value::Bool(true));
-    assert_eq!(aggregate(&desk, &all, Function::Sum, "ratios"), Value::Float(0.5));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Min, "ids_i"), Value::Uuid(3));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Max, "ids_i"), Value::Uuid(u128::MAX));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Min, "words"), text("a"));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Max, "flags"), Value::Bool(true));
+    assert_eq!(aggregate(&desk, &all, AggregateFunction::Sum, "ratios"), Value::Float(0.5));
 }
 
 pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
@@ -978,17 +982,17 @@ pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
     let desk = with_values(place, "numbers_i", &[list(&[1, 2]), list(&[2, 3]), list(&[4])]);
     for (name, test, sum) in [
         ("key", equal(text("1")), 5),
-        ("key", Test::Prefix("0".into()), 3),
-        ("key", Test::NotEqual(text("0")), 9),
+        ("key", Comparison::Prefix("0".into()), 3),
+        ("key", Comparison::NotEqual(text("0")), 9),
         ("numbers_i", equal(Value::Int(2)), 8),
-        ("numbers_i", Test::NotEqual(Value::Int(2)), 4),
+        ("numbers_i", Comparison::NotEqual(Value::Int(2)), 4),
         ("numbers_i", between(Some((Value::Int(3), true)), None), 9),
-        ("words_f", Test::NotEqual(text("x")), 12),
-        ("revision", Test::Exists(true), 12),
-        ("conflict", Test::Exists(false), 12),
-        ("searched", Test::NotWildcard(vec!["abc".into()]), 12),
+        ("words_f", Comparison::NotEqual(text("x")), 12),
+        ("revision", Comparison::Exists(true), 12),
+        ("conflict", Comparison::Exists(false), 12),
+        ("searched", Comparison::NotWildcard(vec!["abc".into()]), 12),
     ] {
-        assert_eq!(aggregate(&desk, &desk.plan(vec![(name, test.clone())]), Function::Sum, "numbers_i"), Value::Int(sum), "{name} {test:?}");
+        assert_eq!(aggregate(&desk, &desk.plan(vec![(name, test.clone())]), AggregateFunction::Sum, "numbers_i"), Value::Int(sum), "{name} {test:?}");
     }
 }
 
@@ -1045,22 +1049,22 @@ pub fn keys_of_all_sorts_are_found_in_their_order(place: &Place) {
     let asked = all.into_iter().chain(["", "b", "9f86", "S1A_", "a\u{ffff}", "zz"]);
     for name in asked {
         let value = || text(name);
-        let with = |test: Test| desk.keys_where("key", test);
+        let with = |test: Comparison| desk.keys_where("key", test);
         assert_eq!(with(equal(value())), those(&|key| key == name), "{name:?}");
-        assert_eq!(with(Test::NotEqual(value())), those(&|key| key != name), "{name:?}");
-        assert_eq!(with(Test::In(vec![value(), text("a0")])), those(&|key| key == name || key == "a0"), "{name:?}");
+        assert_eq!(with(Comparison::NotEqual(value())), those(&|key| key != name), "{name:?}");
+        assert_eq!(with(Comparison::In(vec![value(), text("a0")])), those(&|key| key == name || key == "a0"), "{name:?}");
         assert_eq!(with(between(Some((value(), false)), None)), those(&|key| key > name), "{name:?}");
         assert_eq!(with(between(Some((value(), true)), Some((text("a_"), false)))), those(&|key| key >= name && key < "a_"), "{name:?}");
         assert_eq!(with(between(None, Some((value(), true)))), those(&|key| key <= name), "{name:?}");
-        assert_eq!(with(Test::Prefix(name.into())), those(&|key| key.starts_with(name)), "{name:?}");
+        assert_eq!(with(Comparison::Prefix(name.into())), those(&|key| key.starts_with(name)), "{name:?}");
         if !name.contains('*') {
             assert_eq!(with(wildcard(&format!("{name}*0"))), those(&|key| key.starts_with(name) && key[name.len()..].ends_with('0')), "{name:?}");
             assert_eq!(with(wildcard(&format!("*{name}*"))), those(&|key| key.contains(name)), "{name:?}");
         }
     }
     let many = (0..2_000).map(|number| text(&number.to_string())).chain([text("a~"), text("9F86D081")]).collect();
-    assert_eq!(desk.keys_where("key", Test::In(many)), ["0", "9F86D081", "a~"]);
-    assert_eq!(desk.keys_where("key", Test::In(Vec::new())), Vec::<String>::new());
+    assert_eq!(desk.keys_where("key", Comparison::In(many)), ["0", "9F86D081", "a~"]);
+    assert_eq!(desk.keys_where("key", Comparison::In(Vec::new())), Vec::<String>::new());
 }
 
 pub fn aggregates_of_nothing_are_null_and_zero(place: &Place) {
@@ -1075,19 +1079,19 @@ pub fn aggregates_of_nothing_are_null_and_zero(place: &Place) {
 
 pub fn aggregates_look_at_all_rows_whatever_the_page(place: &Place) {
     let desk = with_values(place, "number", &[1, 2, 3].map(Value::Int));
-    let page = Plan { offset: 1, limit: Some(1), ..desk.sorted(desk.plan(vec![]), &[("number_i", true)]) };
-    assert_eq!(aggregate(&desk, &page, Function::Sum, "number"), Value::Int(6));
+    let page = QueryPlan { offset: 1, limit: Some(1), ..desk.sorted(desk.plan(vec![]), &[("number_i", true)]) };
+    assert_eq!(aggregate(&desk, &page, AggregateFunction::Sum, "number"), Value::Int(6));
     assert_eq!(desk.store.count(&page).expect("counting works"), 3);
 }
 
 pub fn a_sum_that_does_not_fit_is_an_error_in_words(place: &Place) {
     let desk = with_values(place, "number", &[i64::MAX, 1].map(Value::Int));
-    let sum = Aggregate { function: Function::Sum, column: desk.column("number") };
+    let sum = Aggregate { function: AggregateFunction::Sum, column: desk.column("number") };
     let error = desk.store.aggregate(&desk.plan(vec![]), &[sum]).expect_err("it does not fit");
     assert!(matches!(&error, StoreError::Wrong(reason) if reason.contains("64 bits")), "{error}");
     desk.put("1", &[("number", Value::Int(-1))]);
-    assert_eq!(aggregate(&desk, &desk.plan(vec![]), Function::Sum, "number"), Value::Int(i64::MAX - 1));
-    let ends = [Function::Min, Function::Max].map(|function| aggregate(&desk, &desk.plan(vec![]), function, "number"));
+    assert_eq!(aggregate(&desk, &desk.plan(vec![]), AggregateFunction::Sum, "number"), Value::Int(i64::MAX - 1));
+    let ends = [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&desk, &desk.plan(vec![]), function, "number"));
     assert_eq!(ends, [Value::Int(-1), Value::Int(i64::MAX)]);
 }
 
@@ -1102,7 +1106,7 @@ pub fn floats_in_lists_are_exact(place: &Place) {
 
 pub fn an_indexed_condition_does_not_scan(place: &Place) {
     let (desk, _) = library(place);
-    let scans = |conditions: Vec<(&str, Test)>| {
+    let scans = |conditions: Vec<(&str, Comparison)>| {
         let explanation = desk.store.explain(&desk.plan(conditions)).expect("explaining works");
         assert!(explanation.len() > 1);
         let scans = place.scans(&explanation);
@@ -1114,49 +1118,49 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
     let int = |number| Value::Int(number);
     for (name, test) in [
         ("key", equal(text("a1"))),
-        ("key", Test::In(vec![text("a1"), text("a2")])),
-        ("key", Test::Prefix("a1".into())),
+        ("key", Comparison::In(vec![text("a1"), text("a2")])),
+        ("key", Comparison::Prefix("a1".into())),
         ("key", between(Some((text("a"), true)), Some((text("b"), true)))),
         ("ordered", equal(text("a"))),
-        ("ordered", Test::In(vec![text("a"), text("b")])),
-        ("ordered", Test::Prefix("ab".into())),
+        ("ordered", Comparison::In(vec![text("a"), text("b")])),
+        ("ordered", Comparison::Prefix("ab".into())),
         ("ordered", wildcard("ab*c")),
         ("ordered", between(Some((text("a"), true)), None)),
         ("ordered", between(None, Some((text("a"), false)))),
         ("searched", wildcard("*abc*")),
-        ("searched", Test::Prefix("abc".into())),
+        ("searched", Comparison::Prefix("abc".into())),
         ("both", equal(text("abc"))),
         ("both", wildcard("*abc")),
         ("folded", equal(text("ABC"))),
-        ("folded", Test::Prefix("AB".into())),
+        ("folded", Comparison::Prefix("AB".into())),
         ("folded", wildcard("*BCD*")),
         ("folded_searched", wildcard("*BCD*")),
         ("badge", equal(text("badge a1"))),
         ("number_i", equal(int(1))),
-        ("number_i", Test::In(vec![int(1), int(2)])),
+        ("number_i", Comparison::In(vec![int(1), int(2)])),
         ("number_i", between(Some((int(1), true)), Some((int(2), true)))),
         ("ratio_i", between(None, Some((Value::Float(0.5), true)))),
         ("flag_i", equal(Value::Bool(true))),
         ("moment_i", between(Some((int(0), true)), None)),
         ("id_i", equal(Value::Uuid(1))),
         ("words_i", equal(text("a"))),
-        ("words_i", Test::In(vec![text("a"), text("b")])),
+        ("words_i", Comparison::In(vec![text("a"), text("b")])),
         ("words_f", equal(text("A"))),
         ("numbers_i", equal(int(1))),
-        ("ids_i", Test::In(vec![Value::Uuid(1)])),
+        ("ids_i", Comparison::In(vec![Value::Uuid(1)])),
         ("s_text_i", equal(text("a"))),
-        ("s_text_i", Test::Prefix("a".into())),
+        ("s_text_i", Comparison::Prefix("a".into())),
         ("s_number_i", between(Some((int(1), true)), None)),
     ] {
         assert!(!scans(vec![(name, test.clone())]), "{name} {test:?} scans");
         // beside a condition that has no index as well, whichever comes first
-        let other = || ("plain", Test::NotEqual(text("a")));
+        let other = || ("plain", Comparison::NotEqual(text("a")));
         assert!(!scans(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
         assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
     }
     // or nothing would have been shown
     for (name, test) in
-        [("plain", equal(text("a"))), ("ordered", Test::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))]
+        [("plain", equal(text("a"))), ("ordered", Comparison::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))]
     {
         assert!(scans(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
     }
@@ -1197,7 +1201,7 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
     assert_eq!(finds("first", 1), everywhere);
     desk.put("x", &values("second", 2));
     assert_eq!((finds("first", 1), finds("second", 2)), (nowhere.clone(), everywhere.clone()));
-    let dead = Content { alive: false, ..desk.content(&values("second", 2)) };
+    let dead = RecordContent { exists: false, ..desk.content(&values("second", 2)) };
     desk.work().write(put(0, "x", desk.version("x"), dead)).done(&*desk.store);
     assert_eq!(finds("second", 2), nowhere);
     desk.put("x", &values("third", 3));
@@ -1242,7 +1246,7 @@ pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     let name = |number: usize| format!("{number:04}");
     desk.work().writes((0..100).map(|number| put(0, &name(number), None, desk.content(&[("plain", text("there"))])))).done(&*desk.store);
-    let plan = Plan { offset: 10, ..desk.plan(vec![("plain", equal(text("there")))]) };
+    let plan = QueryPlan { offset: 10, ..desk.plan(vec![("plain", equal(text("there")))]) };
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -1262,11 +1266,11 @@ pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(place: &Place) {
         }
         over.store(true, std::sync::atomic::Ordering::SeqCst);
     });
-    let page = Plan { limit: Some(3), ..plan };
+    let page = QueryPlan { limit: Some(3), ..plan };
     let (found, total) = desk.store.find_and_count(&page).expect("it answers");
     assert_eq!((found.rows.len(), total), (3, 100), "the page aside");
-    let nobody = Plan { tenant: tenant("nobody"), ..page };
-    assert_eq!(desk.store.find_and_count(&nobody).expect("it answers"), (Found::default(), 0));
+    let nobody = QueryPlan { tenant: tenant("nobody"), ..page };
+    assert_eq!(desk.store.find_and_count(&nobody).expect("it answers"), (ResultRows::default(), 0));
 }
 
 pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) {
@@ -1276,15 +1280,15 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
     let records = (0..3_000).map(|number| put(0, &format!("{number:04}"), None, desk.content(&[("words", words.clone())])));
     desk.work().writes(records).done(&*desk.store);
     // each is compared with each word of each record
-    let long = desk.plan((0..180).map(|number| ("words", Test::NotEqual(text(&format!("x{number}"))))).collect());
+    let long = desk.plan((0..180).map(|number| ("words", Comparison::NotEqual(text(&format!("x{number}"))))).collect());
     let sorted = desk.sorted(long.clone(), &[("plain", true)]);
-    let sum = Aggregate { function: Function::Median, column: desk.column("number") };
+    let sum = Aggregate { function: AggregateFunction::Median, column: desk.column("number") };
     let asks: [&(dyn Fn() -> Result<()> + Sync); 4] =
         [&|| desk.store.count(&long).map(drop), &|| desk.store.find(&sorted).map(drop), &|| desk.store.find_and_count(&sorted).map(drop), &|| {
             desk.store.aggregate(&long, &[sum]).map(drop)
         }];
     let given_up = |ask: &(dyn Fn() -> Result<()> + Sync)| {
-        let wanted = wanted::Wanted::default();
+        let wanted = wanted::CancelToken::default();
         let ended = std::thread::scope(|scope| {
             let asked = scope.spawn(|| wanted.during(ask));
             let mut in_use = 0;
@@ -1305,25 +1309,26 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
         assert!(matches!(ended, Some(Err(StoreError::Unwanted))), "{ended:?}");
         assert_eq!(desk.store.count(&desk.plan(vec![])).expect("others are answered"), 3_000);
     }
-    let wanted = wanted::Wanted::default();
+    let wanted = wanted::CancelToken::default();
     assert_eq!(wanted.during(|| desk.store.count(&desk.plan(vec![]))).expect("it is wanted"), 3_000);
 }
 
 pub fn a_plan_of_another_catalogue_is_refused(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[]);
-    let no_collection = Plan { collection: 9, ..desk.plan(vec![]) };
-    let no_column = |column| Plan { columns: vec![column], ..desk.plan(vec![]) };
-    let no_condition = Plan { conditions: vec![Condition { column: Column::Field(999), test: Test::Exists(true) }], ..desk.plan(vec![]) };
-    let no_sort = Plan { sort: vec![Sort { column: Column::State(999), descending: false }], ..desk.plan(vec![]) };
-    for plan in [no_collection.clone(), no_column(Column::Field(999)), no_column(Column::State(999)), no_condition, no_sort] {
+    let no_collection = QueryPlan { collection: 9, ..desk.plan(vec![]) };
+    let no_column = |column| QueryPlan { columns: vec![column], ..desk.plan(vec![]) };
+    let no_condition =
+        QueryPlan { conditions: vec![Condition { column: PlanColumn::Field(999), test: Comparison::Exists(true) }], ..desk.plan(vec![]) };
+    let no_sort = QueryPlan { sort: vec![SortKey { column: PlanColumn::State(999), descending: false }], ..desk.plan(vec![]) };
+    for plan in [no_collection.clone(), no_column(PlanColumn::Field(999)), no_column(PlanColumn::State(999)), no_condition, no_sort] {
         let found = desk.store.find(&plan);
         assert!(matches!(found, Err(StoreError::Wrong(_))), "{found:?}");
         assert!(desk.store.explain(&plan).is_err());
     }
     assert!(matches!(desk.store.count(&no_collection), Err(StoreError::Wrong(_))));
-    let sum = Aggregate { function: Function::Sum, column: Column::Field(999) };
+    let sum = Aggregate { function: AggregateFunction::Sum, column: PlanColumn::Field(999) };
     assert!(matches!(desk.store.aggregate(&desk.plan(vec![]), &[sum]), Err(StoreError::Wrong(_))));
-    assert!(matches!(desk.store.read(&desk.tenant, 9, &[key("a")], Detail::Head), Err(StoreError::Wrong(_))));
-    assert!(matches!(desk.store.find(&desk.plan(vec![("plain", Test::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
+    assert!(matches!(desk.store.read(&desk.tenant, 9, &[key("a")], ReadDetail::Head), Err(StoreError::Wrong(_))));
+    assert!(matches!(desk.store.find(&desk.plan(vec![("plain", Comparison::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
 }

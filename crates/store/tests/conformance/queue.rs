@@ -3,7 +3,7 @@
 use super::support::*;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
-use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, pack};
+use stook_store::journal::{ChunkJournal, DocumentOutcome, Outcome, OutcomeCounts, pack};
 use stook_store::queue::*;
 use stook_store::*;
 
@@ -30,14 +30,14 @@ pub fn new_job(own: &Tenant, files: usize) -> NewJob {
 }
 
 /// The slice of a chunk of ten documents.
-pub fn slice(ordinal: u32) -> Slice {
+pub fn slice(ordinal: u32) -> ChunkSlice {
     let before = u64::from(ordinal - 1) * 10;
-    Slice { offset: before * 7, length: 70, file_documents: before, documents_before: before, documents: 10, ..Slice::default() }
+    ChunkSlice { offset: before * 7, length: 70, file_documents: before, documents_before: before, documents: 10, ..ChunkSlice::default() }
 }
 
-pub fn progress(chunks: u32, complete: bool) -> Progress {
+pub fn progress(chunks: u32, complete: bool) -> SplitProgress {
     let documents = u64::from(chunks) * 10;
-    Progress { file: 0, offset: documents * 7, file_documents: documents, documents, chunks, complete }
+    SplitProgress { file: 0, offset: documents * 7, file_documents: documents, documents, chunks, complete }
 }
 
 fn chunks(ordinals: std::ops::RangeInclusive<u32>) -> Vec<NewChunk> {
@@ -56,40 +56,40 @@ fn job_of(desk: &Desk, count: u32) -> JobId {
     job
 }
 
-pub fn fence(lease: &Lease) -> Fence {
-    Fence { chunk: lease.chunk, token: lease.token }
+pub fn fence(lease: &LeasedChunk) -> LeaseToken {
+    LeaseToken { chunk: lease.chunk, token: lease.token }
 }
 
-fn lease(desk: &Desk, limit: usize, seconds: u64) -> Vec<Lease> {
+fn lease(desk: &Desk, limit: usize, seconds: u64) -> Vec<LeasedChunk> {
     desk.store.lease(None, limit, seconds).expect("leasing works")
 }
 
-fn lease_one(desk: &Desk) -> Lease {
+fn lease_one(desk: &Desk) -> LeasedChunk {
     lease(desk, 1, 60).into_iter().next().expect("a chunk waits")
 }
 
-fn ordinals(leases: &[Lease]) -> Vec<u32> {
+fn ordinals(leases: &[LeasedChunk]) -> Vec<u32> {
     leases.iter().map(|lease| lease.chunk.ordinal).collect()
 }
 
 /// A journal in which every document of the chunk has the same outcome.
 fn journal(ordinal: u32, outcome: Outcome) -> ChunkJournal {
     let first = u64::from(ordinal - 1) * 10 + 1;
-    let line = |document| Line { document, offset: document * 7, collection: 0, outcome, key: format!("key {document}").into() };
-    let lines: Vec<Line> = (first..first + 10).map(line).collect();
-    let mut counts = Counts { documents: 10, ..Counts::default() };
+    let line = |document| DocumentOutcome { document, offset: document * 7, collection: 0, outcome, key: format!("key {document}").into() };
+    let lines: Vec<DocumentOutcome> = (first..first + 10).map(line).collect();
+    let mut counts = OutcomeCounts { documents: 10, ..OutcomeCounts::default() };
     counts.add(outcome, 10);
-    ChunkJournal { counts, first, lines: pack(&lines), ..ChunkJournal::default() }
+    ChunkJournal { counts, first, packed_outcomes: pack(&lines), ..ChunkJournal::default() }
 }
 
 /// The unit of a leased chunk: one record and its journal.
-fn chunk_work(desk: &Desk, lease: &Lease, outcome: Outcome) -> Work {
+fn chunk_work(desk: &Desk, lease: &LeasedChunk, outcome: Outcome) -> Work {
     let name = format!("record of {}", lease.chunk);
     let write = put(0, &name, desk.version(&name), desk.content(&[("name", text(&name))]));
     desk.work().fence(fence(lease)).write(write).journal(journal(lease.chunk.ordinal, outcome))
 }
 
-fn finish(desk: &Desk, lease: &Lease) {
+fn finish(desk: &Desk, lease: &LeasedChunk) {
     chunk_work(desk, lease, Outcome::Created).done(&*desk.store);
 }
 
@@ -104,11 +104,11 @@ fn infos(desk: &Desk, job: JobId) -> Vec<ChunkInfo> {
 }
 
 /// Fails a chunk until it is dead.
-fn kill(desk: &Desk, lease: &Lease) {
+fn kill(desk: &Desk, lease: &LeasedChunk) {
     desk.store.release(fence(lease), "it does not parse", 0, 1).expect("releasing works");
 }
 
-fn assert_fenced(desk: &Desk, lease: &Lease) {
+fn assert_fenced(desk: &Desk, lease: &LeasedChunk) {
     let (result, _) = chunk_work(desk, lease, Outcome::Created).commit(&*desk.store);
     assert!(matches!(result, Err(StoreError::Fenced(chunk)) if chunk == lease.chunk), "{result:?}");
 }
@@ -162,7 +162,7 @@ pub fn leasing_takes_from_the_oldest_job_unless_one_is_named(place: &Place) {
 pub fn a_lease_carries_the_slice_as_it_was_added(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let id = desk.store.create_job(new_job(&desk.tenant, 3)).expect("the job is written");
-    let large = Slice {
+    let large = ChunkSlice {
         file: 2,
         offset: 5_000_000_000_000,
         length: 4_294_967_296,
@@ -213,7 +213,7 @@ pub fn a_fenced_unit_writes_nothing(place: &Place) {
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
     assert_eq!(desk.store.marks(&desk.tenant, 10).expect("reading works"), []);
     assert_eq!(desk.store.journal(id, 0, 100, false).expect("reading works"), []);
-    assert_eq!(job(&desk, id).counts, Counts::default());
+    assert_eq!(job(&desk, id).counts, OutcomeCounts::default());
 }
 
 pub fn a_fenced_unit_does_not_disturb_those_beside_it(place: &Place) {
@@ -226,7 +226,7 @@ pub fn a_fenced_unit_does_not_disturb_those_beside_it(place: &Place) {
     for (number, own) in held.iter().enumerate() {
         for lease in slow.get(number).into_iter().chain([own]) {
             let unit = chunk_work(&desk, lease, Outcome::Created).mark(1, &lease.token.to_string());
-            submitted.push((lease, desk.store.submit(Box::new(unit), Urgency::Bulk)));
+            submitted.push((lease, desk.store.submit(Box::new(unit), Priority::Bulk)));
         }
     }
     for (lease, pending) in submitted {
@@ -245,11 +245,11 @@ pub fn units_that_are_given_back_are_written_once(place: &Place) {
     let id = job_of(&desk, 12);
     let slow = lease(&desk, 4, 0);
     let held = lease(&desk, 12, 60);
-    let submit = |lease: &Lease| {
+    let submit = |lease: &LeasedChunk| {
         let unit = chunk_work(&desk, lease, Outcome::Created).mark(1, &lease.token.to_string()).made_again();
-        desk.store.submit(Box::new(unit), Urgency::Bulk)
+        desk.store.submit(Box::new(unit), Priority::Bulk)
     };
-    let mut submitted: VecDeque<(&Lease, Pending)> = VecDeque::new();
+    let mut submitted: VecDeque<(&LeasedChunk, PendingCommit)> = VecDeque::new();
     for (number, own) in held.iter().enumerate() {
         submitted.extend(slow.get(number).into_iter().chain([own]).map(|lease| (lease, submit(lease))));
     }
@@ -286,7 +286,7 @@ pub fn only_leases_still_held_are_renewed(place: &Place) {
     assert_eq!(taken.chunk, leases[0].chunk);
     finish(&desk, &leases[1]);
     desk.store.release(fence(&leases[2]), "later", 0, 5).expect("releasing works");
-    let fences: Vec<Fence> = leases.iter().map(fence).collect();
+    let fences: Vec<LeaseToken> = leases.iter().map(fence).collect();
     assert_eq!(desk.store.renew(&fences, 60).expect("renewing works"), [fences[3]]);
     assert_eq!(desk.store.renew(&[], 60).expect("renewing nothing works"), []);
 }
@@ -460,7 +460,7 @@ pub fn chunks_are_added_to_a_living_job_only(place: &Place) {
 pub fn a_chunk_is_replaced_by_its_parts_which_get_numbers_of_their_own(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let id = job_of(&desk, 3);
-    let part = |documents: u32| Slice { documents, head: vec![1], ..slice(2) };
+    let part = |documents: u32| ChunkSlice { documents, head: vec![1], ..slice(2) };
     let parts: Vec<NewChunk> = [4, 6].map(|documents| NewChunk { ordinal: 0, slice: part(documents) }).to_vec();
     desk.store.replace_chunk(ChunkId { job: id, ordinal: 2 }, parts.clone()).expect("replacing works");
     let leases = lease(&desk, 9, 60);
@@ -509,7 +509,7 @@ pub fn a_leased_or_finished_chunk_is_not_replaced(place: &Place) {
 pub fn a_dumped_chunk_is_put_back_in_its_place(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let id = job_of(&desk, 2);
-    let mended = Slice { payload: Some(b"mended".to_vec()), ..slice(1) };
+    let mended = ChunkSlice { payload: Some(b"mended".to_vec()), ..slice(1) };
     let chunk = ChunkId { job: id, ordinal: 1 };
     // a waiting one
     desk.store.load_chunk(chunk, mended.clone()).expect("loading works");
@@ -517,7 +517,7 @@ pub fn a_dumped_chunk_is_put_back_in_its_place(place: &Place) {
     // a dead one, which makes its failed job go on
     lease(&desk, 2, 60).iter().for_each(|lease| kill(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Failed);
-    let mended_again = Slice { documents: 9, ..mended };
+    let mended_again = ChunkSlice { documents: 9, ..mended };
     desk.store.load_chunk(chunk, mended_again.clone()).expect("loading works");
     assert_eq!(job(&desk, id).state, JobState::Interrupted);
     let own = lease_one(&desk);
@@ -718,7 +718,7 @@ pub fn a_job_that_is_not_there_is_named_in_the_error(place: &Place) {
     }
     assert_eq!(desk.store.jobs(None, 10).expect("reading works"), []);
     assert_eq!(desk.store.take_over(77).expect("there is nothing to do"), 0);
-    desk.store.release(Fence { chunk: ChunkId { job: 77, ordinal: 1 }, token: 1 }, "lost", 0, 1).expect("there is nothing to do");
+    desk.store.release(LeaseToken { chunk: ChunkId { job: 77, ordinal: 1 }, token: 1 }, "lost", 0, 1).expect("there is nothing to do");
 }
 
 pub fn jobs_are_listed_newest_first(place: &Place) {

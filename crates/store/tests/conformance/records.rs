@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::Plan;
+use stook_store::plan::QueryPlan;
 use stook_store::queue::NewJob;
 use stook_store::*;
 
@@ -32,7 +32,7 @@ collections:
 ";
 
 /// A record that has something everywhere.
-fn full_content(desk: &Desk) -> Content {
+fn full_content(desk: &Desk) -> RecordContent {
     let values = [
         ("name", text("full")),
         ("colour", text("gr\u{fc}n")),
@@ -42,21 +42,21 @@ fn full_content(desk: &Desk) -> Content {
         ("where", text("here")),
         ("since", Value::Int(1_524_751_374_500_000)),
     ];
-    Content {
+    RecordContent {
         created_job: 42,
-        alive: true,
+        exists: true,
         state_set: vec![(0, text("here")), (1, Value::Null)],
         conflicts: vec![1, 2],
         contributions: (0..=255).collect(),
         raw: Some([b"one".as_slice(), b"\0two"].concat().into()),
-        indexed_stay: false,
+        indexes_unchanged: false,
         ..desk.content(&values)
     }
 }
 
-fn assert_holds(record: &StoredRecord, content: &Content) {
+fn assert_holds(record: &StoredRecord, content: &RecordContent) {
     assert_eq!(record.created_job, content.created_job);
-    assert_eq!(record.alive, content.alive);
+    assert_eq!(record.alive, content.exists);
     assert_eq!(record.golden, content.golden.to_vec());
     assert_eq!(record.state, content.state);
     assert_eq!(record.state_set, content.state_set);
@@ -71,18 +71,18 @@ pub fn reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_on
         desk.put(name, &[("name", text(name))]);
     }
     let wanted = [key("d"), key("missing"), key("b"), key("a"), key("also missing")];
-    for detail in [Detail::Head, Detail::Full] {
+    for detail in [ReadDetail::Head, ReadDetail::Full] {
         let found = desk.store.read(&desk.tenant, 0, &wanted, detail).expect("reading works");
         let found: Vec<Option<&str>> = found.iter().map(|record| record.as_ref().map(|record| record.key.as_str())).collect();
         assert_eq!(found, [Some("d"), None, Some("b"), Some("a"), None]);
     }
-    assert_eq!(desk.store.read(&desk.tenant, 0, &[], Detail::Full).expect("reading nothing works"), []);
+    assert_eq!(desk.store.read(&desk.tenant, 0, &[], ReadDetail::Full).expect("reading nothing works"), []);
 }
 
 pub fn a_key_asked_for_twice_is_answered_twice(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("a", &[("colour", text("red"))]);
-    let found = desk.store.read(&desk.tenant, 0, &[key("a"), key("b"), key("a")], Detail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, 0, &[key("a"), key("b"), key("a")], ReadDetail::Full).expect("reading works");
     assert!(found[0].is_some());
     assert_eq!(found[1], None);
     assert_eq!(found[2], found[0]);
@@ -96,7 +96,7 @@ pub fn reading_ten_thousand_keys_is_one_call(place: &Place) {
     // a stride that shares no factor with their number visits every key once, in an order that is not theirs
     let order: Vec<i64> = (0..10_000).map(|step| step * 7_919 % 10_000).collect();
     let keys: Vec<_> = order.iter().map(|number| key(&name(*number))).collect();
-    let found = desk.store.read(&desk.tenant, 0, &keys, Detail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, 0, &keys, ReadDetail::Full).expect("reading works");
     for (number, record) in order.iter().zip(&found) {
         let weight = record.as_ref().map(|record| record.golden[2].clone());
         assert_eq!(weight, (number % 2 == 0).then_some(Value::Int(*number)));
@@ -110,7 +110,7 @@ pub fn a_record_comes_back_as_it_was_written(place: &Place) {
     let record = desk.record("full").expect("it was written");
     assert_holds(&record, &content);
     assert_eq!(record.key, key("full"));
-    assert_eq!(record.version, Version::new(receipt.stamp, 0));
+    assert_eq!(record.version, Version::new(receipt.committed_at, 0));
 
     let empty = desk.content(&[]);
     desk.work().write(put(0, "empty", None, empty.clone())).done(&*desk.store);
@@ -122,7 +122,7 @@ pub fn a_head_has_what_decides_on_a_write_and_nothing_else(place: &Place) {
     let content = full_content(&desk);
     desk.work().write(put(0, "full", None, content.clone())).done(&*desk.store);
     let whole = desk.record("full").expect("it was written");
-    let head = desk.store.read(&desk.tenant, 0, &[key("full")], Detail::Head).expect("reading works").remove(0).expect("it is there");
+    let head = desk.store.read(&desk.tenant, 0, &[key("full")], ReadDetail::Head).expect("reading works").remove(0).expect("it is there");
     assert_eq!(head.version, whole.version);
     assert_eq!((head.created_job, head.alive), (42, true));
     assert_eq!(head.contributions, content.contributions);
@@ -260,7 +260,7 @@ pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
     let writes = written.iter().map(|(record, field, value)| put(0, record, None, desk.content(&[(field, value.clone())])));
     desk.work().writes(writes).done(&*desk.store);
     let keys: Vec<_> = written.iter().map(|(record, ..)| key(record)).collect();
-    let found = desk.store.read(&desk.tenant, 0, &keys, Detail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, 0, &keys, ReadDetail::Full).expect("reading works");
     for ((record, field, value), stored) in written.iter().zip(found) {
         let stored = stored.expect("it was written");
         let expected = desk.content(&[(field, value.clone())]);
@@ -285,7 +285,7 @@ pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
     for (index, state) in states.iter().enumerate() {
         for (number, value) in samples(&state.ty).into_iter().chain([Value::Null]).filter(|value| sayable(&state.ty, value)).enumerate() {
             let record = format!("{} {number}", state.name);
-            let content = Content { state_set: vec![(index, value.clone())], ..desk.content(&[]) };
+            let content = RecordContent { state_set: vec![(index, value.clone())], ..desk.content(&[]) };
             desk.work().write(put(0, &record, None, content)).done(&*desk.store);
             let stored = desk.record(&record).expect("it was written").state_set;
             assert_eq!(stored.len(), 1, "{record}: {value:?}");
@@ -314,10 +314,10 @@ pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Pla
         desk.work().write(touch(0, "x", desk.version("x"), &[round])).done(&*desk.store);
         let after = desk.record("x").expect("it is there");
         assert_eq!(after.version, Version::new(before.version.revision, i64::from(round)));
-        assert_holds(&after, &Content { contributions: vec![round], ..content.clone() });
+        assert_holds(&after, &RecordContent { contributions: vec![round], ..content.clone() });
     }
     desk.put("x", &[]);
-    assert_eq!(desk.version("x").map(|version| version.touch), Some(0), "a put counts touches anew");
+    assert_eq!(desk.version("x").map(|version| version.minor), Some(0), "a put counts touches anew");
 }
 
 pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
@@ -334,7 +334,7 @@ pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
 
 pub fn a_dead_record_is_read_by_key_but_not_found(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    let dead = Content { alive: false, ..full_content(&desk) };
+    let dead = RecordContent { exists: false, ..full_content(&desk) };
     desk.work().write(put(0, "x", None, dead.clone())).done(&*desk.store);
     assert_holds(&desk.record("x").expect("its contributions are kept"), &dead);
     for plan in [
@@ -379,7 +379,7 @@ pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(pla
         let now = desk.record(name);
         let (result, told) = desk.work().write(stale.clone()).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
         result.expect("the unit is written");
-        assert_eq!(told.conflicts, [Conflict { collection: 0, key: key(name), record: now.clone() }], "{stale:?}");
+        assert_eq!(told.conflicts, [WriteConflict { collection: 0, key: key(name), record: now.clone() }], "{stale:?}");
         assert_eq!(desk.record(name), now, "{stale:?}");
     }
 }
@@ -387,7 +387,7 @@ pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(pla
 pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("x", &[("words", texts(&["old"]))]);
-    let elsewhere = || desk.version("x").map(|version| Version::new(version.revision, version.touch));
+    let elsewhere = || desk.version("x").map(|version| Version::new(version.revision, version.minor));
     assert_eq!(elsewhere(), desk.version("x"));
     let write = |write: RecordWrite| {
         let (result, told) = desk.work().write(write).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
@@ -400,14 +400,14 @@ pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place:
     write(touch(0, "x", elsewhere(), b"touched"));
     assert_eq!(desk.record("x").expect("it is there").contributions, b"touched");
     let settled = desk.content(&[("words", texts(&["new"]))]);
-    write(RecordWrite { change: Change::Settle(Box::new(settled)), ..touch(0, "x", elsewhere(), b"") });
-    write(RecordWrite { change: Change::State { state: desk.content(&[]).state, state_set: Vec::new() }, ..touch(0, "x", elsewhere(), b"") });
+    write(RecordWrite { change: RecordChange::Settle(Box::new(settled)), ..touch(0, "x", elsewhere(), b"") });
+    write(RecordWrite { change: RecordChange::State { state: desk.content(&[]).state, state_set: Vec::new() }, ..touch(0, "x", elsewhere(), b"") });
     write(delete(0, "x", elsewhere()));
     assert_eq!(desk.record("x"), None);
     // of what is not there any more, too
     let (result, told) = desk.work().write(touch(0, "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
     result.expect("the unit is written");
-    assert_eq!(told.conflicts, [Conflict { collection: 0, key: key("x"), record: None }]);
+    assert_eq!(told.conflicts, [WriteConflict { collection: 0, key: key("x"), record: None }]);
 }
 
 pub fn conflicts_come_together_ordered_by_collection_and_key(place: &Place) {
@@ -432,8 +432,8 @@ pub fn what_resolve_returns_is_written(place: &Place) {
         let before = desk.record(name);
         let merged = desk.content(&[("colour", text("merged")), ("words", texts(&["x"]))]);
         let returned = merged.clone();
-        let resolve = move |conflicts: Vec<Conflict>| {
-            let merge = |conflict: Conflict| put(0, conflict.key.as_str(), conflict.record.map(|record| record.version), returned.clone());
+        let resolve = move |conflicts: Vec<WriteConflict>| {
+            let merge = |conflict: WriteConflict| put(0, conflict.key.as_str(), conflict.record.map(|record| record.version), returned.clone());
             Ok(conflicts.into_iter().map(merge).collect())
         };
         desk.work().write(stale.clone()).resolve(resolve).done(&*desk.store);
@@ -444,11 +444,13 @@ pub fn what_resolve_returns_is_written(place: &Place) {
     }
     // touches and deletions as well
     desk.put("x", &[]);
-    let touched =
-        |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect());
+    let touched = |conflicts: Vec<WriteConflict>| {
+        Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect())
+    };
     desk.work().write(delete(0, "x", Some(Version::default()))).resolve(touched).done(&*desk.store);
     assert_eq!(desk.record("x").expect("it stays").contributions, b"touched");
-    let deleted = |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| delete(0, "x", it.record.map(|record| record.version))).collect());
+    let deleted =
+        |conflicts: Vec<WriteConflict>| Ok(conflicts.into_iter().map(|it| delete(0, "x", it.record.map(|record| record.version))).collect());
     desk.work().write(touch(0, "x", Some(Version::default()), b"")).resolve(deleted).done(&*desk.store);
     assert_eq!(desk.record("x"), None);
 }
@@ -496,7 +498,7 @@ pub fn a_revision_is_the_receipts_stamp_and_only_grows(place: &Place) {
     for round in 0..20 {
         let receipt = desk.put("x", &[("weight", Value::Int(round))]);
         let version = desk.version("x").expect("it is there");
-        assert_eq!(version, Version::new(receipt.stamp, 0));
+        assert_eq!(version, Version::new(receipt.committed_at, 0));
         assert!(version.revision > last);
         last = version.revision;
     }
@@ -530,7 +532,7 @@ pub fn the_clock_is_never_the_same_twice(place: &Place) {
     times.sort_unstable();
     times.dedup();
     assert_eq!(times.len(), all);
-    let stamp = desk.put("x", &[]).stamp;
+    let stamp = desk.put("x", &[]).committed_at;
     assert!(stamp > times[all - 1]);
     assert!(desk.store.clock() > stamp);
 }
@@ -555,7 +557,7 @@ pub fn a_store_says_what_it_has_committed(place: &Place) {
     assert!(failed.is_err());
     let after = desk.store.vitals().expect("a store says how it does");
     assert_eq!(after.rows - before.rows, 3);
-    assert!(after.commits > before.commits && after.writing > before.writing, "{after:?} {before:?}");
+    assert!(after.commits > before.commits && after.write_time > before.write_time, "{after:?} {before:?}");
     assert_eq!((after.waiting, after.connections_in_use), (0, 0));
     assert!(after.connections > 0 && after.bytes > 8_192, "{after:?}");
 }
@@ -592,9 +594,9 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
         let stale = (number % 3 == 0).then(|| put(0, "taken", None, desk.content(&[])));
         let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: number, child: child.into(), payload: Vec::new() };
         let work = desk.work().write(own).writes(stale).edge(EdgeChange::Put(edge)).mark(1, &number.to_string());
-        desk.store.submit(Box::new(work), Urgency::Bulk)
+        desk.store.submit(Box::new(work), Priority::Bulk)
     };
-    let pending: Vec<Pending> = (0..30).map(submit).collect();
+    let pending: Vec<PendingCommit> = (0..30).map(submit).collect();
     for (number, pending) in pending.into_iter().enumerate() {
         assert_eq!(pending.wait().is_err(), number % 3 == 0, "unit {number}");
         assert_eq!(desk.record(&format!("unit {number}")).is_some(), number % 3 != 0, "unit {number}");
@@ -607,7 +609,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
 }
 
 /// A unit that keeps the store busy until the other end is dropped, so that what is submitted meanwhile waits together.
-fn blocking_unit(desk: &Desk, urgency: Urgency) -> (Pending, mpsc::Sender<()>) {
+fn blocking_unit(desk: &Desk, urgency: Priority) -> (PendingCommit, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel();
     let (arrive, arrived) = mpsc::channel();
     let blocking = desk.work().write(touch(0, "blocked", None, b"")).resolve(move |_| {
@@ -629,7 +631,7 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
     let fine = |name: &str| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, name, None, full_content(&desk))).mark(1, name)) };
     // jobs, units that fail and units that do not, in several orders
     for order in ["jf", "fj", "juf", "jfu", "ufj", "ufu", "fuj", "jufjuf", "fjujf"] {
-        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
+        let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
         let mut units = Vec::new();
         let store = &*desk.store;
         std::thread::scope(|scope| {
@@ -644,8 +646,8 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
                         // the thread has to get in line before the next one
                         std::thread::sleep(Duration::from_millis(20));
                     }
-                    'f' => units.push((name.clone(), desk.store.submit(failing(&name), Urgency::Interactive))),
-                    _ => units.push((name.clone(), desk.store.submit(fine(&name), Urgency::Interactive))),
+                    'f' => units.push((name.clone(), desk.store.submit(failing(&name), Priority::Interactive))),
+                    _ => units.push((name.clone(), desk.store.submit(fine(&name), Priority::Interactive))),
                 }
             }
             drop(release);
@@ -667,14 +669,14 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
 
 pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    for urgency in [Urgency::Bulk, Urgency::Interactive] {
+    for urgency in [Priority::Bulk, Priority::Interactive] {
         desk.put("x", &[("weight", Value::Int(0))]);
         let read = desk.version("x");
-        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
+        let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
         // all have read the same version; every one adds one to what the one before it wrote; every fourth fails on the way
         let add = |number: i64| {
             let empty = desk.content(&[]);
-            let add_one = move |conflicts: Vec<Conflict>| {
+            let add_one = move |conflicts: Vec<WriteConflict>| {
                 if number % 4 == 3 {
                     return Err(StoreError::Wrong("it fails".into()));
                 }
@@ -683,7 +685,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
                     let weight = record.golden[2].as_int().unwrap_or_default() + 1;
                     let mut golden = empty.golden.to_vec();
                     golden[2] = Value::Int(weight);
-                    put(0, "x", Some(record.version), Content { golden: golden.into(), ..empty.clone() })
+                    put(0, "x", Some(record.version), RecordContent { golden: golden.into(), ..empty.clone() })
                 });
                 Ok(again.collect())
             };
@@ -691,7 +693,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
             let first = put(0, "x", if number % 4 == 3 { None } else { read }, desk.content(&[("weight", Value::Int(1))]));
             desk.store.submit(Box::new(desk.work().write(first).resolve(add_one)), urgency)
         };
-        let pending: Vec<Pending> = (0..20).map(add).collect();
+        let pending: Vec<PendingCommit> = (0..20).map(add).collect();
         drop(release);
         blocked.wait().expect("the unit is written");
         let written = pending.into_iter().filter_map(|pending| pending.wait().ok()).count();
@@ -703,8 +705,8 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
 pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
     // another unit of the group fails, and when the group is done again this one finds that things have changed
     let desk = Desk::open(place, SHELF);
-    for urgency in [Urgency::Bulk, Urgency::Interactive] {
-        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
+    for urgency in [Priority::Bulk, Priority::Interactive] {
+        let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
         let mut times = 0;
         let fickle = desk.work().write(touch(0, "missing", None, b"")).resolve(move |_| {
             times += 1;
@@ -736,14 +738,14 @@ pub fn a_unit_that_panics_fails_alone(place: &Place) {
     desk.put("taken", &[]);
     let writes = [put(0, "half", None, desk.content(&[])), put(0, "taken", None, desk.content(&[]))];
     let panicking = desk.work().writes(writes).resolve(|_| panic!("a mistake in the caller's merge"));
-    let first = desk.store.submit(Box::new(panicking), Urgency::Bulk);
-    let answered = |pending: Pending| {
+    let first = desk.store.submit(Box::new(panicking), Priority::Bulk);
+    let answered = |pending: PendingCommit| {
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || tell.send(pending.wait()));
         told.recv_timeout(Duration::from_secs(20)).expect("the store answers")
     };
     let failed = answered(first);
-    let next = answered(desk.store.submit(Box::new(desk.work().write(put(0, "next", None, desk.content(&[])))), Urgency::Bulk));
+    let next = answered(desk.store.submit(Box::new(desk.work().write(put(0, "next", None, desk.content(&[])))), Priority::Bulk));
     failed.expect_err("the unit failed");
     next.expect("the store goes on");
     assert_eq!(desk.record("half"), None);
@@ -754,9 +756,9 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
     let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
     let mut pending = Vec::new();
     for number in 0..60 {
-        pending.push(desk.store.submit(unit(format!("bulk {number}")), Urgency::Bulk));
+        pending.push(desk.store.submit(unit(format!("bulk {number}")), Priority::Bulk));
         if number % 5 == 0 {
-            pending.push(desk.store.submit(unit(format!("interactive {number}")), Urgency::Interactive));
+            pending.push(desk.store.submit(unit(format!("interactive {number}")), Priority::Interactive));
         }
     }
     for pending in pending {
@@ -769,15 +771,15 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
 pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
-    let (blocked, release) = blocking_unit(&desk, Urgency::Bulk);
-    let bulk: Vec<Pending> = (0..10).map(|number| desk.store.submit(unit(format!("bulk {number}")), Urgency::Bulk)).collect();
-    let interactive = desk.store.submit(unit("interactive".into()), Urgency::Interactive);
+    let (blocked, release) = blocking_unit(&desk, Priority::Bulk);
+    let bulk: Vec<PendingCommit> = (0..10).map(|number| desk.store.submit(unit(format!("bulk {number}")), Priority::Bulk)).collect();
+    let interactive = desk.store.submit(unit("interactive".into()), Priority::Interactive);
     // a store may have another thread for it, which goes on meanwhile
     std::thread::sleep(std::time::Duration::from_millis(300));
     drop(release);
     blocked.wait().expect("the unit is written");
-    let overtaking = interactive.wait().expect("the unit is written").stamp;
-    let overtaken: Vec<i64> = bulk.into_iter().map(|pending| pending.wait().expect("the unit is written").stamp).collect();
+    let overtaking = interactive.wait().expect("the unit is written").committed_at;
+    let overtaken: Vec<i64> = bulk.into_iter().map(|pending| pending.wait().expect("the unit is written").committed_at).collect();
     assert!(overtaken.iter().all(|stamp| overtaking < *stamp));
     assert!(overtaken.is_sorted_by(|one, next| one < next), "bulk work keeps its order");
 }
@@ -785,8 +787,8 @@ pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
 pub fn records_are_there_after_reopening(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
-    let pending: Vec<Pending> = (0..10)
-        .map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Urgency::Bulk))
+    let pending: Vec<PendingCommit> = (0..10)
+        .map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Priority::Bulk))
         .collect();
     let before = desk.record("x");
     // closing finishes what waits
@@ -795,7 +797,7 @@ pub fn records_are_there_after_reopening(place: &Place) {
         pending.wait().expect("the unit is written");
     }
     assert_eq!(desk.record("x"), before);
-    assert_eq!(desk.rows(&Plan::all(main_tenant(), 0)).len(), 11);
+    assert_eq!(desk.rows(&QueryPlan::all(main_tenant(), 0)).len(), 11);
 }
 
 pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
@@ -806,10 +808,10 @@ pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
     let catalogue = desk.catalogue.clone();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let wait_and_merge = move |conflicts: Vec<Conflict>| {
+            let wait_and_merge = move |conflicts: Vec<WriteConflict>| {
                 inside.send(()).expect("somebody waits");
                 may_go_on.recv().expect("somebody lets it go on");
-                let merged = |conflict: &Conflict| {
+                let merged = |conflict: &WriteConflict| {
                     let version = conflict.record.as_ref().map(|record| record.version);
                     put(0, conflict.key.as_str(), version, content(&catalogue, 0, &[("colour", text("changed"))]))
                 };
@@ -823,7 +825,7 @@ pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
         let names = || desk.store.find(&desk.columns(desk.plan(vec![]), &["colour"])).expect("asking works").rows;
         assert_eq!(names(), [[text("a")]]);
         assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 1);
-        assert!(desk.store.read(&desk.tenant, 0, &[key("a")], Detail::Full).expect("reading works")[0].is_some());
+        assert!(desk.store.read(&desk.tenant, 0, &[key("a")], ReadDetail::Full).expect("reading works")[0].is_some());
         go_on.send(()).expect("the unit waits");
         writer.join().expect("the unit is written");
         assert_eq!(names(), [[text("changed")]]);

@@ -4,7 +4,7 @@ use super::support::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use stook_catalogue::value::Value;
-use stook_store::plan::{Column, Condition, Plan, Sort, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
 
 const PLAIN: &str = "
@@ -24,11 +24,11 @@ fn edges(desk: &Desk) -> Vec<Edge> {
     desk.store.edges(&desk.tenant, 1, "t").expect("reading works")
 }
 
-fn marks(desk: &Desk) -> Vec<Mark> {
+fn marks(desk: &Desk) -> Vec<StaleMark> {
     desk.store.marks(&desk.tenant, 1_000).expect("reading works")
 }
 
-fn targets(marks: &[Mark]) -> Vec<&str> {
+fn targets(marks: &[StaleMark]) -> Vec<&str> {
     marks.iter().map(|mark| mark.target.as_str()).collect()
 }
 
@@ -89,7 +89,7 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
     let own = marks(&desk);
     assert_eq!(targets(&own), ["a", "c", "a", "b"], "marks are appended, not merged");
     assert!(own[..3].is_sorted_by(|one, next| one.id < next.id));
-    assert!(own.iter().all(|mark| (mark.rule, mark.part.as_str(), mark.job) == (3, "p", 7)));
+    assert!(own.iter().all(|mark| (mark.rule, mark.group.as_str(), mark.job) == (3, "p", 7)));
     assert_eq!(targets(&desk.store.marks(&desk.tenant, 2).expect("reading works")), ["a", "c"]);
     assert_eq!(desk.store.owing().expect("reading works"), std::slice::from_ref(&desk.tenant));
 }
@@ -97,12 +97,12 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
 /// A pass that notes what it was given and answers it, as far as `answers` says.
 struct Noting {
     answers: bool,
-    seen: Mutex<Vec<Vec<Mark>>>,
-    asks: fn(&mut dyn Inside),
+    seen: Mutex<Vec<Vec<StaleMark>>>,
+    asks: fn(&mut dyn PassContext),
 }
 
 impl Noting {
-    fn new(answers: bool, asks: fn(&mut dyn Inside)) -> Arc<Self> {
+    fn new(answers: bool, asks: fn(&mut dyn PassContext)) -> Arc<Self> {
         Arc::new(Self { answers, seen: Mutex::default(), asks })
     }
 
@@ -112,19 +112,19 @@ impl Noting {
     }
 }
 
-impl Pass for Noting {
+impl SettlePass for Noting {
     fn most(&self) -> usize {
         100
     }
 
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], _refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], _refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
         self.seen.lock().expect("nobody panicked").push(marks.to_vec());
         (self.asks)(desk);
         if !self.answers {
             return Err(StoreError::Wrong("no".into()));
         }
-        let mut settled = Settled::default();
-        settled.settling.answered = marks.iter().map(|mark| mark.id).collect();
+        let mut settled = PassWrites::default();
+        settled.settling.cleared = marks.iter().map(|mark| mark.id).collect();
         Ok(settled)
     }
 }
@@ -133,8 +133,8 @@ pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(2, "a").mark(1, "a").mark(1, "a").done(&*desk.store);
     let noting = Noting::new(true, |_| ());
-    let pass: Arc<dyn Pass> = noting.clone();
-    let answered: Vec<u64> = (0..3).map(|_| desk.store.settle(&desk.tenant, &pass).expect("it passes").answered).collect();
+    let pass: Arc<dyn SettlePass> = noting.clone();
+    let answered: Vec<u64> = (0..3).map(|_| desk.store.settle(&desk.tenant, &pass).expect("it passes").marks_cleared).collect();
     assert_eq!(answered, [2, 1, 0]);
     assert_eq!(noting.taken(), [vec!["a", "a"], vec!["a"]]);
     assert_eq!(marks(&desk), []);
@@ -144,7 +144,7 @@ pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place
 pub fn a_pass_that_fails_leaves_its_marks(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "a").done(&*desk.store);
-    let pass: Arc<dyn Pass> = Noting::new(false, |_| ());
+    let pass: Arc<dyn SettlePass> = Noting::new(false, |_| ());
     assert!(desk.store.settle(&desk.tenant, &pass).is_err());
     assert_eq!(targets(&marks(&desk)), ["a"]);
 }
@@ -167,7 +167,7 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
         assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
         assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
     });
-    let pass: Arc<dyn Pass> = noting.clone();
+    let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
 }
@@ -196,7 +196,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
     assert!(desk.catalogue.links[0].is_only_read());
     let long = "x".repeat(700);
     let leading = |target: &str| desk.content(&[("of", text(target))]);
-    let gone = Content { alive: false, ..leading("w") };
+    let gone = RecordContent { exists: false, ..leading("w") };
     let parts = ["b", "a", "c", "e", "d"].map(|name| put(0, name, None, leading("w")));
     let others = [put(0, "f", None, leading("v")), put(0, "g", None, gone), put(0, "h", None, desk.content(&[])), put(0, "i", None, leading(&long))];
     // what a unit says of such edges is not kept: that a is a child of v, and that b is not one of w
@@ -231,7 +231,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
         assert_eq!(pages.concat(), children(&both[1..]));
         assert_eq!(pages.iter().map(Vec::len).collect::<Vec<usize>>(), [2, 2, 1]);
     });
-    let pass: Arc<dyn Pass> = noting.clone();
+    let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
 }
@@ -247,7 +247,7 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     assert!(desk.catalogue.links[0].is_only_read() && desk.catalogue.links[0].many);
     let long = "x".repeat(700);
     let leading = |targets: &[&str]| desk.content(&[("of", Value::List(targets.iter().map(|target| text(target)).collect()))]);
-    let gone = Content { alive: false, ..leading(&["w"]) };
+    let gone = RecordContent { exists: false, ..leading(&["w"]) };
     let parts: [(&str, &[&str]); 6] =
         [("b", &["w"]), ("a", &["v", "w"]), ("c", &["v", "w", &long]), ("e", &["u", "w"]), ("d", &["w"]), ("f", &["v"])];
     let parts = parts.map(|(name, targets)| put(0, name, None, leading(targets)));
@@ -277,7 +277,7 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
         }
         assert_eq!(pages.concat(), children(&both[3..]));
     });
-    let pass: Arc<dyn Pass> = noting.clone();
+    let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
     // one leads elsewhere from now on, one is gone
@@ -311,12 +311,14 @@ pub fn a_link_becomes_a_list_of_keys_and_one_key_again(place: &Place) {
         let catalogue = definition(words);
         let store = place.open(&catalogue);
         let link = &catalogue.links[0];
-        let records = store.read(&tenant, 0, &["a", "b"].map(key), Detail::Values).expect("reading works");
+        let records = store.read(&tenant, 0, &["a", "b"].map(key), ReadDetail::Values).expect("reading works");
         let wanted = if link.many { Value::List(vec![text("w")]) } else { text("w") };
         let seen: Vec<Value> = records.into_iter().flatten().map(|record| record.golden[link.field].clone()).collect();
         assert_eq!(seen, [wanted, Value::Null], "{words}");
-        let plan =
-            Plan { conditions: vec![Condition { column: Column::Field(link.field), test: Test::Equal(text("w")) }], ..Plan::all(tenant.clone(), 0) };
+        let plan = QueryPlan {
+            conditions: vec![Condition { column: PlanColumn::Field(link.field), test: Comparison::Equal(text("w")) }],
+            ..QueryPlan::all(tenant.clone(), 0)
+        };
         assert_eq!(store.find(&plan).expect("rows").rows, [[text("a")]], "{words}");
     }
 }
@@ -336,27 +338,27 @@ fn there(place: &Place, words: &str) {
         let list = Value::List(targets.iter().map(|target| text(target)).collect());
         desk.content(&[("of", if many { list } else { text(targets[0]) })])
     };
-    let gone = Content { alive: false, ..content(&desk.catalogue, 1, &[]) };
+    let gone = RecordContent { exists: false, ..content(&desk.catalogue, 1, &[]) };
     desk.work()
         .writes([put(0, "a", None, leading(&["v"])), put(0, "b", None, leading(&["w"])), put(0, "c", None, desk.content(&[]))])
         .writes([put(0, "d", None, leading(&["v", "w"])), put(0, "e", None, leading(&["u", "v"]))])
         .writes([put(1, "v", None, content(&desk.catalogue, 1, &[])), put(1, "w", None, gone), put(1, "u", None, content(&desk.catalogue, 1, &[]))])
         .done(&*desk.store);
     Work::of(&tenant("other")).write(put(1, "w", None, content(&desk.catalogue, 1, &[]))).done(&*desk.store);
-    let column = Column::Linked(0);
-    let found = |test: Test| {
-        let plan = Plan { conditions: vec![Condition { column, test }], ..Plan::all(desk.tenant.clone(), 0) };
+    let column = PlanColumn::TargetsExist(0);
+    let found = |test: Comparison| {
+        let plan = QueryPlan { conditions: vec![Condition { column, test }], ..QueryPlan::all(desk.tenant.clone(), 0) };
         assert_eq!(desk.store.count(&plan).expect("a number") as usize, desk.store.find(&plan).expect("rows").rows.len());
         desk.store.find(&plan).expect("rows").rows.iter().filter_map(|row| row[0].as_text()).collect::<String>()
     };
     let (yes, no) = if many { ("ae", "bd") } else { ("ade", "b") };
-    let is = |is: bool| Test::Equal(Value::Bool(is));
-    assert_eq!([found(is(true)), found(is(false)), found(Test::Exists(false))], [yes, no, "c"]);
-    let not = found(Test::NotEqual(Value::Bool(true)));
+    let is = |is: bool| Comparison::Equal(Value::Bool(is));
+    assert_eq!([found(is(true)), found(is(false)), found(Comparison::Exists(false))], [yes, no, "c"]);
+    let not = found(Comparison::NotEqual(Value::Bool(true)));
     assert_eq!(not, if many { "bcd" } else { "bc" });
     // as a column, and in an order
-    let sort = vec![Sort { column, descending: true }];
-    let plan = Plan { columns: vec![Column::Key, column], sort, ..Plan::all(desk.tenant.clone(), 0) };
+    let sort = vec![SortKey { column, descending: true }];
+    let plan = QueryPlan { columns: vec![PlanColumn::Key, column], sort, ..QueryPlan::all(desk.tenant.clone(), 0) };
     let rows = desk.store.find(&plan).expect("rows").rows;
     let keys: String = rows.iter().filter_map(|row| row[0].as_text()).collect();
     assert_eq!(keys, format!("{yes}{no}c"));
@@ -400,7 +402,7 @@ pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(plac
     assert_eq!(targets(&marks(&desk)), ["v"]);
     // one that leads elsewhere from now on does not name it, one that is gone neither
     let moved = put(0, "a", desk.version("a"), leading("u"));
-    let gone = put(0, "c", desk.version("c"), Content { alive: false, ..leading("y") });
+    let gone = put(0, "c", desk.version("c"), RecordContent { exists: false, ..leading("y") });
     let work = desk.work().writes([moved, gone]).edge(says("u", "a"));
     work.writes(["u", "y"].map(whole)).new_marks(link, &["u", "y"]).done(&*desk.store);
     assert_eq!(targets(&marks(&desk)), ["v"]);
@@ -409,7 +411,7 @@ pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(plac
 /// A unit that relies on ranges of edges, and notes which it was told to be others.
 struct Relying {
     tenant: Tenant,
-    reliance: Reliance,
+    reliance: ReadSet,
     broken: Arc<Mutex<Vec<usize>>>,
     edges: Vec<EdgeChange>,
     /// Where it has been told: says so, and waits.
@@ -420,9 +422,9 @@ impl Relying {
     fn on(desk: &Desk, ranges: &[(i64, i64)]) -> Self {
         let read = |(low, high): &(i64, i64)| {
             let ranges = vec![("t".into(), *low, *high)];
-            ReadRange { link: 1, edges: desk.store.between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
+            EdgeRange { link: 1, edges: desk.store.between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
         };
-        let reliance = Reliance { ranges: ranges.iter().map(read).collect(), ..Reliance::default() };
+        let reliance = ReadSet { ranges: ranges.iter().map(read).collect(), ..ReadSet::default() };
         Self { tenant: desk.tenant.clone(), reliance, broken: Arc::default(), edges: Vec::new(), stops: None }
     }
 }
@@ -436,15 +438,15 @@ impl Unit for Relying {
         &[]
     }
 
-    fn resolve(&mut self, _: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+    fn resolve(&mut self, _: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         Err(StoreError::Wrong("it writes no records".into()))
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         panic!("{refused:?}")
     }
 
-    fn relies(&self) -> Option<&Reliance> {
+    fn relies(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
@@ -453,12 +455,12 @@ impl Unit for Relying {
         Vec::new()
     }
 
-    fn settling(&mut self) -> Settling {
+    fn settling(&mut self) -> SettlingChanges {
         if let Some((arrive, go)) = self.stops.take() {
             arrive.send(()).expect("somebody waits for it");
             go.recv().expect("somebody lets it go");
         }
-        Settling { edges: self.edges.clone(), ..Settling::default() }
+        SettlingChanges { edges: self.edges.clone(), ..SettlingChanges::default() }
     }
 }
 
@@ -489,7 +491,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     let child = Edge { link: 2, ..edge("", 5, "child") };
     let unit = Relying { edges: vec![EdgeChange::Put(child)], stops: Some((arrive, go)), ..Relying::on(&other, &[(0, 9)]) };
     let broken = unit.broken.clone();
-    let pending = other.store.submit(Box::new(unit), Urgency::Bulk);
+    let pending = other.store.submit(Box::new(unit), Priority::Bulk);
     arrived.recv().expect("it has been told");
     let noting = Noting::new(true, |desk| {
         desk.wait_for_new().expect("it waits");
@@ -499,8 +501,8 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     std::thread::scope(|scope| {
         let changing = scope.spawn(|| {
             desk.work().edge(EdgeChange::Put(edge("", 7, "new"))).mark(0, "t").done(&*desk.store);
-            let pass: Arc<dyn Pass> = noting.clone();
-            desk.store.settle(&desk.tenant, &pass).expect("it passes").answered
+            let pass: Arc<dyn SettlePass> = noting.clone();
+            desk.store.settle(&desk.tenant, &pass).expect("it passes").marks_cleared
         });
         // time to do it wrong
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -527,7 +529,7 @@ pub fn a_forgotten_link_loses_its_edges_of_one_tenant(place: &Place) {
 
 pub fn keys_come_in_order_with_those_of_deleted_records(place: &Place) {
     let desk = Desk::open(place, PLAIN);
-    let gone = Content { alive: false, ..desk.content(&[]) };
+    let gone = RecordContent { exists: false, ..desk.content(&[]) };
     desk.work().writes(vec![put(0, "a", None, desk.content(&[])), put(0, "b", None, gone), put(0, "c", None, desk.content(&[]))]).done(&*desk.store);
     let keys = |behind: &str, limit: usize| {
         let found = desk.store.keys_behind(&desk.tenant, 0, behind, limit).expect("reading works");

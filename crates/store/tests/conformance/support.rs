@@ -6,7 +6,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_store::journal::ChunkJournal;
-use stook_store::plan::{Column, Condition, Plan, Sort, Test};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
 
 type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
@@ -71,79 +71,79 @@ pub fn texts(texts: &[&str]) -> Value {
 }
 
 /// The column of a field or state field by name, or of `key`, `revision`, `conflict`.
-pub fn column(catalogue: &Catalogue, collection: usize, name: &str) -> Column {
+pub fn column(catalogue: &Catalogue, collection: usize, name: &str) -> PlanColumn {
     let definition = &catalogue.collections[collection];
     match name {
-        "key" => Column::Key,
-        "revision" => Column::Revision,
-        "conflict" => Column::Conflict,
+        "key" => PlanColumn::Key,
+        "revision" => PlanColumn::Revision,
+        "conflict" => PlanColumn::Conflict,
         _ => match (definition.field(name), definition.state(name)) {
-            (Some((index, _)), _) => Column::Field(index),
-            (_, Some((index, _))) => Column::State(index),
+            (Some((index, _)), _) => PlanColumn::Field(index),
+            (_, Some((index, _))) => PlanColumn::State(index),
             _ => panic!("collection {} has no {name}", definition.name),
         },
     }
 }
 
 /// The content of a living record: the fields and state fields named, nothing in the others.
-pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)]) -> Content {
+pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)]) -> RecordContent {
     let definition = &catalogue.collections[collection];
     let mut golden = vec![Value::Null; definition.fields.len()];
     let mut state = vec![Value::Null; definition.states.len()];
     for (name, value) in values {
         match column(catalogue, collection, name) {
-            Column::Field(index) => golden[index] = value.clone(),
-            Column::State(index) => state[index] = value.clone(),
+            PlanColumn::Field(index) => golden[index] = value.clone(),
+            PlanColumn::State(index) => state[index] = value.clone(),
             _ => panic!("{name} is not content"),
         }
     }
-    Content {
+    RecordContent {
         created_job: 0,
-        alive: true,
+        exists: true,
         golden: golden.into(),
         state,
         state_set: Vec::new(),
         conflicts: Vec::new(),
         contributions: b"contributions".to_vec(),
         raw: None,
-        indexed_stay: false,
+        indexes_unchanged: false,
     }
 }
 
-pub fn put(collection: usize, name: &str, expect: Option<Version>, content: Content) -> RecordWrite {
-    RecordWrite { collection, key: key(name), expect, change: Change::Put(Box::new(content)) }
+pub fn put(collection: usize, name: &str, expect: Option<Version>, content: RecordContent) -> RecordWrite {
+    RecordWrite { collection, key: key(name), expect, change: RecordChange::Put(Box::new(content)) }
 }
 
 pub fn touch(collection: usize, name: &str, expect: Option<Version>, contributions: &[u8]) -> RecordWrite {
-    RecordWrite { collection, key: key(name), expect, change: Change::Touch { contributions: contributions.to_vec() } }
+    RecordWrite { collection, key: key(name), expect, change: RecordChange::Touch { contributions: contributions.to_vec() } }
 }
 
 pub fn delete(collection: usize, name: &str, expect: Option<Version>) -> RecordWrite {
-    RecordWrite { collection, key: key(name), expect, change: Change::Delete }
+    RecordWrite { collection, key: key(name), expect, change: RecordChange::Delete }
 }
 
 /// What a unit was told.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<WriteConflict>,
     /// Collection, key, field and holder.
     pub refused: Vec<(usize, String, usize, String)>,
     /// Whether the request was the same, and the answer that was kept.
     pub repeated: Option<(bool, Vec<u8>)>,
 }
 
-type Resolve = Box<dyn FnMut(Vec<Conflict>) -> Result<Vec<RecordWrite>> + Send>;
+type Resolve = Box<dyn FnMut(Vec<WriteConflict>) -> Result<Vec<RecordWrite>> + Send>;
 
 /// A unit of work put together for a test.
 pub struct Work {
     tenant: Tenant,
-    fence: Option<Fence>,
+    fence: Option<LeaseToken>,
     writes: Vec<RecordWrite>,
     resolve: Option<Resolve>,
-    settling: Settling,
+    settling: SettlingChanges,
     journal: Option<ChunkJournal>,
-    call: Option<(Call, Vec<u8>)>,
-    log: Vec<Logged>,
+    call: Option<(IdempotentCall, Vec<u8>)>,
+    log: Vec<NewChangeLogEntry>,
     hurries: bool,
     made_again: bool,
     told: Arc<Mutex<Told>>,
@@ -156,7 +156,7 @@ impl Work {
             fence: None,
             writes: Vec::new(),
             resolve: None,
-            settling: Settling::default(),
+            settling: SettlingChanges::default(),
             journal: None,
             call: None,
             log: Vec::new(),
@@ -176,7 +176,7 @@ impl Work {
         self
     }
 
-    pub fn fence(mut self, fence: Fence) -> Self {
+    pub fn fence(mut self, fence: LeaseToken) -> Self {
         self.fence = Some(fence);
         self
     }
@@ -187,13 +187,13 @@ impl Work {
     }
 
     pub fn call(mut self, id: u8, request: u8, answer: &[u8]) -> Self {
-        self.call = Some((Call { id: [id; 16], request: [request; 16] }, answer.to_vec()));
+        self.call = Some((IdempotentCall { id: [id; 16], request: [request; 16] }, answer.to_vec()));
         self
     }
 
     pub fn log(mut self, name: &str, transition: &str) -> Self {
         let change = serde_json::json!({"after": {"status": transition}});
-        self.log.push(Logged { collection: 0, key: key(name), transition: Some(transition.to_owned()), caller: "ann".into(), change });
+        self.log.push(NewChangeLogEntry { collection: 0, key: key(name), transition: Some(transition.to_owned()), caller: "ann".into(), change });
         self
     }
 
@@ -214,34 +214,34 @@ impl Work {
     }
 
     pub fn forget(mut self, link: u32) -> Self {
-        self.settling.forget.push(link);
+        self.settling.cleared_links.push(link);
         self
     }
 
     pub fn mark(mut self, stratum: u32, target: &str) -> Self {
-        self.settling.marks.push(Mark { id: 0, stratum, rule: 3, target: target.into(), part: "p".into(), job: 7 });
+        self.settling.marks.push(StaleMark { id: 0, phase: stratum, rule: 3, target: target.into(), group: "p".into(), job: 7 });
         self
     }
 
     /// Marks of new records, of a link that may lead to them.
     pub fn new_marks(mut self, link: u32, targets: &[&str]) -> Self {
-        let mark = |target: &&str| Mark { id: 0, stratum: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
-        self.settling.new.extend(targets.iter().map(mark));
+        let mark = |target: &&str| StaleMark { id: 0, phase: 1, rule: link, target: (*target).into(), group: "".into(), job: 7 };
+        self.settling.marks_if_linked.extend(targets.iter().map(mark));
         self
     }
 
-    pub fn answer(mut self, marks: &[Mark]) -> Self {
-        self.settling.answered.extend(marks.iter().map(|mark| mark.id));
+    pub fn answer(mut self, marks: &[StaleMark]) -> Self {
+        self.settling.cleared.extend(marks.iter().map(|mark| mark.id));
         self
     }
 
     /// What is done about conflicts; without it they fail the unit.
-    pub fn resolve(mut self, resolve: impl FnMut(Vec<Conflict>) -> Result<Vec<RecordWrite>> + Send + 'static) -> Self {
+    pub fn resolve(mut self, resolve: impl FnMut(Vec<WriteConflict>) -> Result<Vec<RecordWrite>> + Send + 'static) -> Self {
         self.resolve = Some(Box::new(resolve));
         self
     }
 
-    pub fn commit(self, store: &dyn Store) -> (Result<Receipt>, Told) {
+    pub fn commit(self, store: &dyn Store) -> (Result<CommitReceipt>, Told) {
         let told = self.told.clone();
         let result = store.commit(Box::new(self));
         let told = told.lock().expect("not poisoned").clone();
@@ -249,7 +249,7 @@ impl Work {
     }
 
     /// Commits what cannot go wrong.
-    pub fn done(self, store: &dyn Store) -> Receipt {
+    pub fn done(self, store: &dyn Store) -> CommitReceipt {
         let (result, told) = self.commit(store);
         assert_eq!(told.refused, [], "nothing is refused");
         result.expect("the unit is written")
@@ -261,11 +261,11 @@ impl Unit for Work {
         &self.tenant
     }
 
-    fn fence(&self) -> Option<Fence> {
+    fn fence(&self) -> Option<LeaseToken> {
         self.fence
     }
 
-    fn call(&self) -> Option<&Call> {
+    fn call(&self) -> Option<&IdempotentCall> {
         self.call.as_ref().map(|(call, _)| call)
     }
 
@@ -277,7 +277,7 @@ impl Unit for Work {
         !self.hurries
     }
 
-    fn log(&mut self) -> Vec<Logged> {
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.log.clone()
     }
 
@@ -291,7 +291,7 @@ impl Unit for Work {
         &self.writes
     }
 
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         self.told.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
         match &mut self.resolve {
             Some(resolve) => resolve(conflicts),
@@ -299,12 +299,12 @@ impl Unit for Work {
         }
     }
 
-    fn refused(&mut self, refused: Refused) {
+    fn refused(&mut self, refused: UniqueConflict) {
         let mut told = self.told.lock().expect("not poisoned");
         told.refused.push((refused.collection, refused.key.to_string(), refused.field, refused.holder));
     }
 
-    fn settling(&mut self) -> Settling {
+    fn settling(&mut self) -> SettlingChanges {
         self.settling.clone()
     }
 
@@ -344,7 +344,7 @@ impl Desk {
         Work::of(&self.tenant)
     }
 
-    pub fn content(&self, values: &[(&str, Value)]) -> Content {
+    pub fn content(&self, values: &[(&str, Value)]) -> RecordContent {
         content(&self.catalogue, self.collection, values)
     }
 
@@ -354,26 +354,26 @@ impl Desk {
     }
 
     /// Gives a record these values and no others.
-    pub fn put(&self, name: &str, values: &[(&str, Value)]) -> Receipt {
+    pub fn put(&self, name: &str, values: &[(&str, Value)]) -> CommitReceipt {
         self.work().write(self.write_of(name, values)).done(&*self.store)
     }
 
-    pub fn delete(&self, name: &str) -> Receipt {
+    pub fn delete(&self, name: &str) -> CommitReceipt {
         self.work().write(delete(self.collection, name, self.version(name))).done(&*self.store)
     }
 
     pub fn record(&self, name: &str) -> Option<StoredRecord> {
-        let found = self.store.read(&self.tenant, self.collection, &[key(name)], Detail::Full).expect("reading works");
+        let found = self.store.read(&self.tenant, self.collection, &[key(name)], ReadDetail::Full).expect("reading works");
         assert_eq!(found.len(), 1);
         found.into_iter().next().flatten()
     }
 
     pub fn version(&self, name: &str) -> Option<Version> {
-        let found = self.store.read(&self.tenant, self.collection, &[key(name)], Detail::Head).expect("reading works");
+        let found = self.store.read(&self.tenant, self.collection, &[key(name)], ReadDetail::Head).expect("reading works");
         found.into_iter().next().flatten().map(|record| record.version)
     }
 
-    pub fn column(&self, name: &str) -> Column {
+    pub fn column(&self, name: &str) -> PlanColumn {
         column(&self.catalogue, self.collection, name)
     }
 
@@ -381,51 +381,51 @@ impl Desk {
     pub fn value(&self, record: &str, name: &str) -> Value {
         let stored = self.record(record).unwrap_or_else(|| panic!("there is no record {record}"));
         match self.column(name) {
-            Column::Field(index) => stored.golden[index].clone(),
-            Column::State(index) => stored.state[index].clone(),
+            PlanColumn::Field(index) => stored.golden[index].clone(),
+            PlanColumn::State(index) => stored.state[index].clone(),
             _ => panic!("{name} is not a field"),
         }
     }
 
-    pub fn plan(&self, conditions: Vec<(&str, Test)>) -> Plan {
+    pub fn plan(&self, conditions: Vec<(&str, Comparison)>) -> QueryPlan {
         let conditions = conditions.into_iter().map(|(name, test)| Condition { column: self.column(name), test }).collect();
-        Plan { conditions, ..Plan::all(self.tenant.clone(), self.collection) }
+        QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), self.collection) }
     }
 
-    pub fn sorted(&self, plan: Plan, sort: &[(&str, bool)]) -> Plan {
-        let sort = sort.iter().map(|(name, descending)| Sort { column: self.column(name), descending: *descending }).collect();
-        Plan { sort, ..plan }
+    pub fn sorted(&self, plan: QueryPlan, sort: &[(&str, bool)]) -> QueryPlan {
+        let sort = sort.iter().map(|(name, descending)| SortKey { column: self.column(name), descending: *descending }).collect();
+        QueryPlan { sort, ..plan }
     }
 
-    pub fn columns(&self, plan: Plan, names: &[&str]) -> Plan {
-        Plan { columns: names.iter().map(|name| self.column(name)).collect(), ..plan }
+    pub fn columns(&self, plan: QueryPlan, names: &[&str]) -> QueryPlan {
+        QueryPlan { columns: names.iter().map(|name| self.column(name)).collect(), ..plan }
     }
 
     /// Keys of the records of a plan, in its order.
-    pub fn keys(&self, plan: Plan) -> Vec<String> {
-        let plan = Plan { columns: vec![Column::Key], ..plan };
+    pub fn keys(&self, plan: QueryPlan) -> Vec<String> {
+        let plan = QueryPlan { columns: vec![PlanColumn::Key], ..plan };
         let found = self.store.find(&plan).unwrap_or_else(|error| panic!("{error}: {plan:?}"));
         found.rows.into_iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect()
     }
 
     /// Keys of the records that satisfy one condition.
-    pub fn keys_where(&self, name: &str, test: Test) -> Vec<String> {
+    pub fn keys_where(&self, name: &str, test: Comparison) -> Vec<String> {
         self.keys(self.plan(vec![(name, test)]))
     }
 
-    pub fn rows(&self, plan: &Plan) -> Vec<Vec<Value>> {
+    pub fn rows(&self, plan: &QueryPlan) -> Vec<Vec<Value>> {
         self.store.find(plan).unwrap_or_else(|error| panic!("{error}: {plan:?}")).rows
     }
 }
 
-pub fn equal(value: Value) -> Test {
-    Test::Equal(value)
+pub fn equal(value: Value) -> Comparison {
+    Comparison::Equal(value)
 }
 
-pub fn between(low: Option<(Value, bool)>, high: Option<(Value, bool)>) -> Test {
-    Test::Range { low, high }
+pub fn between(low: Option<(Value, bool)>, high: Option<(Value, bool)>) -> Comparison {
+    Comparison::Range { low, high }
 }
 
-pub fn wildcard(pattern: &str) -> Test {
-    Test::Wildcard(pattern.split('*').map(str::to_owned).collect())
+pub fn wildcard(pattern: &str) -> Comparison {
+    Comparison::Wildcard(pattern.split('*').map(str::to_owned).collect())
 }

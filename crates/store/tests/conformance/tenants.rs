@@ -3,7 +3,7 @@
 use super::queue::{add_chunks, new_job};
 use super::support::*;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Aggregate, Function, Plan, Test};
+use stook_store::plan::{Aggregate, AggregateFunction, Comparison, QueryPlan};
 use stook_store::*;
 
 const GOODS: &str = "
@@ -52,9 +52,9 @@ pub fn records_of_another_tenant_are_not_read_found_counted_or_aggregated(place:
     let all = desk.columns(desk.plan(vec![]), &["key", "price"]);
     assert_eq!(desk.rows(&all), [[text("a"), Value::Int(1)]]);
     assert_eq!(desk.store.count(&all).expect("counting works"), 1);
-    let distinct = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["price"]) };
+    let distinct = QueryPlan { distinct: true, ..desk.columns(desk.plan(vec![]), &["price"]) };
     assert_eq!(desk.rows(&distinct), [[Value::Int(1)]]);
-    let functions = [Function::Sum, Function::Count, Function::Min, Function::Max, Function::Median];
+    let functions = [AggregateFunction::Sum, AggregateFunction::Count, AggregateFunction::Min, AggregateFunction::Max, AggregateFunction::Median];
     let aggregates = functions.map(|function| Aggregate { function, column: desk.column("price") });
     assert_eq!(desk.store.aggregate(&all, &aggregates).expect("aggregating works"), [1; 5].map(Value::Int));
     assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("price", true)])), ["a"]);
@@ -97,17 +97,17 @@ pub fn indexed_lists_and_text_searches_stay_inside_a_tenant(place: &Place) {
         desk.tenant = own;
         for (name, test) in [
             ("words", equal(text("w"))),
-            ("words", Test::In(vec![text("w"), text("x")])),
+            ("words", Comparison::In(vec![text("w"), text("x")])),
             ("folded", equal(text("w"))),
-            ("folded", Test::In(vec![text("w"), text("x")])),
+            ("folded", Comparison::In(vec![text("w"), text("x")])),
             ("note", wildcard("*long*")),
-            ("note", Test::Prefix("a long".into())),
+            ("note", Comparison::Prefix("a long".into())),
         ] {
             let plan = desk.columns(desk.plan(vec![(name, test)]), &["key", "price"]);
             assert_eq!(desk.rows(&plan), [[text("a"), Value::Int(price)]], "{plan:?}");
             assert_eq!(desk.store.count(&plan).expect("counting works"), 1, "{plan:?}");
         }
-        let words = Aggregate { function: Function::Count, column: desk.column("words") };
+        let words = Aggregate { function: AggregateFunction::Count, column: desk.column("words") };
         assert_eq!(desk.store.aggregate(&desk.plan(vec![]), &[words]).expect("aggregating works"), [Value::Int(2)]);
     }
 }
@@ -151,8 +151,8 @@ pub fn a_tenant_nobody_has_written_for_is_empty(place: &Place) {
     assert_eq!(desk.record("a"), None);
     assert_eq!(desk.keys(desk.plan(vec![])), Vec::<String>::new());
     assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 0);
-    let sum = Aggregate { function: Function::Sum, column: desk.column("price") };
-    let count = Aggregate { function: Function::Count, ..sum };
+    let sum = Aggregate { function: AggregateFunction::Sum, column: desk.column("price") };
+    let count = Aggregate { function: AggregateFunction::Count, ..sum };
     assert_eq!(desk.store.aggregate(&desk.plan(vec![]), &[sum, count]).expect("aggregating works"), [Value::Null, Value::Int(0)]);
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
     assert_eq!(desk.store.marks(&desk.tenant, 10).expect("reading works"), []);

@@ -87,7 +87,7 @@ pub fn a_value_is_freed_by_an_update_a_deletion_and_a_death(place: &Place) {
             "emptied" => desk.put(name, &[]),
             "deleted" => desk.delete(name),
             _ => {
-                let dead = Content { alive: false, ..desk.content(&badge(&value)) };
+                let dead = RecordContent { exists: false, ..desk.content(&badge(&value)) };
                 desk.work().write(put(0, name, desk.version(name), dead)).done(&*desk.store)
             }
         };

@@ -4,19 +4,19 @@
 //! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those behind it
 //! decided again.
 
-use super::keys::{Keys, Lack};
-use super::{Part, ask, ask_back};
-use crate::settle::{Jobs, Work, damaged_edge, number};
+use super::keys::{KeySample, MissingKeys};
+use super::{FilePart, ask, ask_back};
+use crate::settle::{CausingJobs, PassState, damaged_edge, number};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use stook_catalogue::definition::Replaces;
+use stook_catalogue::definition::CompleteDelivery;
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
-use stook_store::{Edge, EdgeChange, Inside, Mark, Result, Store, StoreError, Tenant};
+use stook_store::{Edge, EdgeChange, PassContext, Result, StaleMark, Store, StoreError, Tenant};
 
 /// A whole file, as its scope knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct WholeFile {
+pub(super) struct DeliveryFile {
     /// From when on it takes the place of others.
     pub from: i64,
     /// How old it is.
@@ -39,13 +39,13 @@ pub(super) struct Verdict {
     /// The time of the file it was compared with.
     pub against: Option<i64>,
     /// What it lacks of that.
-    pub lack: Lack,
+    pub lack: MissingKeys,
     /// What it lacks of files of the same time, of which none takes the place of another; nothing where there are none.
     #[serde(default)]
-    pub same_time: Option<Lack>,
+    pub same_time: Option<MissingKeys>,
 }
 
-/// The targets of the edges that a scope and a job have in [`Replaces::history`].
+/// The targets of the edges that a scope and a job have in [`CompleteDelivery::history`].
 pub(super) fn files_of(scope: &str) -> SmolStr {
     format!("f{scope}").into()
 }
@@ -59,13 +59,13 @@ pub(super) fn told_to(job: JobId) -> SmolStr {
     format!("j{job}").into()
 }
 
-impl WholeFile {
+impl DeliveryFile {
     /// Its name among the files of a scope.
     fn name(&self) -> SmolStr {
         format!("{} {}", self.job, self.file).into()
     }
 
-    fn edge(&self, replaces: &Replaces, scope: &str) -> Result<Edge> {
+    fn edge(&self, replaces: &CompleteDelivery, scope: &str) -> Result<Edge> {
         let payload = serde_json::to_vec(self).map_err(|error| StoreError::Other(error.to_string()))?;
         let (link, target) = (replaces.history(), files_of(scope));
         Ok(Edge { link, target, group: SmolStr::default(), start: self.from, child: self.name(), payload })
@@ -81,22 +81,22 @@ impl WholeFile {
 }
 
 /// The whole files of a scope, oldest first.
-fn in_order(edges: &[Edge]) -> Result<Vec<WholeFile>> {
-    let mut files: Vec<WholeFile> = edges.iter().map(WholeFile::of).collect::<Result<_>>()?;
+fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
+    let mut files: Vec<DeliveryFile> = edges.iter().map(DeliveryFile::of).collect::<Result<_>>()?;
     files.sort_by_key(|own| (own.as_of, own.from, own.job, own.file));
     Ok(files)
 }
 
 /// Whether a file may retire what it lacks.
-fn may(replaces: &Replaces, lack: Lack) -> bool {
-    lack.percent() <= replaces.most
+fn may(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
+    lack.percent() <= replaces.max_missing
 }
 
-impl Work<'_> {
+impl PassState<'_> {
     /// Notes that a file is whole, and asks for a decision in each of its scopes.
-    pub(super) fn is_whole(&mut self, replaces: &Replaces, (job, file): (JobId, usize), part: &Part) -> Result<()> {
+    pub(super) fn is_whole(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
         for (scope, own) in &part.scopes {
-            let whole = WholeFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
+            let whole = DeliveryFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
             let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
             let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: own.keys.pack() };
             self.followed.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
@@ -107,10 +107,10 @@ impl Work<'_> {
     }
 
     /// Decides about whole files that wait for it, and those behind them.
-    pub(super) fn decide(&mut self, desk: &mut dyn Inside, replaces: &Replaces, marks: &[Mark]) -> Result<()> {
-        let mut scopes: BTreeMap<&str, Jobs> = BTreeMap::new();
+    pub(super) fn decide(&mut self, desk: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+        let mut scopes: BTreeMap<&str, CausingJobs> = BTreeMap::new();
         for mark in marks {
-            self.answered.push(mark.id);
+            self.cleared.push(mark.id);
             scopes.entry(&mark.target).or_default().insert(mark.job);
         }
         for (scope, jobs) in scopes {
@@ -132,7 +132,7 @@ impl Work<'_> {
                         let former = self.keys(desk, replaces, scope, group)?;
                         former.lacking(&self.keys(desk, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
                     }
-                    None => Lack::default(),
+                    None => MissingKeys::default(),
                 };
                 let own = &mut files[place];
                 let same_time = same_times.remove(&own.name());
@@ -149,7 +149,13 @@ impl Work<'_> {
     }
 
     /// What files that wait for a decision lack of others of the same time, by their names.
-    fn same_times(&self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: &[WholeFile]) -> Result<BTreeMap<SmolStr, Lack>> {
+    fn same_times(
+        &self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: &[DeliveryFile],
+    ) -> Result<BTreeMap<SmolStr, MissingKeys>> {
         let mut lacks = BTreeMap::new();
         for twins in files.chunk_by(|a, b| a.as_of == b.as_of).filter(|twins| twins.len() > 1) {
             for own in twins.iter().filter(|own| own.verdict.is_none()) {
@@ -163,17 +169,23 @@ impl Work<'_> {
 
     /// Files of the same time that begin at the same time are one, such as a file that is imported again: it is allowed if one of them
     /// is, and has the keys of all.
-    fn merged(&mut self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: Vec<WholeFile>) -> Result<Vec<WholeFile>> {
+    fn merged(
+        &mut self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: Vec<DeliveryFile>,
+    ) -> Result<Vec<DeliveryFile>> {
         let mut merged = Vec::with_capacity(files.len());
         for twins in files.chunk_by(|a, b| (a.as_of, a.from) == (b.as_of, b.from)) {
             let (Some(newest), [_, _, ..]) = (twins.last(), twins) else {
                 merged.extend_from_slice(twins);
                 continue;
             };
-            let one = WholeFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
+            let one = DeliveryFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
             let keys = self.keys(desk, replaces, scope, twins.iter())?;
             let (link, target) = (replaces.history(), keys_of(scope));
-            let edge = |own: &WholeFile, payload: Vec<u8>| Edge {
+            let edge = |own: &DeliveryFile, payload: Vec<u8>| Edge {
                 link,
                 target: target.clone(),
                 group: own.name(),
@@ -193,12 +205,18 @@ impl Work<'_> {
     }
 
     /// Whether another file of the group that a file is compared with was decided about just now.
-    fn is_new(&self, other: &WholeFile, against: Option<i64>) -> bool {
+    fn is_new(&self, other: &DeliveryFile, against: Option<i64>) -> bool {
         Some(other.as_of) == against && self.decided.contains(&(other.job, other.file))
     }
 
-    fn keys<'f>(&self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: impl Iterator<Item = &'f WholeFile>) -> Result<Keys> {
-        let mut all = Keys::default();
+    fn keys<'f>(
+        &self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: impl Iterator<Item = &'f DeliveryFile>,
+    ) -> Result<KeySample> {
+        let mut all = KeySample::default();
         let mut targets: Vec<(String, Option<String>)> = Vec::new();
         for file in files {
             match self.unwritten.get(&file.name()) {
@@ -207,14 +225,20 @@ impl Work<'_> {
             }
         }
         for edge in desk.edges(replaces.history(), &targets, usize::MAX >> 1)? {
-            all.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
+            all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(all)
     }
 
     /// The ledger holds the files that count, but for those that newer ones cover. Where it changes, what it retires, or does not any
     /// more, is looked at again.
-    fn write_ledger(&mut self, replaces: &Replaces, (scope, jobs): (&str, &Jobs), files: &[WholeFile], known: &[Edge]) -> Result<()> {
+    fn write_ledger(
+        &mut self,
+        replaces: &CompleteDelivery,
+        (scope, jobs): (&str, &CausingJobs),
+        files: &[DeliveryFile],
+        known: &[Edge],
+    ) -> Result<()> {
         let known: Vec<(&Edge, (i64, i64))> = known.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
         // a ledger that was written before files were compared says nothing but which count
         let older = known.iter().map(|(_, own)| *own).filter(|own| !files.iter().any(|file| (file.from, file.as_of) == *own));
@@ -248,26 +272,26 @@ impl Work<'_> {
 }
 
 /// An edge that tells a job something about a file of a scope.
-pub(super) fn told(replaces: &Replaces, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
+pub(super) fn told(replaces: &CompleteDelivery, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
     Edge { link: replaces.history(), target: told_to(job), group: SmolStr::default(), start: 0, child, payload }
 }
 
 /// What would be decided about a file that is not imported, and what it would be compared with.
-pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &Replaces, scope: &str, part: &super::InScope) -> Result<Verdict> {
+pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scope: &str, part: &super::ScopePart) -> Result<Verdict> {
     let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
     let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
-    let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(WholeFile::name).collect();
+    let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(DeliveryFile::name).collect();
     let all = store.edges(tenant, replaces.history(), &keys_of(scope))?;
-    let keys_of_files = |names: &[SmolStr]| -> Result<Keys> {
-        let mut keys = Keys::default();
+    let keys_of_files = |names: &[SmolStr]| -> Result<KeySample> {
+        let mut keys = KeySample::default();
         for edge in all.iter().filter(|edge| names.contains(&edge.group)) {
-            keys.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
+            keys.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
         }
         Ok(keys)
     };
     let former = keys_of_files(&group)?;
-    let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { Lack::default() };
-    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(WholeFile::name).collect();
+    let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { MissingKeys::default() };
+    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(DeliveryFile::name).collect();
     let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.lacking(&part.keys, part.from)) };
     Ok(Verdict { counts: may(replaces, lack), against, lack, same_time })
 }

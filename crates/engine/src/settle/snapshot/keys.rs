@@ -4,18 +4,18 @@
 //! that does not depend on the order of documents or on how a file was cut, and whose error is about 1 in 60 of the share.
 
 use std::collections::BTreeMap;
-use stook_catalogue::record::{Damaged, Input};
+use stook_catalogue::record::{DecodeError, Decoder};
 
 /// Most keys that are remembered of a file in a scope.
 pub const MOST_KEYS: usize = 4_096;
 
 /// Keys by their hash, and where each stands in the scope: a time.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Keys(BTreeMap<u64, i64>);
+pub struct KeySample(BTreeMap<u64, i64>);
 
 /// How many keys of one file another one lacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Lack {
+pub struct MissingKeys {
     /// Keys that are missing.
     pub missing: u64,
     /// Keys that were looked for.
@@ -25,7 +25,7 @@ pub struct Lack {
     pub sampled: bool,
 }
 
-impl Lack {
+impl MissingKeys {
     /// The share that is missing, in percent.
     pub fn percent(&self) -> f64 {
         if self.of == 0 { 0.0 } else { 100.0 * self.missing as f64 / self.of as f64 }
@@ -39,7 +39,7 @@ pub fn hash_of(name: &str) -> u64 {
     u64::from_le_bytes(first)
 }
 
-impl Keys {
+impl KeySample {
     /// Adds a key that stands at a time.
     pub fn add(&mut self, hash: u64, at: i64) {
         if self.0.len() >= MOST_KEYS && self.0.last_key_value().is_some_and(|(last, _)| *last < hash) {
@@ -53,7 +53,7 @@ impl Keys {
     }
 
     /// Adds those of another part of the file.
-    pub fn include(&mut self, other: &Keys) {
+    pub fn include(&mut self, other: &KeySample) {
         other.0.iter().for_each(|(hash, at)| self.add(*hash, *at));
     }
 
@@ -63,10 +63,10 @@ impl Keys {
     }
 
     /// How many of these keys, of those that stand at or behind a time, a newer file lacks.
-    pub fn lacking(&self, newer: &Keys, from: i64) -> Lack {
+    pub fn lacking(&self, newer: &KeySample, from: i64) -> MissingKeys {
         let bound = self.bound().min(newer.bound());
         let sample = self.0.range(..=bound).filter(|(_, at)| **at >= from);
-        let mut lack = Lack { sampled: bound < u64::MAX, ..Lack::default() };
+        let mut lack = MissingKeys { sampled: bound < u64::MAX, ..MissingKeys::default() };
         for (hash, _) in sample {
             lack.of += 1;
             lack.missing += u64::from(!newer.0.contains_key(hash));
@@ -83,8 +83,8 @@ impl Keys {
     ///
     /// # Errors
     /// When the bytes are no keys.
-    pub fn unpack(packed: &[u8]) -> Result<Self, Damaged> {
-        let mut input = Input { bytes: packed };
+    pub fn unpack(packed: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Decoder { bytes: packed };
         let mut keys = Self::default();
         while !input.bytes.is_empty() {
             keys.0.insert(u64::from_le_bytes(input.array()?), i64::from_le_bytes(input.array()?));
@@ -97,8 +97,8 @@ impl Keys {
 mod tests {
     use super::*;
 
-    fn keys(numbers: impl Iterator<Item = u64>) -> Keys {
-        let mut keys = Keys::default();
+    fn keys(numbers: impl Iterator<Item = u64>) -> KeySample {
+        let mut keys = KeySample::default();
         numbers.for_each(|number| keys.add(hash_of(&number.to_string()), number as i64));
         keys
     }
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn few_keys_are_compared_exactly_and_from_a_time_on() {
         let (former, newer) = (keys(0..100), keys(50..120));
-        assert_eq!(former.lacking(&newer, 0), Lack { missing: 50, of: 100, sampled: false });
-        assert_eq!(former.lacking(&newer, 40), Lack { missing: 10, of: 60, sampled: false });
-        assert_eq!(former.lacking(&newer, 50), Lack { missing: 0, of: 50, sampled: false });
+        assert_eq!(former.lacking(&newer, 0), MissingKeys { missing: 50, of: 100, sampled: false });
+        assert_eq!(former.lacking(&newer, 40), MissingKeys { missing: 10, of: 60, sampled: false });
+        assert_eq!(former.lacking(&newer, 50), MissingKeys { missing: 0, of: 50, sampled: false });
     }
 
     #[test]
@@ -125,6 +125,6 @@ mod tests {
         let mut whole = keys(0..5_000);
         whole.include(&keys(5_000..9_000));
         assert_eq!(whole, keys(0..9_000));
-        assert_eq!(Keys::unpack(&whole.pack()), Ok(whole));
+        assert_eq!(KeySample::unpack(&whole.pack()), Ok(whole));
     }
 }

@@ -1,12 +1,12 @@
 //! What a job's files have retired, and why they have not: for who reads about the job, and for dry runs.
 
-use super::decide::{Verdict, WholeFile, foresee, told_to};
-use super::keys::{Lack, hash_of};
-use super::{Ledger, Part, number, whole};
+use super::decide::{DeliveryFile, Verdict, foresee, told_to};
+use super::keys::{MissingKeys, hash_of};
+use super::{DeliveryLedger, FilePart, number, whole};
 use crate::settle::damaged_edge;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
-use stook_catalogue::definition::{Catalogue, Replaces};
+use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_store::journal::Outcome;
 use stook_store::queue::Job;
 use stook_store::{Result, Store, Tenant};
@@ -16,7 +16,7 @@ const NAMED_FAILURES: usize = 5;
 
 /// What the files of a job have done to what older files said.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Replacement {
+pub struct RetirementReport {
     /// Records that are not in a file any more, and were retired.
     pub retired: u64,
     /// Records that were retired before and are heard again, because the file that had retired them does not count any more.
@@ -26,7 +26,7 @@ pub struct Replacement {
     #[serde(skip_serializing_if = "is_none")]
     pub refused: u64,
     /// Each file in each of its scopes, as far as that is decided.
-    pub files: Vec<Replacing>,
+    pub files: Vec<FileRetirement>,
     /// Whether it is what an import would do.
     #[serde(skip)]
     pub foreseen: bool,
@@ -38,7 +38,7 @@ fn is_none(count: &u64) -> bool {
 
 /// A file that takes the place of older ones in a scope, or not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Replacing {
+pub struct FileRetirement {
     /// Its name.
     pub file: String,
     /// The scope; nothing where the file as a whole takes the place of none.
@@ -48,23 +48,23 @@ pub struct Replacing {
     pub counts: bool,
     /// Keys of the whole file before it that it lacks, of how many.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lacks: Option<Lack>,
+    pub lacks: Option<MissingKeys>,
     /// Keys that a file of the same time names and it does not, of how many: neither takes the place of the other.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub same_time: Option<Lack>,
+    pub same_time: Option<MissingKeys>,
     /// Why it does not count, or not against all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-impl Replacing {
+impl FileRetirement {
     /// A file that takes the place of none.
     fn none(file: String, reason: String) -> Self {
         Self { file, scope: None, counts: false, lacks: None, same_time: None, reason: Some(reason) }
     }
 }
 
-impl Replacement {
+impl RetirementReport {
     /// In sentences, each a line.
     pub fn sentences(&self) -> Vec<String> {
         let records = |count: u64| if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
@@ -91,7 +91,7 @@ impl Replacement {
 }
 
 /// `be` is "was" of what was done, "would be" of what is foreseen.
-fn refused(replaces: &Replaces, scope: &str, lack: Lack, be: &str) -> String {
+fn refused(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
         "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the keys of the whole file before it are missing ({} of {}; `most` is {} %); \
@@ -99,12 +99,12 @@ fn refused(replaces: &Replaces, scope: &str, lack: Lack, be: &str) -> String {
         lack.percent(),
         lack.missing,
         lack.of,
-        replaces.most
+        replaces.max_missing
     )
 }
 
 /// `are` is "are" of what was done, "would be" of what is foreseen.
-fn of_the_same_time(scope: &str, lack: Lack, are: &str) -> String {
+fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
         "in scope {scope:?} another file has the same time, so neither takes the place of the other: {about}{} of the {} keys of that file \
@@ -114,7 +114,7 @@ fn of_the_same_time(scope: &str, lack: Lack, are: &str) -> String {
 }
 
 /// Why a file retires nothing in a scope, or not what a file of the same time names.
-fn reason(replaces: &Replaces, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
+fn reason(replaces: &CompleteDelivery, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
     let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
     if !counts {
         return Some(refused(replaces, scope, verdict.lack, be));
@@ -130,10 +130,10 @@ fn name_of(path: &str) -> String {
 ///
 /// # Errors
 /// When the store fails.
-pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<Replacement>> {
+pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<RetirementReport>> {
     let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
     let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
-    let mut found = Replacement::default();
+    let mut found = RetirementReport::default();
     for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &told_to(job.id))? {
         let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
         match kind {
@@ -143,15 +143,15 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
             "b" => {
                 let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
                 let reason = failures(store, job, number, &failed)?;
-                found.files.push(Replacing::none(file(number), reason));
+                found.files.push(FileRetirement::none(file(number), reason));
             }
             _ => {
-                let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
+                let whole: DeliveryFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
                 let Some(verdict) = whole.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
                 let (counts, reason) = (verdict.counts, reason(replaces, scope, (verdict.counts, &verdict), false));
                 let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
-                found.files.push(Replacing { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
+                found.files.push(FileRetirement { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
             }
         }
     }
@@ -174,40 +174,40 @@ fn blocked(failed: &str, records: &[String]) -> String {
 }
 
 /// What an import would retire, file by file.
-pub struct Trial<'t> {
+pub struct RetirementDryRun<'t> {
     store: &'t dyn Store,
     tenant: &'t Tenant,
-    replaces: &'t Replaces,
-    file: Option<TrialFile>,
-    found: Replacement,
+    replaces: &'t CompleteDelivery,
+    file: Option<DryRunFile>,
+    found: RetirementReport,
 }
 
 /// The file at hand.
-struct TrialFile {
+struct DryRunFile {
     name: String,
-    part: Part,
+    part: FilePart,
     /// What it names, by scope and hash.
     named: HashSet<(String, u64)>,
     /// Numbers of its documents that failed.
     failed: Vec<String>,
 }
 
-impl<'t> Trial<'t> {
+impl<'t> RetirementDryRun<'t> {
     /// A trial of files of a source.
-    pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t Replaces) -> Self {
-        Self { store, tenant, replaces, file: None, found: Replacement { foreseen: true, ..Replacement::default() } }
+    pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t CompleteDelivery) -> Self {
+        Self { store, tenant, replaces, file: None, found: RetirementReport { foreseen: true, ..RetirementReport::default() } }
     }
 
     /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn chunk<'s>(&mut self, path: &str, part: &Part, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
+    pub fn chunk<'s>(&mut self, path: &str, part: &FilePart, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
         let name = name_of(path);
         if self.file.as_ref().is_some_and(|own| own.name != name) {
             self.end_file()?;
         }
-        let file = self.file.get_or_insert_with(|| TrialFile { name, part: Part::default(), named: HashSet::new(), failed: Vec::new() });
+        let file = self.file.get_or_insert_with(|| DryRunFile { name, part: FilePart::default(), named: HashSet::new(), failed: Vec::new() });
         file.part.include(part);
         file.named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
         file.failed.extend(failed);
@@ -215,14 +215,14 @@ impl<'t> Trial<'t> {
     }
 
     fn end_file(&mut self) -> Result<()> {
-        let Some(TrialFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
+        let Some(DryRunFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
         if !failed.is_empty() {
             let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
-            self.found.files.push(Replacing::none(file, reason));
+            self.found.files.push(FileRetirement::none(file, reason));
             return Ok(());
         }
         if part.whole != Some(part.documents) {
-            self.found.files.push(Replacing::none(file, "it was not read to its end, so what it would retire is not known".to_owned()));
+            self.found.files.push(FileRetirement::none(file, "it was not read to its end, so what it would retire is not known".to_owned()));
             return Ok(());
         }
         let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
@@ -230,7 +230,7 @@ impl<'t> Trial<'t> {
             let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
             let counts = verdict.counts || part.retires_all;
             if counts {
-                let ledger = Ledger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
+                let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
                 let range = (whole(scope).0, own.from, i64::MAX);
                 let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
                 for edge in said {
@@ -241,7 +241,7 @@ impl<'t> Trial<'t> {
             }
             let reason = reason(self.replaces, scope, (counts, &verdict), true);
             let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
-            self.found.files.push(Replacing { file: file.clone(), scope: Some(scope.clone()), counts, lacks, same_time, reason });
+            self.found.files.push(FileRetirement { file: file.clone(), scope: Some(scope.clone()), counts, lacks, same_time, reason });
         }
         self.found.retired += retired.values().sum::<u64>();
         Ok(())
@@ -251,7 +251,7 @@ impl<'t> Trial<'t> {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn end(mut self) -> Result<Replacement> {
+    pub fn end(mut self) -> Result<RetirementReport> {
         self.end_file()?;
         Ok(self.found)
     }
