@@ -67,7 +67,7 @@ fn a_librarian_imports_finds_explains_and_lends() {
         nameless.subfield("a", "No Number Given").unwrap();
         let broken = place.file("broken.mrc", nameless.finish().to_iso2709().unwrap());
         let (all, reader) = (token(&place, "admin"), token(&place, "read"));
-        let long = place.file("long.mrc", authorities(60_000, 2, 1));
+        let long = place.file("long.mrc", authorities(200_000, 2, 1));
         let stook = Served::new(&place, &["--workers", "1"]);
         walk("library.mjs", &stook, &[&all, &names, &items, &reader, &broken, &long]);
     }

@@ -218,8 +218,6 @@ fn records_are_edited_as_contributions_of_the_api() {
         // what clears a field has won, and who said something else has not
         let size = &explained["fields"]["size"];
         assert_eq!((&size["from"], &size["lost"][0]["contributor"]), (&json!(["api"]), &json!("files")), "{size}");
-        let both = stook.call("PATCH", "/v1/main/thing/a%2Fb?clear=size", &json!({"size": 3})).with(400);
-        assert!(both["detail"].as_str().unwrap().contains("`size` is given a value and cleared"), "{both}");
         // mistakes, all at once
         let wrong = stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"size": "big", "colour": 1, "long": "x", "status": "free"})).with(422);
         assert_eq!(wrong["errors"].as_array().unwrap().len(), 4, "{wrong}");

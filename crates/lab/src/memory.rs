@@ -1,7 +1,12 @@
 //! A place in memory for files of tests that need not outlive their process.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Folders that this process has made.
+static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Free bytes that the place must have to be used.
 const ENOUGH: u64 = 4 << 30;
@@ -28,6 +33,11 @@ pub fn folder_of_process(name: &str) -> std::io::Result<PathBuf> {
         }
     }
     let folder = folders.join(format!("{prefix}{}", std::process::id()));
+    let is_new = MADE.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    if is_new && folder.exists() {
+        // of an earlier process that had the same number
+        std::fs::remove_dir_all(&folder)?;
+    }
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }

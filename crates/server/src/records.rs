@@ -413,9 +413,6 @@ async fn change(
             let clear = ctx.params.all("clear");
             ctx.params.end()?;
             let values = ctx.object(body, media).await?;
-            if let Some(name) = clear.iter().find(|name| values.contains_key(*name)) {
-                return Err(Problem::bad(format!("`{name}` is given a value and cleared in one request")));
-            }
             EditFields { values, clear }
         }
         None => {

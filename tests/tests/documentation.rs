@@ -1,0 +1,203 @@
+//! Every example of the documentation is run: files are written as they are shown, commands are run in order, and what they print is what
+//! the page says they print, but for times, rates and secrets.
+//!
+//! A page is run in a folder of its own. A fenced block is a file if the paragraph before it names one of its format (`books.csv`); one that
+//! begins with `catalogue:` is `catalogue.yaml`, and with "Append" in that paragraph it is added to the end of that. A block of the language `console` has commands after `$` with
+//! their output. A line `...` of output stands for any number of lines. `<!-- varies -->` before a block: its output is not compared.
+//! `<!-- not run -->` before a block, or in the first lines of a page: it is not run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use regex::Regex;
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use stook_tests::{repository, stook};
+
+/// A fenced block with what stands before it.
+struct Block {
+    language: String,
+    before: String,
+    text: String,
+    line: usize,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let (mut found, mut before, mut open): (Vec<Block>, String, Option<Block>) = (Vec::new(), String::new(), None);
+    for (number, line) in page.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(language)) => {
+                open =
+                    Some(Block { language: language.trim().to_owned(), before: std::mem::take(&mut before), text: String::new(), line: number + 1 });
+            }
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some(block), None) => writeln!(block.text, "{line}").unwrap(),
+            (None, None) => writeln!(before, "{line}").unwrap(),
+        }
+    }
+    found
+}
+
+/// The file that a block shows, and whether it is added to what is there.
+fn file_of(block: &Block) -> Option<(String, bool)> {
+    let paragraph = block.before.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    if block.language == "yaml" && paragraph.contains("ppend ") {
+        return Some(("catalogue.yaml".into(), true));
+    }
+    if block.text.starts_with("catalogue:") {
+        return Some(("catalogue.yaml".into(), false));
+    }
+    let name = Regex::new(&format!(r"`([\w.-]+\.{})`", block.language)).unwrap();
+    name.captures_iter(paragraph).last().map(|found| (found[1].to_owned(), false))
+}
+
+/// Commands of a block with the output that is shown.
+fn commands(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        match line.strip_prefix("$ ") {
+            Some(command) => found.push((command.to_owned(), String::new())),
+            None if goes_on => write!(found.last_mut().unwrap().0, "\n{line}").unwrap(),
+            None => writeln!(found.last_mut().expect("a command comes before its output").1, "{line}").unwrap(),
+        }
+        goes_on = line.ends_with('\\') && found.last().is_some_and(|(_, output)| output.is_empty());
+    }
+    found
+}
+
+/// Output without what differs from run to run.
+fn plain(text: &str, folder: &Path) -> String {
+    let mut plain = text.replace(&folder.display().to_string(), "FOLDER");
+    for (pattern, instead) in [
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "MOMENT"),
+        (r"20(?:2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\dZ?", "MOMENT"),
+        (r"\d+(?: \d{3})*(?:\.\d+)? (?:µs|ms|s)\b", "TIME"),
+        (r"\([\d ]+/s\)", "(RATE)"),
+        (r"\bstook_[A-Za-z0-9_-]+…?|\b[0-9a-f]{32,}\b", "SECRET"),
+        (r#""revision":\d+|"microseconds":[\d.]+|"\d{16}(?:-\d+)?""#, "NUMBER"),
+        (r"─+", "─"),
+        (r"[ \t]+", " "),
+    ] {
+        plain = Regex::new(pattern).unwrap().replace_all(&plain, instead).into_owned();
+    }
+    plain.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether output is what is shown, in which a line `...` stands for any lines.
+fn fits(shown: &[&str], output: &[&str]) -> bool {
+    match (shown, output) {
+        ([], []) => true,
+        (["...", rest @ ..], _) => (0..=output.len()).any(|skipped| fits(rest, &output[skipped..])),
+        ([first, shown @ ..], [own, output @ ..]) => first == own && fits(shown, output),
+        _ => false,
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+const END: &str = "=== end of the command";
+
+/// Runs a page; returns what is wrong with it.
+fn run(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    if text.lines().take(12).any(|line| line.contains("<!-- not run")) {
+        return Vec::new();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (port, other_port) = (free_port(), free_port());
+    let mut script = String::from("set +e\n");
+    let mut expected: Vec<(usize, String, Option<String>)> = Vec::new();
+    for block in blocks(&text) {
+        let says = |word: &str| block.before.trim_end().lines().last().is_some_and(|line| line.contains(&format!("<!-- {word}")));
+        if says("not run") {
+            continue;
+        }
+        if block.language != "console" {
+            if let Some((name, adds)) = file_of(&block) {
+                writeln!(script, "cat >{} '{name}' <<'END_OF_FILE'\n{}END_OF_FILE", if adds { ">" } else { "" }, block.text).unwrap();
+            }
+            continue;
+        }
+        for (command, output) in commands(&block.text) {
+            let own = command.replace(":7070", &format!(":{port}")).replace("8000", &format!("{other_port}"));
+            let served = own.replace("stook serve", &format!("stook serve --listen 127.0.0.1:{port}"));
+            let own = match served.contains('&') || served == own {
+                true => served,
+                false => format!(
+                    "{served} > .served 2>&1 &\nfor _ in $(seq 200); do curl -s http://127.0.0.1:{port}/healthz > .ready && break; sleep 0.05; done; cat .served"
+                ),
+            };
+            writeln!(script, "{own}\necho '{END}'").unwrap();
+            let shown = (!says("varies")).then(|| output.replace(":7070", &format!(":{port}")));
+            expected.push((block.line, command, shown));
+        }
+    }
+    let path = format!("{}:{}", stook().parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
+    std::fs::write(root.join(".script"), format!("exec 2>&1\n{script}kill $(jobs -p) 2>/dev/null; wait\n")).unwrap();
+    let mut bash = Command::new("timeout");
+    bash.args(["-k", "5", "300", "bash", ".script"]).current_dir(&root).env("PATH", path).env("NO_COLOR", "1").env("HOME", &root);
+    for name in ["STOOK_STORE", "STOOK_TOKEN"] {
+        bash.env_remove(name);
+    }
+    let output = bash.stdin(Stdio::null()).output().unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let outputs: Vec<&str> = output.split(&format!("{END}\n")).collect();
+    let name = page.strip_prefix(repository()).unwrap_or(page).display();
+    let mut wrong = Vec::new();
+    for (number, (line, command, shown)) in expected.iter().enumerate() {
+        let Some(shown) = shown else { continue };
+        let own = outputs.get(number).copied().unwrap_or("(it was not run)");
+        let (shown, own) = (plain(shown, &root), plain(own, &root));
+        if !fits(&shown.lines().collect::<Vec<_>>(), &own.lines().collect::<Vec<_>>()) {
+            wrong.push(format!("{name}:{line}: $ {command}\nthe page shows\n{shown}\nit prints\n{own}\n"));
+        }
+    }
+    wrong
+}
+
+fn pages(folder: &str) -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|page| page.extension().is_some_and(|own| own == "md"));
+    pages.sort();
+    pages
+}
+
+fn all_right(pages: &[PathBuf]) {
+    assert!(!pages.is_empty());
+    let wrong: Vec<String> = pages.iter().flat_map(|page| run(page)).collect();
+    assert!(wrong.is_empty(), "{} examples are not what they show\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_tutorial_shows_what_happens() {
+    all_right(&[repository().join("docs/tutorial.md")]);
+}
+
+#[test]
+fn the_reference_of_queries_shows_what_happens() {
+    all_right(&[repository().join("docs/query.md")]);
+}
+
+#[test]
+fn pages_about_single_tasks_show_what_happens() {
+    all_right(&pages("docs/howto"));
+}
+
+/// Links between pages, and from pages to files, lead somewhere.
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let link = Regex::new(r"\]\(([^)#\s]+)(?:#[^)]*)?\)").unwrap();
+    let mut all = [pages("docs"), pages("docs/howto"), pages("docs/decisions")].concat();
+    all.extend([repository().join("README.md"), repository().join("ARCHITECTURE.md")]);
+    for page in all {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for found in link.captures_iter(&text).filter(|found| !found[1].contains("://") && !found[1].starts_with('/')) {
+            assert!(page.parent().unwrap().join(&found[1]).exists(), "{}: {}", page.display(), &found[1]);
+        }
+    }
+}
