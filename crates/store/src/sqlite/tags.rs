@@ -18,6 +18,8 @@ fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
 }
 
 pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize) -> Result<CollectionTags> {
+    // the revision first: tags that change after it are found again, never missed
+    let revision = stamp_of(connection, tenant)?;
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut statement_rows = statement.query(params![tenant, id_of(tables.catalogue(), collection)?]).map_err(failure)?;
@@ -41,7 +43,7 @@ pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collecti
         };
         tags.push(get().map_err(failure)?);
     }
-    Ok(CollectionTags { revision: stamp_of(connection, tenant)?, tags })
+    Ok(CollectionTags { revision, tags })
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
