@@ -1,7 +1,7 @@
 //! Golden fields: a pure function of the set of contributions.
 //!
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
-//! they arrived in. [`survive`] is the only place where golden values are made.
+//! they arrived in. [`Consolidator::survive`] is the only place where golden values are made.
 
 use crate::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::expr::{Evaluator, Expression};

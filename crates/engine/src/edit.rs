@@ -63,7 +63,7 @@ pub struct Edit {
     pub tenant: Tenant,
     /// The collection's index.
     pub collection: usize,
-    /// The record; for [`Action::Create`] the fields say it.
+    /// The record; for [`EditAction::Create`] the fields say it.
     pub key: Option<Key>,
     /// What is done.
     pub action: EditAction,

@@ -239,7 +239,7 @@ pub struct UploadRequest {
     pub tenant: Tenant,
     /// The time of the delivery, in microseconds; default: now.
     pub as_of: Option<i64>,
-    /// As in [`Request`].
+    /// As in [`ImportRequest`].
     pub retires_all: bool,
 }
 

@@ -210,7 +210,7 @@ impl PickCall<'_> {
     }
 }
 
-/// Does a transition of one record that satisfies a plan's conditions; nothing where there is none, [`Ended::Lost`] where others hold
+/// Does a transition of one record that satisfies a plan's conditions; nothing where there is none, [`TransitionResult::Conflict`] where others hold
 /// all that there are for a second. `turn` spreads callers of several processes over the records.
 ///
 /// # Errors

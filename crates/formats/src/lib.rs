@@ -196,7 +196,7 @@ impl CsvRow {
 }
 
 impl<'d> Document<'d> {
-    /// Parses the bytes of one document, which [`Head::complete`] made able to stand alone.
+    /// Parses the bytes of one document, which [`ParseContext::complete`] made able to stand alone.
     ///
     /// # Errors
     /// When they are not one; the message says why, the caller knows where.

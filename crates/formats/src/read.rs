@@ -96,7 +96,7 @@ fn take(input: &mut dyn Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(taken)
 }
 
-/// A document, or a stretch that is none, as [`Documents`] finds it.
+/// A document, or a stretch that is none, as [`DocumentReader`] finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedDocument {
     /// Number of the document in its file, from 1; problems are counted too.
@@ -148,7 +148,7 @@ pub struct DocumentReader<R> {
     last: u64,
 }
 
-/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy.
+/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`DocumentReader`] without a copy.
 ///
 /// # Errors
 /// What `visit` says.
@@ -193,7 +193,7 @@ impl<R: Read> DocumentReader<R> {
         Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, last }
     }
 
-    /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
+    /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`DocumentReader::offset`].
     pub fn head(&self) -> Vec<u8> {
         self.scanner.head()
     }

@@ -52,7 +52,7 @@ impl TestServer {
         shared.as_ref().map_err(|reason| crate::skip::missing(reason)).ok()
     }
 
-    /// A server of a test's own, as [`Server::start`] starts it; nothing, and a word that the test was skipped, where there is none.
+    /// A server of a test's own, as [`TestServer::start`] starts it; nothing, and a word that the test was skipped, where there is none.
     pub fn for_test(settings: &[&str]) -> Option<Self> {
         Self::start(settings).map_err(|reason| crate::skip::missing(&reason)).ok()
     }
@@ -107,7 +107,7 @@ impl TestServer {
         Ok(server)
     }
 
-    /// Starts the server, after [`Server::stop`] again on the same port.
+    /// Starts the server, after [`TestServer::stop`] again on the same port.
     ///
     /// # Errors
     /// When it does not come up.

@@ -454,14 +454,17 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::WorkerOptions, 
         }
         crate::log::worked(&event);
     };
+    let failed_with = |reason: Option<String>| *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
         let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
         let Err(error) = &worked else { return worked };
         let reason = format!("the import workers have ended: {error}");
-        *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
-        pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        failed_with(Some(reason.clone()));
+        if began.elapsed() > LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
         let again = Instant::now() + pause;
         crate::log::write("work", [("error", format!("{reason}; they begin again in {} s", pause.as_secs()).into())]);
         while Instant::now() < again {
@@ -470,6 +473,7 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::WorkerOptions, 
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        failed_with(None);
     }
 }

@@ -276,7 +276,7 @@ impl LookupService {
 pub enum MissPolicy {
     /// Together with what other requests ask for, by other threads.
     Batched,
-    /// Not at all: the look-up fails, and [`Looking::has_missed`] says so.
+    /// Not at all: the look-up fails, and [`RequestLookups::has_missed`] says so.
     CacheOnly,
     /// By this thread, which may wait.
     Inline,

@@ -148,7 +148,7 @@ impl RequestContext {
 /// JSON as handlers take it.
 pub const JSON: &[&str] = &["application/json"];
 
-/// Parameters behind the question mark. Every one must be asked for by the handler before [`Params::end`].
+/// Parameters behind the question mark. Every one must be asked for by the handler before [`QueryParams::end`].
 #[derive(Debug, Default)]
 pub struct QueryParams {
     unused: Vec<(String, String)>,

@@ -469,7 +469,7 @@ pub struct IdempotentCall {
     pub request: [u8; 16],
 }
 
-/// How long the answer to a [`Call`] is kept, in microseconds.
+/// How long the answer to a [`IdempotentCall`] is kept, in microseconds.
 pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 
 /// A change of a record's state by a transition, kept for ever, or one of its golden fields, kept where the collection asks for
@@ -496,11 +496,11 @@ pub struct ChangeLogEntry {
     pub id: i64,
     /// When, in microseconds.
     pub at: i64,
-    /// As in [`Logged`].
+    /// As in [`NewChangeLogEntry`].
     pub transition: Option<String>,
-    /// As in [`Logged`].
+    /// As in [`NewChangeLogEntry`].
     pub caller: String,
-    /// As in [`Logged`].
+    /// As in [`NewChangeLogEntry`].
     pub change: serde_json::Value,
 }
 
@@ -660,7 +660,7 @@ pub struct CommitReceipt {
 /// Packed trees of a record, each of a source by name.
 pub type PackedTrees = Vec<(String, Vec<u8>)>;
 
-/// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::committed`] does not block. The unit itself comes
+/// A unit on its way; [`PendingCommit::wait`] blocks until it is committed, [`PendingCommit::committed`] does not block. The unit itself comes
 /// back, with the answer or before, so that giving back its memory is not the writer's work.
 pub struct PendingCommit {
     written: Option<Receiver<Box<dyn Unit>>>,
@@ -743,7 +743,7 @@ impl PendingCommit {
         }
     }
 
-    /// Whether [`Pending::wait`] would not block.
+    /// Whether [`PendingCommit::wait`] would not block.
     pub fn is_answered(&self) -> bool {
         !self.answer.is_empty()
     }
@@ -889,7 +889,7 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn revoke_token(&self, id: u64) -> Result<bool>;
 
-    /// Starts a unit of work; the answer is in [`Pending`].
+    /// Starts a unit of work; the answer is in [`PendingCommit`].
     fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit;
 
     /// Submits a unit somebody waits for, and waits.

@@ -58,7 +58,7 @@ pub enum PlanColumn {
     Revision,
     /// A golden field, by index.
     Field(usize),
-    /// A member, by index, of the struct that the row is of: [`Plan::each`].
+    /// A member, by index, of the struct that the row is of: [`QueryPlan::each`].
     Element(usize),
     /// A state field, by index.
     State(usize),
@@ -100,7 +100,7 @@ pub enum Comparison {
     /// Text with these pieces in this order; between two pieces, and before an empty first or after an empty last one,
     /// anything may stand: `a*b*` is `["a", "b", ""]`.
     Wildcard(Vec<String>),
-    /// Text that does not match [`Test::Wildcard`].
+    /// Text that does not match [`Comparison::Wildcard`].
     NotWildcard(Vec<String>),
     /// Has a value, or has none.
     Exists(bool),
@@ -191,7 +191,7 @@ pub(crate) fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, ind
     own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
 }
 
-/// The list of structs that rows are of: [`Plan::each`].
+/// The list of structs that rows are of: [`QueryPlan::each`].
 pub(crate) fn structs(collection: &Collection, each: Option<usize>) -> Result<Option<&Field>> {
     let Some(index) = each else { return Ok(None) };
     let list = collection.fields.get(index).filter(|field| !field.golden_type().members().is_empty());

@@ -256,7 +256,7 @@ impl Job {
         self.counts.documents.max(0) as u64
     }
 
-    /// Documents that there are to do, as far as the files have been cut ([`Progress::complete`] says whether they are all).
+    /// Documents that there are to do, as far as the files have been cut ([`SplitProgress::complete`] says whether they are all).
     pub fn planned(&self) -> u64 {
         self.progress.documents.max(self.done())
     }

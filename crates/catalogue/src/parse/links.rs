@@ -16,7 +16,7 @@ use regex::Regex;
 type CollectionNode<'n> = (&'n str, &'n Node, &'n Node);
 
 impl DefinitionParser<'_> {
-    /// The fields that hold keys of linked records. What they are is read later, with [`Reader::relations`].
+    /// The fields that hold keys of linked records. What they are is read later, with [`DefinitionParser::relations`].
     pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
         let mut fields = Vec::new();
         for (name, name_node, link) in self.named(node.get("links"), "links") {

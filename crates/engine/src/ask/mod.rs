@@ -1,12 +1,12 @@
 //! Services are asked when a query needs what they know.
 //!
 //! A query's conditions choose a call for each source of its collection ([`bind`]). What a service answers is spooled, imported
-//! by jobs like any other documents, and noted in an [`Answer`]: which conditions it was told, whether all of it is here, until when it
+//! by jobs like any other documents, and noted in an [`ServiceAnswer`]: which conditions it was told, whether all of it is here, until when it
 //! is fresh. A later query that a fresh and whole answer covers asks nothing. A whole answer takes the place of what the source said
 //! before of records that satisfy its conditions; time alone removes nothing.
 //!
 //! Every service is asked beside the others, within its own limits and deadline; what is not here when a query's time is over is said
-//! ([`Status`]), and goes on.
+//! ([`ServiceStatus`]), and goes on.
 
 mod answer;
 pub(crate) mod bind;

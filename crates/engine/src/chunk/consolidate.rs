@@ -2,7 +2,7 @@
 //!
 //! Of what one contributor says of one record the newest `(as_of, hash)` stays. Outcomes are a function of what was stored
 //! before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
-//! remembers what it replaced ([`Before`]), and an outcome another chunk has journalled is corrected when a newer document
+//! remembers what it replaced ([`PreviousContribution`]), and an outcome another chunk has journalled is corrected when a newer document
 //! of the job comes later.
 
 use super::map::NewContribution;

@@ -42,7 +42,7 @@ impl QueuedUnit {
 
 #[derive(Default)]
 struct WriteQueues {
-    /// In the order of [`Line`].
+    /// In the order of [`WriteQueue`].
     waiting: [VecDeque<QueuedUnit>; 3],
     closed: [bool; 3],
     /// Threads that write units together.

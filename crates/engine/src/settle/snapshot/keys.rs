@@ -79,7 +79,7 @@ impl KeySample {
         self.0.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.to_le_bytes()]).flatten().collect()
     }
 
-    /// Reads [`Keys::pack`].
+    /// Reads [`KeySample::pack`].
     ///
     /// # Errors
     /// When the bytes are no keys.

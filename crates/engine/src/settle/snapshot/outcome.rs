@@ -81,9 +81,9 @@ impl RetirementReport {
             sentences.push(format!("{} not retired any longer, because the file that had retired them does not count", records(self.heard_again)));
         }
         if self.refused > 0 {
-            let stay = if self.refused == 1 { "stays" } else { "stay" };
-            let reason = "because without what older files say it would have a unique value that another record has";
-            sentences.push(format!("{} {stay} as it was, {reason}", records(self.refused)));
+            let (stay, it) = if self.refused == 1 { ("stays as it was", "it") } else { ("stay as they were", "they") };
+            let reason = format!("because without what older files say {it} would have a unique value that another record has");
+            sentences.push(format!("{} {stay}, {reason}", records(self.refused)));
         }
         sentences.extend(self.files.iter().filter_map(|own| Some(format!("{}: {}", own.file, own.reason.as_ref()?))));
         sentences
