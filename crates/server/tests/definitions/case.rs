@@ -22,6 +22,9 @@ pub struct Edit {
     pub place: u64,
     pub method: String,
     pub body: Json,
+    /// A field that is to have no value, whatever others say.
+    #[serde(default)]
+    pub clear: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,8 +59,9 @@ impl Case {
         for delivery in &self.deliveries {
             out.push_str(&printed(&self.definition["sources"][&delivery.source], delivery));
         }
-        for Edit { collection, place, method, body } in &self.edits {
-            out.push_str(&format!("# {method} record {place} of {collection}: {body}\n"));
+        for Edit { collection, place, method, body, clear } in &self.edits {
+            let clear = clear.as_ref().map(|field| format!(", clear {field}")).unwrap_or_default();
+            out.push_str(&format!("# {method} record {place} of {collection}: {body}{clear}\n"));
         }
         out
     }

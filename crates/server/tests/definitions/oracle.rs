@@ -4,8 +4,8 @@
 //! links of overlapping intervals, coverages, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
 //! most functions of CEL, documents of one time that say different things. Of those the stores and all orders must agree.
 
-use super::case::Case;
-use super::reading::{Outcome, Said, Statement, evaluate, filled, statements};
+use super::case::{Case, Edit};
+use super::reading::{self, Outcome, Said, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ struct Voice<'s> {
 ///
 /// # Errors
 /// What is there and should not, or the other way.
-pub fn compare(case: &Case, seen: &Json) -> Result<(u64, u64), String> {
-    let expected = Oracle::new(case).records();
+pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64, u64), String> {
+    let expected = Oracle::new(case, edits).records();
     let (mut known, mut unknown) = (0, 0);
     for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
         let Some(records) = expected.get(name) else {
@@ -111,7 +111,7 @@ struct Whole {
 type Expected = BTreeMap<String, (Records, bool)>;
 
 impl<'c> Oracle<'c> {
-    fn new(case: &'c Case) -> Self {
+    fn new(case: &'c Case, edits: &[(&Edit, &str)]) -> Self {
         let definition = &case.definition;
         let mut own = Self { definition, statements: Vec::new(), clouded: BTreeSet::new(), unknown: BTreeSet::new() };
         let mut failed = BTreeSet::new();
@@ -135,6 +135,18 @@ impl<'c> Oracle<'c> {
                         own.clouded.extend(feeds(source));
                         failed.insert(file);
                     }
+                }
+            }
+        }
+        let mut of_record: BTreeMap<(&str, &str), Vec<&Edit>> = BTreeMap::new();
+        for (edit, key) in edits {
+            of_record.entry((&edit.collection, key)).or_default().push(edit);
+        }
+        for ((collection, key), edits) in of_record {
+            match reading::said_by_the_api(definition, collection, key, &edits) {
+                Some(statement) => own.statements.push(statement),
+                None => {
+                    own.unknown.insert((collection.to_owned(), key.to_owned()));
                 }
             }
         }
@@ -354,7 +366,7 @@ impl<'c> Oracle<'c> {
         let (wanted, is_list) = match self.own(collection, record, mine) {
             Said::Value(value) => (elements(value.clone()), value.is_array()),
             Said::Nothing | Said::Unreadable => return Said::Nothing,
-            Said::Unknown => return Said::Unknown,
+            Said::Unknown | Said::Cleared => return Said::Unknown,
         };
         let Some((records, false)) = expected.get(target) else { return Said::Unknown };
         let mut keys: Vec<&String> = Vec::new();
@@ -628,6 +640,8 @@ struct Heard<'s> {
     source: &'s str,
     contributor: &'s str,
     value: Said,
+    /// Whether it may be the value of an older statement, because the newest one may be unreadable.
+    is_uncertain: bool,
 }
 
 fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
@@ -646,7 +660,8 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
             None | Some(Said::Nothing | Said::Unreadable) => continue,
             Some(value) => value.clone(),
         };
-        all.push(Heard { as_of: said.as_of, source: &voice.newest.source, contributor: &voice.newest.contributor, value });
+        let is_uncertain = value == Said::Unknown && !voice.older.is_empty();
+        all.push(Heard { as_of: said.as_of, source: &voice.newest.source, contributor: &voice.newest.contributor, value, is_uncertain });
     }
     all
 }
@@ -654,6 +669,9 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
 /// Whether contributors say different things; nothing where that is not known.
 fn disagree(heard: &[Heard<'_>]) -> Option<bool> {
     if heard.len() > 1 && heard.iter().any(|own| own.value == Said::Unknown) {
+        return None;
+    }
+    if heard.iter().any(|own| own.value == Said::Cleared) {
         return None;
     }
     Some(heard.windows(2).any(|pair| pair[0].value != pair[1].value))
@@ -674,6 +692,9 @@ fn combines(collection: &Json, own: &Json) -> bool {
 
 fn golden(collection: &Json, own: &Json, mut heard: Vec<Heard<'_>>) -> Said {
     if own.get("by").is_some() && !heard.is_empty() {
+        return Said::Unknown;
+    }
+    if heard.iter().any(|own| own.is_uncertain) {
         return Said::Unknown;
     }
     let rule = rule(collection, own);
@@ -718,7 +739,13 @@ fn golden(collection: &Json, own: &Json, mut heard: Vec<Heard<'_>>) -> Said {
     let chosen = if earliest { heard.first() } else { heard.last() };
     let Some(chosen) = chosen else { return Said::Nothing };
     let rivals = heard.iter().filter(|own| own.as_of == chosen.as_of);
-    if rivals.clone().any(|own| own.value != chosen.value) { Said::Unknown } else { chosen.value.clone() }
+    if rivals.clone().any(|own| own.value != chosen.value) {
+        Said::Unknown
+    } else if chosen.value == Said::Cleared {
+        Said::Nothing
+    } else {
+        chosen.value.clone()
+    }
 }
 
 /// A computed value, where it has the type of its field without a doubt.

@@ -1,9 +1,12 @@
 //! What a document says, from the documentation alone: paths, types, conditions, key, time.
 
-use super::case::Delivery;
+use super::case::{Delivery, Edit};
 use super::grammar::tag;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
+
+/// Keys may be that long.
+const MAX_KEY_BYTES: usize = 512;
 
 /// What is said of a field.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +15,8 @@ pub enum Said {
     Value(Json),
     /// It is left out with a warning.
     Unreadable,
+    /// There is to be no value, whatever others say.
+    Cleared,
     /// Not modelled.
     Unknown,
 }
@@ -51,6 +56,55 @@ pub enum Outcome {
 
 /// Values by name, for expressions.
 type Named<'n> = &'n dyn Fn(&str) -> Said;
+
+/// What the API says of a record, by all that was done to it, one after the other; nothing where that is not modelled.
+pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]) -> Option<Statement> {
+    let collection = &definition["collections"][name];
+    let reader = Reader { definition, format: "json", document: &Json::Null };
+    let mut own = Statement {
+        collection: name.to_owned(),
+        source: "api".into(),
+        contributor: "api".into(),
+        key: key.to_owned(),
+        // edits are made now, documents are of January 2024
+        as_of: Some(super::documents::time(100)),
+        gone: false,
+        values: BTreeMap::new(),
+        file: usize::MAX,
+        scope: None,
+        retired: false,
+        document: Json::Null,
+    };
+    for edit in edits {
+        match edit.method.as_str() {
+            "DELETE" => {
+                own.values.clear();
+                own.gone = true;
+                continue;
+            }
+            "PUT" => own.values.clear(),
+            _ if own.gone => return None,
+            _ => {}
+        }
+        own.gone = false;
+        for (field, value) in edit.body.as_object().into_iter().flatten() {
+            let definition = &collection["fields"][field];
+            let ty = definition.get("type").unwrap_or(definition);
+            // of JSON members are merged
+            let value = if ty == "json" && value.is_object() { Said::Unknown } else { reader.convert(std::slice::from_ref(value), &json!({}), ty) };
+            let value = if value == Said::Unreadable { Said::Unknown } else { value };
+            own.values.insert(field.clone(), value);
+        }
+        if let Some(field) = &edit.clear {
+            own.values.insert(field.clone(), Said::Cleared);
+        }
+    }
+    let rule = collection["key"].as_str().unwrap_or_default();
+    for field in collection["fields"].as_object().into_iter().flat_map(Map::keys).filter(|field| super::documents::is_key(rule, field)) {
+        own.values.insert(field.clone(), Said::Unknown);
+    }
+    Some(own)
+}
 
 pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document: &Json) -> Outcome {
     let source = &definition["sources"][&delivery.source];
@@ -202,6 +256,7 @@ impl Reader<'_> {
             filled(&format!("{{{rule}}}"), &of_field).unescaped()
         };
         let key = match key {
+            Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => return Err(Outcome::Failed),
             Said::Value(Json::String(key)) if !key.is_empty() => key,
             Said::Nothing | Said::Unreadable => return Err(Outcome::Failed),
             _ => return Err(Outcome::Unknown),
