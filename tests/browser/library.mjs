@@ -26,10 +26,10 @@ async function drop(path, as, ends = "completed") {
 await step("tries a file before it is imported", page, async () => {
   await page.getByRole("link", { name: "Imports" }).click();
   await page.getByLabel("As").selectOption({ label: "profile upsert" });
-  await page.getByLabel("Do").selectOption({ label: "try its first 1 000 documents" });
+  await page.getByLabel("Do").selectOption({ label: "dry run with the first 1 000 documents" });
   await page.getByLabel("File").setInputFiles(names);
   await page.getByRole("button", { name: "Import" }).click();
-  await page.getByRole("heading", { name: "What an import would do" }).waitFor();
+  await page.getByRole("heading", { name: "Dry run" }).waitFor();
   expect((await page.locator("dl").innerText()).includes("400"), "400 would be created");
 });
 
@@ -64,7 +64,7 @@ await step("finds a record and why it is so", page, async () => {
   await page.keyboard.press("Enter");
   await page.locator("tbody a").first().click();
   await page.getByRole("rowheader", { name: "heading", exact: true }).waitFor();
-  await page.getByText(/The document of .* as delivered/).click();
+  await page.getByText(/Document from .* as delivered/).click();
   await page.getByText("‡a").first().waitFor();
 });
 
@@ -104,7 +104,7 @@ await step("cancels a long import that it follows", page, async () => {
 
 await step("reads a document that failed", page, async () => {
   await drop(broken, "profile upsert", "completed with errors");
-  await page.getByRole("link", { name: "only failures and warnings" }).click();
+  await page.getByRole("link", { name: "failures and warnings only" }).click();
   await page.getByRole("link", { name: "as read" }).first().click();
   await page.getByRole("heading", { name: /Document \d+/ }).waitFor();
   await page.getByText("No Number Given").waitFor();

@@ -8,8 +8,8 @@ await step("makes a tag", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();
   await page.getByLabel("Name").fill("seen-intel");
-  await page.getByLabel("XPath, of what its document says").fill("//node[@class='processor']/vendor = 'Intel Corp.'");
-  await page.getByText(/of the first 60 would carry it/).waitFor();
+  await page.getByLabel("XPath over the record's document").fill("//node[@class='processor']/vendor = 'Intel Corp.'");
+  await page.getByText(/of the first 60 records would carry it/).waitFor();
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("link", { name: "seen-intel" }).waitFor();
 });
@@ -33,8 +33,8 @@ await step("changes the definition and sees what that does", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   const row = page.getByRole("row", { name: /seen-intel/ });
   await row.getByText("edit").click();
-  await row.getByLabel("XPath, of what its document says").fill("//node[@class='processor']");
-  const promised = (await row.getByText(/of the first 60 would carry it/).innerText()).split(" ")[0];
+  await row.getByLabel("XPath over the record's document").fill("//node[@class='processor']");
+  const promised = (await row.getByText(/of the first 60 records would carry it/).innerText()).split(" ")[0];
   await row.getByRole("button", { name: "Change" }).click();
   for (let round = 0; round < 60 && (await row.locator("td.number").innerText()) !== promised; round++) {
     await page.waitForTimeout(250);
@@ -48,7 +48,7 @@ await step("sees what a query would tag", page, async () => {
   await page.getByText("New tag").click();
   const query = page.getByLabel("or a query");
   await query.fill("cpu_count>0");
-  await page.getByText(/\d+ of 60 would carry it/).waitFor();
+  await page.getByText(/\d+ of 60 records would carry it/).waitFor();
   await query.fill("cpu_count>0 | count");
   await page.getByRole("alert").waitFor();
 });
@@ -57,7 +57,7 @@ await step("is told what is wrong with a definition", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();
   await page.getByLabel("Name").fill("broken");
-  await page.getByLabel("XPath, of what its document says").last().fill("//node[");
+  await page.getByLabel("XPath over the record's document").last().fill("//node[");
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("alert").waitFor();
 });
@@ -76,7 +76,7 @@ await step("compares two runs of the lab", page, async () => {
   await page.getByRole("link", { name: "Lab", exact: true }).click();
   await page.getByRole("link", { name: "before" }).click();
   await page.locator(".picture svg").first().waitFor();
-  await page.getByText("Beside another run").click();
+  await page.getByText("Compare with another run").click();
   await page.getByRole("link", { name: "after" }).click();
   await page.getByRole("columnheader", { name: "delta %" }).waitFor();
   // the times of both in one picture
@@ -86,10 +86,10 @@ await step("compares two runs of the lab", page, async () => {
 
 await step("makes a token, which is shown once", page, async () => {
   await page.getByRole("link", { name: "Tokens" }).click();
-  await page.getByLabel("What it is for").fill("a robot");
+  await page.getByLabel("Name").fill("a robot");
   await page.getByRole("button", { name: "Make" }).click();
   expect((await page.locator("pre.secret").innerText()).startsWith("stook_"), "a secret");
-  await page.getByRole("link", { name: "To the tokens" }).click();
+  await page.getByRole("link", { name: "Back to tokens" }).click();
 });
 
 await step("sees what comes of sending the form again", page, async () => {

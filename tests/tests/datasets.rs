@@ -1164,5 +1164,5 @@ fn free_text_becomes_queries() {
             "{odd}"
         );
     }
-    place.run(&["suggest", "qqqqqqqq"]).exits(1).complains(&["nothing here has to do with these words"]);
+    place.run(&["suggest", "qqqqqqqq"]).exits(1).complains(&["no suggestion for these words"]);
 }

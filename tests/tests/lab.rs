@@ -195,7 +195,7 @@ fn a_matrix_of_sets_is_measured_drained_and_shown() {
     let (plan, run, page, text) = (place.path("plan.yaml"), place.path("run.json"), place.path("run.html"), place.path("run.md"));
     let name = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let shown = place.run(&["lab", "load", &name(&plan), "-o", &name(&run), "--no-limits"]).exits(0).text();
-    for heading in ["Success (200)", "No Response", "By offset", "By route", "Overall", "Where requests went"] {
+    for heading in ["Success (200)", "No Response", "By offset", "By route", "Overall", "Outcomes of requests"] {
         assert!(shown.contains(heading), "{heading}: {shown}");
     }
     let seen: Json = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
@@ -295,7 +295,7 @@ fn imports_of_tenants_are_measured_while_users_work() {
         let own = place.file("plan.yaml", plan("two, one", "", "upsert"));
         let run = place.path("run.json");
         let shown = place.run(&["lab", "import", &own, "-o", run.to_str().unwrap()]).exits(0).text();
-        for part in ["fairness (Jain's index; 1 is even)", "others, two", "p95 delta", "In the order in which they ended", "Resources"] {
+        for part in ["fairness (Jain's index; 1 is even)", "others, two", "p95 delta", "In order of completion", "Resources"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         fits_the_schema(&place, &run);

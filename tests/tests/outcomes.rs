@@ -263,7 +263,7 @@ fn withdrawing_a_source_restores_what_was_there_before() {
     let withdrawn = json!({"records": 2, "gone": 1, "held": 0, "refused": [], "fails": [], "more_fail": false});
     assert_eq!(place.json(&["withdraw", "staff", "--json"]), withdrawn);
     assert!(place.export("thing", "ndjson") == before);
-    assert_eq!(place.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time there is nothing to take back");
+    assert_eq!(place.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time nothing found to take back");
     // and it may speak again as if it never had
     assert_eq!(counts(&place.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
 }

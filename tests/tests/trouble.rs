@@ -433,8 +433,8 @@ fn additions_to_the_definition_are_applied_and_said() {
     place.define(&LIBRARY.replace(marker, &format!("      language:       {{ path: \"377$a\", type: [text], index: equal }}\n{marker}")));
     let answer = place.run(&["prepare"]).exits(0);
     let notes = [
-        "note: field `authority.language` is new; records get it when their documents are imported again",
-        "note: the store has another definition now; servers and workers that run with the one before must be started again",
+        "note: field `authority.language` is new; import documents again to fill it",
+        "note: the store's definition was updated; restart servers and workers that use the previous one",
     ];
     assert_eq!(answer.err.lines().collect::<Vec<_>>(), notes, "what it says goes to standard error and leaves the answer alone");
     assert_eq!(place.run(&["prepare"]).exits(0).err, "", "once");
@@ -487,9 +487,9 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
         for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["prepare"]] {
             let told = place.run(command).exits(1);
             told.complains(&[
-                "this catalogue.yaml does not fit the store:",
+                "this catalogue.yaml is not compatible with the store:",
                 reason,
-                "put that back, or export with the old definition and import into a new store (--store)",
+                "revert these changes, or export with the old definition and import into a new store (--store)",
             ]);
         }
     }

@@ -102,7 +102,7 @@ fn a_list_of_nothing_is_a_job_without_documents() {
         ("xml", ", records: item", "<items/>"),
         ("xml", ", records: list/item", "<list></list>"),
         ("xml", ", records: item, empty: '^<none'", "<none/>"),
-        // what says that there is nothing may be of another format
+        // what says that nothing found may be of another format
         ("csv", ", empty: '^<none'", "<none/>"),
         ("marc", ", empty: 'no records'", "no records match"),
         ("json", ", records: '$.rows[*]', empty: '<p>nothing'", "<html><p>nothing</p></html>"),

@@ -275,7 +275,7 @@ fn unknown_names_are_answered_with_the_known_ones() {
         (&["import", "x", "--source", "loc", "--profile", "stock"], "profile `stock` is not for source `loc`"),
         (&["get", "autority", "x"], "there is no collection `autority`; the definition has authority, item"),
         (&["export", "autority", "--format", "csv"], "there is no collection `autority`; the definition has authority, item"),
-        (&["get", "authority", "n00000001"], "there is no authority \"n00000001\" (keys are exact, blanks and all)"),
+        (&["get", "authority", "n00000001"], "there is no authority \"n00000001\" (keys are compared exactly, including spaces)"),
         (&["import", "--resume", "7"], "there is no job 7; `stook jobs` lists them"),
         (&["import", "x", "--profil", "upsert"], "a similar argument exists: '--profile'"),
     ];
@@ -493,7 +493,7 @@ fn pages_follow_each_other_exactly() {
             }
             assert_eq!(pieced, all[..pieced.len()], "{query}, pages of {limit}");
         }
-        assert_eq!(ask(all.len(), 5), Vec::<Json>::new(), "behind the last row there is nothing");
+        assert_eq!(ask(all.len(), 5), Vec::<Json>::new(), "behind the last row nothing found");
         assert_eq!(ask(all.len() - 1, 0), all[all.len() - 1..]);
     }
     let asked = place.run(&["query", "authority"]).exits(0);

@@ -103,7 +103,7 @@ impl Expression {
                     .map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
                 let message = match name.as_str() {
                     "now" | "caller" => format!("`{name}` is only known in transitions: a value that reads the clock would change by itself"),
-                    _ => format!("`{name}` is not known here{hint}"),
+                    _ => format!("unknown name `{name}`{hint}"),
                 };
                 return Err((place(*id), message));
             }
@@ -199,7 +199,7 @@ fn parsed(source: &str) -> Result<Program, (usize, String)> {
     }
     std::thread::scope(|scope| {
         let parsing = std::thread::Builder::new().stack_size(MOST_STACK).spawn_scoped(scope, parse);
-        let parsing = parsing.map_err(|error| (0, format!("there is no memory to parse an expression of {} bytes: {error}", source.len())))?;
+        let parsing = parsing.map_err(|error| (0, format!("not enough memory to parse an expression of {} bytes: {error}", source.len())))?;
         parsing.join().unwrap_or_else(|_| Err((0, "it cannot be parsed".into())))
     })
 }
@@ -322,7 +322,7 @@ impl Evaluator {
     pub fn note(&self, what: &str, expression: &Expression, error: &str) {
         let mut failures = self.failures.borrow_mut();
         if failures.len() < MOST_FAILURES {
-            let message = format!("{what}: `{}`: {error}; it is left out", expression.source.trim());
+            let message = format!("{what}: `{}`: {error}; the value is missing", expression.source.trim());
             if !failures.contains(&message) {
                 failures.push(message);
             }

@@ -405,8 +405,8 @@ pub struct UnpackedContributions {
 pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, DecodeError> {
     let found = find(packed, collection, golden, raw)?;
     match (found.damaged.is_empty(), found.golden_is_damaged) {
-        (false, _) => Err(DecodeError("what a source has said of it is not what was written")),
-        (_, true) => Err(DecodeError("its values are not what was written")),
+        (false, _) => Err(DecodeError("a contribution fails its checksum")),
+        (_, true) => Err(DecodeError("its golden values fail their checksum")),
         _ => Ok(found.contributions),
     }
 }
@@ -504,7 +504,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         let is_known = count > 0 && golden.len() == collection.fields.len() && now[..4] == written[..4];
         found.golden_is_damaged = is_known && now != written;
         if !input.bytes.is_empty() || rest.is_some_and(|rest| !rest.is_empty()) {
-            return Err(DecodeError("it goes on behind its end"));
+            return Err(DecodeError("there are bytes after its end"));
         }
     }
     Ok(found)

@@ -43,14 +43,14 @@ pub const CATALOGUE: &[Keyword] = &[
     word(
         "services",
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/service"}}"##,
-        "HTTP services that are asked when a query needs what they know.",
+        "HTTP services from which documents are fetched when a query needs them.",
     ),
     word("sources", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/source"}}"##, "Where documents come from."),
     word("collections", r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/collection"}}"##, "Named sets of records."),
     word(
         "words",
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/query_word"}}"##,
-        "Words of queries that stand for fields of several collections.",
+        "Aliases that queries can use for fields of several collections.",
     ),
     word(
         "profiles",
@@ -60,7 +60,7 @@ pub const CATALOGUE: &[Keyword] = &[
     word(
         "tenants",
         r##"{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"},"additionalProperties":{"$ref":"#/$defs/tenant"}}"##,
-        "Tenants whose share of the workers is not everybody's; `else` is the share of those that are not named.",
+        "Tenants' shares of the workers; `else` applies to tenants not listed.",
     ),
     word("serve", r##"{"$ref":"#/$defs/serve"}"##, "How declared routes are served."),
     word("routes", r##"{"type":"array","items":{"$ref":"#/$defs/route"}}"##, "Look-ups and transitions under paths of their own."),
@@ -68,7 +68,7 @@ pub const CATALOGUE: &[Keyword] = &[
 
 /// How declared routes are served.
 pub const SERVE: &[Keyword] =
-    &[word("error", TEXT, "Errors are a JSON object whose only member, of this name, holds the sentence; default: problem details (RFC 9457).")];
+    &[word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457).")];
 
 /// A route's own words.
 pub const ROUTE: &[Keyword] = &[
@@ -80,17 +80,17 @@ pub const ROUTE: &[Keyword] = &[
     word(
         "params",
         r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/param"}]}}"##,
-        "Parameters; those in the path stand there, others behind the question mark or in the body.",
+        "Parameters, in the path, the query string or the body.",
     ),
-    word("missing", TEXT, "What is said, with 404, where there is no record."),
-    word("distinct", BOOLEAN, "Equal rows once."),
+    word("missing", TEXT, "The message of the 404 response when there is no record."),
+    word("distinct", BOOLEAN, "Return equal rows only once."),
     word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is answered."),
     word(
         "answer",
         r#"{"type":"object","additionalProperties":{"enum":["rows","total","status","at","seconds","query","parsed","cached","services","reason"]}}"#,
         "Members of the answer; default: the rows alone. All but rows and total are of `ask`.",
     ),
-    word("ask", r##"{"$ref":"#/$defs/route_ask"}"##, "Asks a query of the language that a parameter gives."),
+    word("ask", r##"{"$ref":"#/$defs/route_ask"}"##, "Runs the query given in a parameter."),
     word("transition", TEXT, "A transition to do."),
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record."),
     word("key", TEXT, "The record's key, a template over parameters."),
@@ -128,7 +128,7 @@ pub const LOOK: &[Keyword] = &[
 pub const INCLUDE: &[Keyword] = &[word(
     "required",
     r#"{"oneOf":[{"type":"boolean"},{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}]}"#,
-    "Where nothing is found the record is left out; or the route is refused: status to sentence.",
+    "true: records without a match are left out; or an object { STATUS: MESSAGE } that fails the route.",
 )];
 
 /// A condition that is not equality.
@@ -145,8 +145,8 @@ pub const PAGE: &[Keyword] = &[
 /// A parameter.
 pub const PARAM: &[Keyword] = &[
     word("type", TYPE, "The type; a list takes the parameter repeated."),
-    word("in", r#"{"enum":["query","body"]}"#, "Where it stands; default: query for get and delete, else body."),
-    word("required", r#"{"type":["boolean","string"]}"#, "It must be given; a text is what is said else."),
+    word("in", r#"{"enum":["query","body"]}"#, "Where the parameter is sent; default: query for get and delete, otherwise body."),
+    word("required", r#"{"type":["boolean","string"]}"#, "The parameter is required; a text is the message if it is missing."),
     word("default", SCALAR, "Its value when it is not given."),
     word("one_of", ONE_OF, "The values allowed."),
     word("min", r#"{"type":"number"}"#, "Smallest number allowed."),
@@ -177,22 +177,26 @@ pub const SOURCE: &[Keyword] = &[
         r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
         "Values computed once per document, shared by everything below.",
     ),
-    word("accept", r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##, "Documents that do not fit fail or are skipped."),
-    word("gone", CEL, "True for a document that says its record was deleted."),
+    word(
+        "accept",
+        r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##,
+        "Conditions on documents; documents that do not meet them fail or are skipped.",
+    ),
+    word("gone", CEL, "True for a document that deletes its record."),
     word("as_of", TEXT, "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL."),
     word(
         "replaces",
         r##"{"$ref":"#/$defs/replaces"}"##,
-        "A file without a failure takes the place of what older files said in the same scope, from its first time on.",
+        "Files are complete for a scope: a file without failures retires what older files contributed in the scope, from its earliest time on.",
     ),
     word("collect", r##"{"$ref":"#/$defs/collect"}"##, "Services that `stook collect` asks for what is new."),
     word("asks", r##"{"$ref":"#/$defs/asks"}"##, "The service that is asked for its documents when a query needs them, and its calls."),
-    word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
+    word("contributor", TEXT, "Template for the contributor's name within the source, such as {interface}."),
     word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
     word(
         "embeds",
         r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/embed"}}"##,
-        "Documents inside its documents, as text, by the source whose documents they are. A broken one is left out, the rest stays.",
+        "Documents inside its documents, as text, by the source whose documents they are. A malformed one is ignored with a warning.",
     ),
 ];
 
@@ -212,8 +216,8 @@ pub const QUERY_WORD: &[Keyword] = &[
 
 /// A service.
 pub const SERVICE: &[Keyword] = &[
-    word("url", TEXT, "What the paths of its calls stand behind; ${NAME} in it is taken from the environment."),
-    word("timeout", TEXT, "Time for one request; 30s if nothing is said."),
+    word("url", TEXT, "Base URL of its calls; ${NAME} is replaced from the environment."),
+    word("timeout", TEXT, "Time for one request; default 30s."),
     word("deadline", TEXT, "Time for all requests of one answer; 120s if nothing is said."),
     word("parallel", r#"{"type":"integer","minimum":1,"maximum":64}"#, "Requests at a time; 4 if nothing is said."),
     word("rate", r#"{"type":"integer","minimum":1}"#, "Most requests a second."),
@@ -221,9 +225,9 @@ pub const SERVICE: &[Keyword] = &[
     word("most_bytes", SCALAR, "Most bytes of one response; 2GiB if nothing is said."),
     word("ttl", TEXT, "How long an answer is fresh, where the response does not say; 10m if nothing is said."),
     word("ttl_empty", TEXT, "The same for answers without documents; 20s if nothing is said."),
-    word("ttl_failed", TEXT, "How long nothing is asked again that has failed; 10s if nothing is said."),
-    word("ahead", TEXT, "A server asks again so long before an answer is no longer fresh, if queries go on needing it: `60s`."),
-    word("wildcard", TEXT, "What stands for any text in its arguments; * if nothing is said."),
+    word("ttl_failed", TEXT, "How long a failed request is not repeated; 10s if nothing is said."),
+    word("ahead", TEXT, "How long before an answer expires a server fetches it again, if queries keep using it: `60s`."),
+    word("wildcard", TEXT, "The wildcard in its arguments; * if nothing is said."),
     word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
 ];
 
@@ -233,13 +237,13 @@ pub const ASKS: &[Keyword] = &[
     word(
         "calls",
         r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/call"}}"##,
-        "Ways to ask for the same kind of documents. The one that takes most conditions of a query is made.",
+        "Calls that return the same kind of documents; the one that takes the most conditions of the query is used.",
     ),
 ];
 
 /// A call.
 pub const CALL: &[Keyword] = &[
-    word("get", TEXT, "Path, and parameters that are always the same, behind the service's URL."),
+    word("get", TEXT, "Path and fixed parameters, appended to the service's URL."),
     word(
         "args",
         r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/call_arg"}]}}"##,
@@ -254,7 +258,7 @@ pub const CALL_ARG: &[Keyword] = &[
     word(
         "field",
         r#"{"type":"string","pattern":"^[a-z][a-z0-9_]{0,47}([.][a-z][a-z0-9_]{0,47})?$"}"#,
-        "The field; every document of the answer satisfies the condition on it. Of LIST.MEMBER the answer tells only elements that do.",
+        "The field; every document of the answer satisfies the condition on it. With LIST.MEMBER, answers contain only the elements that satisfy it.",
     ),
     word(
         "takes",
@@ -263,7 +267,7 @@ pub const CALL_ARG: &[Keyword] = &[
     ),
     word("shape", TEXT, "A regular expression: other values are not for this argument."),
     word("required", BOOLEAN, "Whether the call cannot be made without it."),
-    word("default", SCALAR, "What the service is told where the query says nothing."),
+    word("default", SCALAR, "The value if the query has no such condition."),
     word("as", r#"{"enum":["text","epoch"]}"#, "How times are written: text (RFC 3339) or epoch (seconds)."),
 ];
 
@@ -286,7 +290,7 @@ pub const COLLECT: &[Keyword] = &[
     ),
     word("window", TEXT, "The member of a document that says when it was published."),
     word("page", r#"{"type":"integer","minimum":1}"#, "Documents of a page; 1 000 if nothing is said."),
-    word("lag", TEXT, "What is younger is asked for next time: `15m`."),
+    word("lag", TEXT, "Documents younger than this are left for the next harvest: `15m`."),
     word("since", TEXT, "Where the first collection begins, a time."),
     word("filter", TEXT, "A further condition, in OData's language."),
     word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
@@ -294,12 +298,12 @@ pub const COLLECT: &[Keyword] = &[
 
 /// `replaces`.
 pub const REPLACES: &[Keyword] = &[
-    word("scope", CEL, "What a file is the whole of: `f.satellite`, or `'all'`."),
-    word("at", CEL, "When what a document says is to happen, a time: what older files said of earlier times stays."),
+    word("scope", CEL, "The scope for which a file is complete: `f.satellite`, or `'all'`."),
+    word("at", CEL, "The time a document is about; contributions of older files about earlier times stay."),
     word(
         "most",
         r#"{"type":"string","pattern":"^[0-9]+(\\.[0-9]+)?%$"}"#,
-        "The largest share of the keys of the whole file before it that a file may lack: `20%` (the default). One that lacks more retires nothing.",
+        "Maximum share of the previous complete file's keys that may be missing: default `20%`. A file with more missing retires nothing.",
     ),
 ];
 
@@ -307,7 +311,7 @@ pub const REPLACES: &[Keyword] = &[
 pub const FEED: &[Keyword] = &[
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
     word("when", CEL, "Only documents for which this holds."),
-    word("contributor", TEXT, "Template naming the part of the source that speaks here."),
+    word("contributor", TEXT, "Template for the contributor's name within the source."),
     word(
         "map",
         r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
@@ -352,21 +356,21 @@ pub const FIELD: &[Keyword] = &[
     word(
         "index",
         r##"{"oneOf":[{"$ref":"#/$defs/index"},{"type":"object","additionalProperties":{"$ref":"#/$defs/index"}}]}"##,
-        "Kinds of questions answered without reading every record; of structs for each member.",
+        "Kinds of indexes; for structs, of each member.",
     ),
-    word("by", r##"{"$ref":"#/$defs/name"}"##, "Structs of all contributors that have the same value of this member are one."),
+    word("by", r##"{"$ref":"#/$defs/name"}"##, "The member that identifies a struct: structs with the same value are merged across contributors."),
     word("unique", BOOLEAN, "No two records of a tenant have the same value."),
     word("fold", BOOLEAN, "Compared without regard to case, width and white space."),
     word("one_of", ONE_OF, "The values allowed."),
     word(
         "derive",
         CEL,
-        "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`, `LINK.exists`. `sources` is who says something of the record.",
+        "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`, `LINK.exists`. `sources` lists the sources that contribute to the record.",
     ),
     word("rollup", r##"{"$ref":"#/$defs/rollup"}"##, "Computed from the records that link here."),
     word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
     word("from", NAMES, "Only these sources may say it."),
-    word("compare", BOOLEAN, "Contributors that disagree are a conflict that can be queried."),
+    word("compare", BOOLEAN, "Report disagreement between contributors as a conflict, which can be queried."),
 ];
 
 /// A collection.
@@ -395,16 +399,16 @@ pub const COLLECTION: &[Keyword] = &[
     word(
         "coverage",
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/coverage"}}"##,
-        "How much of what is expected of a record the records that link to it are. Each is a collection to be queried.",
+        "Measures of how completely the records that link here cover what is expected. Each is a collection that can be queried.",
     ),
-    word("tags", r##"{"$ref":"#/$defs/tags"}"##, "Records carry tags: those put there by hand, those of a query, those of an XPath over kept XML."),
+    word("tags", r##"{"$ref":"#/$defs/tags"}"##, "Tags of records: manual, by query, or by XPath over kept XML."),
 ];
 
 /// Tags of a collection.
 pub const TAGS: &[Keyword] = &[
-    word("document", r##"{"$ref":"#/$defs/tag_document"}"##, "What the XPath of a tag is asked of."),
+    word("document", r##"{"$ref":"#/$defs/tag_document"}"##, "The document on which XPath tags are evaluated."),
     word("steps", r#"{"type":"integer","minimum":1000}"#, "Most steps of an XPath on one record: about as many nodes; default 1 000 000."),
-    word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "What tags have beside a definition and a comment."),
+    word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "Further attributes of tags."),
 ];
 
 /// The document of a record.
@@ -429,7 +433,7 @@ pub const LINK: &[Keyword] = &[
         "Fields that are equal: own to the linked record's; of lists any element. By an own list all such records are linked.",
     ),
     word("overlap", r##"{"$ref":"#/$defs/overlap"}"##, "Intervals that overlap, too; the nearest is linked."),
-    word("create", BOOLEAN, "The linked record exists because of this one; for keys that are a field."),
+    word("create", BOOLEAN, "Create the linked record if it does not exist; for collections whose key is a field."),
     word("index", INDEX, "Kinds of questions about the link answered without reading every record."),
     word("group", CEL, "The group of the linked record's children that this one is in."),
     word("span", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval of a child: two fields of type timestamp."),
@@ -440,7 +444,7 @@ pub const OVERLAP: &[Keyword] = &[
     word("mine", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "Own fields: from, to."),
     word("theirs", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The linked record's fields: from, to."),
     word("tolerance", TEXT, "How far apart they may be; default 0s."),
-    word("reach", TEXT, "The usual length of an interval; longer ones cost more. Default 1h."),
+    word("reach", TEXT, "Typical length of an interval; longer ones cost more. Default 1h."),
 ];
 
 /// A number about children.
@@ -486,13 +490,13 @@ pub const COVERAGE_MATCH: &[Keyword] = &[word("match", TEXT, "A regular expressi
 /// Different values of children.
 pub const DISTINCT: &[Keyword] = &[
     word("distinct", NAMES, "Fields whose different values are counted."),
-    word("near", TEXT, "Starts that differ are different, too, unless they are no farther apart than this."),
+    word("near", TEXT, "Also distinguish by start time, treating starts within this duration as equal."),
 ];
 
 /// Intervals that no child covers.
 pub const GAPS: &[Keyword] = &[
     word("within", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval that should be covered: from, to."),
-    word("shift", TEXT, "A first child that starts no later than this leaves no gap; the end moves along."),
+    word("shift", TEXT, "Tolerance at the start: a first child that starts within it leaves no gap, and the end is shifted accordingly."),
 ];
 
 /// Runs of a value.
@@ -514,7 +518,7 @@ pub const TRANSITION: &[Keyword] = &[
         r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/arg"}]}}"##,
         "Arguments of the call.",
     ),
-    word("refuse", r##"{"type":"array","items":{"$ref":"#/$defs/refuse"}}"##, "Reasons not to; all that hold are reported."),
+    word("refuse", r##"{"type":"array","items":{"$ref":"#/$defs/refuse"}}"##, "Conditions that refuse the transition; all that hold are reported."),
     word("set", r#"{"type":"object","minProperties":1,"additionalProperties":{"type":["string","null"]}}"#, "State field to CEL, or null."),
 ];
 
@@ -531,7 +535,7 @@ pub const ARG: &[Keyword] = &[
 /// A refusal.
 pub const REFUSE: &[Keyword] = &[
     word("when", CEL, "The condition."),
-    word("reason", CEL, "What the caller is told."),
+    word("reason", CEL, "The message to the caller."),
     word("code", r#"{"type":"integer","minimum":400,"maximum":499}"#, "HTTP status, default 409."),
 ];
 
@@ -544,15 +548,19 @@ pub const PROFILE: &[Keyword] = &[
 
 /// A tenant's share of the workers.
 pub const TENANT: &[Keyword] = &[
-    word("weight", r#"{"type":"integer","minimum":1,"maximum":1000}"#, "Work it gets beside one of weight 1 while both have some."),
-    word("most_running", r#"{"type":"integer","minimum":1}"#, "Most chunks in work at a time."),
+    word(
+        "weight",
+        r#"{"type":"integer","minimum":1,"maximum":1000}"#,
+        "Relative weight: how much work it gets for each unit of a tenant with weight 1.",
+    ),
+    word("most_running", r#"{"type":"integer","minimum":1}"#, "Maximum number of chunks processed at a time."),
 ];
 
 /// An element of `accept`.
 pub const ACCEPT: &[Keyword] = &[
     word("unless", CEL, "The condition a document must meet."),
     word("do", r#"{"enum":["fail","skip"]}"#, "What happens to one that does not."),
-    word("reason", CEL, "What the journal says."),
+    word("reason", CEL, "The message in the journal."),
 ];
 
 /// An element of `cases`.

@@ -418,7 +418,7 @@ collections:
         ("site: text,", "site: [text],", "`site` is inside a list"),
         ("[{ site: text, at: timestamp, runs: ranges }]", "[ranges]", "ranges are a set already"),
         ("by: site", "by: sit", "did you mean `site`?"),
-        ("by: site", "by: runs", "ranges tell no structs apart"),
+        ("by: site", "by: runs", "ranges cannot identify structs"),
         ("by: site", "by: site, survivorship: union", "`by` says which structs of all contributors are one"),
         ("by: site", "derive: k", "`parts` is a list of structs: documents give it"),
         ("index: { site: [equal, prefix] }", "index: equal", "`parts` has members, each with an index of its own"),

@@ -43,12 +43,12 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// Check that the store's file is sound, and compare what is settled in it with what should be: links, rollups,
-        /// coverage. The exit code is 1 where it was not; what is settled is mended.
+        /// Check that the store's file is sound, and compare its derived values (links, rollups, coverage) with
+        /// what they should be, correcting them. The exit code is 1 if anything was wrong.
         #[arg(long)]
         deep: bool,
     },
-    /// Show the words of a command, or of a topic: `expressions`.
+    /// Show help for a command, or for the topic `expressions`.
     #[command(after_help = "Examples:\n  stook help import\n  stook help expressions\n  stook help expressions --json")]
     Help {
         /// A command, or `expressions`: what expressions of catalogue.yaml can say.
@@ -60,7 +60,7 @@ pub enum Command {
     /// Print the JSON Schema of catalogue.yaml, for editors.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
-    /// Create the store, or change it as catalogue.yaml wants it. In a file, imports, workers and servers do so when they begin.
+    /// Create the store, or update it to match catalogue.yaml. With a file, imports, workers and servers do this when they start.
     #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
     Prepare,
     /// Copy the store's file while others use it: the copy is what the store was at one moment.
@@ -70,7 +70,7 @@ pub enum Command {
     Backup {
         /// The copy; there must be no file of this name.
         file: PathBuf,
-        /// Say what was done as JSON.
+        /// Report as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -79,12 +79,12 @@ pub enum Command {
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
     )]
     Import(ImportArgs),
-    /// Ask the services of sources for what is new since they were asked last, and import it.
+    /// Harvest: fetch what services have published since the last time, and import it.
     #[command(
         after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status\n  stook collect --asked"
     )]
     Collect(CollectArgs),
-    /// Do what import jobs have left to do, for all tenants in turn, until stopped.
+    /// Process the queue of all tenants in turn, until stopped.
     #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
     Work(WorkArgs),
     /// Serve the catalogue over HTTP, and do import jobs in the same process.
@@ -92,7 +92,7 @@ pub enum Command {
         after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
     Serve(ServeArgs),
-    /// Make, change and list tags, give manual ones to records.
+    /// Create, change, list and assign tags.
     #[command(
         after_help = "Examples:\n  stook tag create gpu --xpath \"//node[@class='display']/vendor[contains(., 'NVIDIA')]\"\n  stook tag create big --query 'memory>=262144'\n  stook tag create rack7 && stook tag add rack7 node-00000001\n  stook query 'machine tag=gpu tag=rack7'"
     )]
@@ -101,7 +101,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TagCommand,
     },
-    /// Make, list and revoke the tokens by which callers of the API are known.
+    /// Create, list and revoke API tokens.
     Token {
         /// What to do with them.
         #[command(subcommand)]
@@ -125,7 +125,7 @@ pub enum Command {
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
     },
-    /// End a job before it is done: what is in the store stays, what waits is dropped.
+    /// Cancel a job: what is committed stays, what is waiting is dropped.
     #[command(
         after_help = "Examples:\n  stook cancel 3\n  stook cancel 3 --json | jq .documents\n\nExit codes: 0 the job is cancelled, 1 there is no such job or it had ended already, 64 wrong usage."
     )]
@@ -136,7 +136,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show what became of each document of a job.
+    /// Show a job's journal: the outcome of each document.
     #[command(after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'")]
     Journal {
         /// The job's number.
@@ -151,7 +151,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Look at and mend chunks that wait or failed.
+    /// Inspect and repair waiting or failed chunks.
     Queue {
         /// What to do with them.
         #[command(subcommand)]
@@ -162,12 +162,12 @@ pub enum Command {
         after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml"
     )]
     Get(GetArgs),
-    /// Ask for records.
+    /// Query records.
     #[command(
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
     Query(QueryArgs),
-    /// Make queries of free text.
+    /// Suggest queries for a free text.
     #[command(after_help = "Examples:\n  stook suggest smith personal\n  stook suggest 'blocks at T1_CH_CERN larger than 1e12'")]
     Suggest {
         /// The text.
@@ -180,14 +180,14 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Settle what is marked: links, rollups and coverage. Imports, workers and servers do it by themselves.
+    /// Settle stale derived values: links, rollups and coverage. Imports, workers and servers also do this.
     #[command(after_help = "Example:\n  stook settle")]
     Settle {
         /// As JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Take back everything a source has said.
+    /// Withdraw a source's contributions, as if they had never been made.
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
     Withdraw {
         /// The source, or source:part.
@@ -205,7 +205,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Write all records of a collection.
+    /// Export all records of a collection.
     #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head")]
     Export {
         /// The collection.
@@ -220,7 +220,7 @@ pub enum Command {
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
     },
-    /// Make realistic input.
+    /// Generate sample data.
     #[command(
         after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
@@ -233,7 +233,7 @@ pub enum Command {
         /// How many days, of satellites.
         #[arg(long, default_value_t = 1, value_name = "D")]
         days: u64,
-        /// Equal seeds give equal files.
+        /// The same seed gives the same files.
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
         /// Order of the records' numbers.
@@ -245,7 +245,7 @@ pub enum Command {
         /// The file [default: standard output]; all but authorities are files in a folder.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Instead of writing files, be the services that know the datasets, at this address.
+        /// Serve the datasets as four HTTP services at this address instead of writing files.
         #[arg(long, value_name = "ADDR", conflicts_with = "output")]
         serve: Option<std::net::SocketAddr>,
     },
@@ -272,27 +272,27 @@ pub struct ImportArgs {
     /// Whose records.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
-    /// When the delivery was true, for documents that do not say [default: the first file's modification time].
+    /// As-of time of documents that have none [default: the first file's modification time].
     #[arg(long, value_name = "TIME")]
     pub as_of: Option<String>,
-    /// Retire all that the files lack, however much it is: for sources whose files take the place of older ones (`replaces`). It is
-    /// remembered of the files.
+    /// Retire everything the files do not contain, however much (for sources with `replaces`). This is
+    /// remembered with the files.
     #[arg(long)]
     pub retire_all: bool,
-    /// Say what would happen, change nothing.
+    /// Report what would happen; change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on with an interrupted job.
+    /// Resume an interrupted job.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run"])]
     pub resume: Option<u64>,
     /// Threads that map documents [default: all cores].
     #[arg(long, value_name = "N", conflicts_with = "detach")]
     pub workers: Option<usize>,
-    /// Only cut the files into chunks; `stook work` does them, wherever it can read the files under the same names.
+    /// Only split the files into chunks; `stook work` processes them on any machine that sees the files under the same names.
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,
-    /// Until when to wait: until the documents are committed, or until all that follows from them (links, rollups, coverage) is
-    /// settled; else whoever comes next does that: an import, `stook work`, `stook serve`, `stook settle`.
+    /// Wait until the documents are committed, or until the derived values that depend on them are
+    /// settled; otherwise the next import, `stook work`, `stook serve` or `stook settle` settles them.
     #[arg(long, value_enum, default_value_t = WaitFor::Settled, conflicts_with_all = ["detach", "dry_run"])]
     pub wait: WaitFor,
     /// As JSON.
@@ -309,7 +309,7 @@ pub struct WorkArgs {
     /// End when no chunk is left. The exit code is that of the worst job that ended.
     #[arg(long)]
     pub drain: bool,
-    /// Seconds after which a chunk goes to another worker when its own gives no sign of life.
+    /// Lease time in seconds: a chunk goes to another worker when its own has not renewed the lease.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub lease: u64,
     /// One JSON object for each job that ends.
@@ -334,19 +334,19 @@ pub struct CollectArgs {
     /// One service only.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// From when on [default: from where it ended last].
+    /// Start of the window [default: where the last harvest ended].
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Until before when [default: now, less the definition's `lag`].
+    /// End of the window, exclusive [default: now minus the definition's `lag`].
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Again and again, with so much time from one beginning to the next.
+    /// Repeat at this interval.
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["since", "until"])]
     pub every: Option<String>,
-    /// Only show until when each service has been collected.
+    /// Only show each service's watermark.
     #[arg(long, conflicts_with_all = ["since", "until", "every"])]
     pub status: bool,
-    /// Ask the services that queries ask for everything they tell without a condition, where nothing fresh is here.
+    /// Also fetch everything from on-demand services that need no condition, unless a fresh answer is stored.
     #[arg(long, conflicts_with_all = ["since", "until", "every", "status", "sources", "service"])]
     pub asked: bool,
     /// Whose records.
@@ -363,7 +363,7 @@ pub struct CollectArgs {
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port. Others than this machine's own need tokens.
+    /// Address and port. Addresses other than loopback require tokens.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     pub listen: std::net::SocketAddr,
     /// Threads that do import jobs [default: all cores; none with a store on a server, where `stook work` does them].
@@ -375,7 +375,7 @@ pub struct ServeArgs {
     /// Folder of runs of `stook lab` that admins see.
     #[arg(long, value_name = "DIR")]
     pub runs: Option<PathBuf>,
-    /// Most requests in work; others wait a moment, then they are told to try again.
+    /// Maximum number of requests in progress; others wait briefly, then get 503.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub most: usize,
     /// Longest time a request waits for its turn, in milliseconds.
@@ -477,7 +477,7 @@ pub struct TagDefinitionArgs {
     /// The tag.
     #[arg(required_unless_present = "file")]
     pub name: Option<String>,
-    /// XPath 1.0 over a record's document: who satisfies it carries the tag.
+    /// XPath 1.0 over a record's document; records for which it holds carry the tag.
     #[arg(long, value_name = "XPATH", conflicts_with = "query")]
     pub xpath: Option<String>,
     /// Conditions of the query language, without the collection's name.
@@ -519,7 +519,7 @@ pub struct TagWaitArgs {
 /// Commands of `token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and show it, this once.
+    /// Create a token and show it, only this once.
     #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
     Create {
         /// read, write or admin.
@@ -559,12 +559,12 @@ pub enum QueueCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let dead chunks wait again; `stook work` or `stook import --resume JOB` does them.
+    /// Retry dead chunks with `stook work` or `stook import --resume JOB`.
     Retry {
         /// JOB or JOB.CHUNK.
         chunk: String,
     },
-    /// Cut a chunk into smaller ones.
+    /// Split a chunk into smaller ones.
     Rechunk {
         /// JOB.CHUNK.
         chunk: String,
@@ -594,7 +594,7 @@ pub struct GetArgs {
     pub collection: String,
     /// The record's key, blanks and all.
     pub key: String,
-    /// Show where each value comes from and what it won against.
+    /// Show where each value comes from and which values it overruled.
     #[arg(long)]
     pub explain: bool,
     /// How to show it [default: yaml; with --explain a table].
@@ -613,7 +613,7 @@ pub struct GetArgs {
 pub struct QueryArgs {
     /// The query, in quotes.
     pub query: String,
-    /// Leave out the first N rows.
+    /// Skip the first N rows.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub idx: u64,
     /// At most N rows, 0 for all.
@@ -622,13 +622,13 @@ pub struct QueryArgs {
     /// How to show them.
     #[arg(long, default_value = "table")]
     pub format: QueryFormat,
-    /// Show how the store answers.
+    /// Show the query plan.
     #[arg(long)]
     pub explain: bool,
-    /// Aggregates also of what each source says.
+    /// Also compute aggregates from each source's own values.
     #[arg(long)]
     pub by_source: bool,
-    /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
+    /// When to fetch from services: needed (if nothing fresh is stored), always, later (stored records are shown at once) or never.
     #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = one_of(&WHEN))]
     pub ask: FetchPolicy,
     /// Wait at most so many seconds for services [default: as long as they may take].
@@ -678,7 +678,7 @@ pub enum ExportFormat {
 /// Ways to measure.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Make requests at times of a plan, whether earlier ones are answered or not.
+    /// Open-loop load: send requests on schedule, whether or not earlier ones have been answered.
     #[command(
         after_help = "Examples:\n  stook lab load http://127.0.0.1:7070/healthz --rate 200 --for 10s\n  stook lab load 'http://127.0.0.1:7070/businesses?id={id}' --param id=ids.json --every 50ms --requests 500 -o run.json\n  stook lab load plan.yaml --faster 10"
     )]
@@ -705,7 +705,7 @@ pub enum LabCommand {
         #[command(flatten)]
         kept: RunOutputArgs,
     },
-    /// Ask with growing numbers of clients that wait for their answers.
+    /// Closed-loop load with growing numbers of clients.
     #[command(
         after_help = "Examples:\n  stook lab sweep http://127.0.0.1:7070/healthz --clients 1,10,100 --for 1s\n  stook lab sweep plan.yaml -o run.json"
     )]
@@ -723,7 +723,7 @@ pub enum LabCommand {
         #[command(flatten)]
         kept: RunOutputArgs,
     },
-    /// Import files of several tenants while users work: how long it takes, and what it costs them.
+    /// Measure imports for several tenants while simulated users work.
     #[command(
         after_help = "A plan names tenants, files and a profile of a served catalogue; examples/lab has five.\n\nExample:\n  stook lab import examples/lab/imports-2.yaml -o run.json"
     )]
@@ -770,7 +770,7 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Durations and rates of stages, from logs of Stook or of the pipeline that it outdoes; of several, how they went on.
+    /// Durations and rates of pipeline stages from logs of Stook or MAAS-CDS; of several logs, the trend.
     #[command(after_help = "Example:\n  stook serve 2> day.log & ...; stook lab kpi day.log")]
     Kpi {
         /// The logs.
@@ -783,7 +783,7 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show runs of one plan side by side, and whether a difference is more than noise.
+    /// Compare runs of one plan and test whether differences are significant.
     #[command(
         after_help = "Examples:\n  stook lab compare old.json new.json --fail-on regression=5%\n  stook lab compare old1.json,old2.json,old3.json,old4.json new1.json,new2.json,new3.json,new4.json"
     )]
@@ -801,7 +801,7 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Fit the Universal Scalability Law to sweeps, and say what a target needs.
+    /// Fit the Universal Scalability Law to sweeps and estimate the capacity for a target rate.
     #[command(after_help = "Example:\n  stook lab plan sweep.json --target 50000")]
     Plan {
         /// Runs of sweeps, or points in YAML.
@@ -848,7 +848,7 @@ pub struct LoadArgs {
     /// Another target than the plan's.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// Equal seeds draw equal values.
+    /// The same seed draws the same values.
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     /// Most connections at once.
@@ -857,10 +857,10 @@ pub struct LoadArgs {
     /// When a request counts as not answered.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// How much faster than written requests follow each other.
+    /// Speed-up factor for the schedule.
     #[arg(long, value_name = "X")]
     pub faster: Option<f64>,
-    /// A connection for each request.
+    /// Use a new connection for each request.
     #[arg(long)]
     pub close: bool,
     /// Path of the target's Prometheus counters, read before and after each set.
@@ -877,7 +877,7 @@ pub struct RunOutputArgs {
     /// The run as JSON, as it is written.
     #[arg(long)]
     pub json: bool,
-    /// Leave out the machine's limits, which take some seconds.
+    /// Do not measure the machine's limits, which takes some seconds.
     #[arg(long)]
     pub no_limits: bool,
 }

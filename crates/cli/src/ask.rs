@@ -27,7 +27,7 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     let tenant = open::tenant(&arguments.tenant)?;
     let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
     let Some(found) = found else {
-        let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are exact, blanks and all)" };
+        let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are compared exactly, including spaces)" };
         return Err(CommandError::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
     };
     let explained = |found: &record::ExplainedRecord<'_>| -> Result<Json, CommandError> {
@@ -50,7 +50,7 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
         }
         Some(format) => {
             let Some((number, bytes)) = found.document(None) else {
-                return Err(CommandError::new("the record has no document (its collection needs `raw: keep`)"));
+                return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
             };
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
             let mut out = stream();
@@ -78,15 +78,15 @@ fn explain_table(explained: &Json) {
             Some(derived) => {
                 let failed = field.get("failed").map(|reason| format!(" (failed: {})", text(reason))).unwrap_or_default();
                 let stale = if field["stale"] == Json::Bool(true) { " (stale)" } else { "" };
-                let planned = field.get("planned").map(|keys| format!(" (no such record yet: {})", text(keys))).unwrap_or_default();
-                let most = field.get("most").map(|most| format!(" ({} at most, there may be more)", text(most))).unwrap_or_default();
+                let planned = field.get("planned").map(|keys| format!(" (missing targets: {})", text(keys))).unwrap_or_default();
+                let most = field.get("most").map(|most| format!(" (limited to {})", text(most))).unwrap_or_default();
                 ("derived".to_owned(), format!("{}{failed}{stale}{planned}{most}", text(derived)))
             }
             None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
         };
         rows.push(vec![name, text(&field["value"]), from, rule]);
         for lost in field["lost"].as_array().into_iter().flatten() {
-            rows.push(vec![String::new(), text(&lost["value"]), text(&lost["contributor"]), format!("lost, as of {}", text(&lost["as_of"]))]);
+            rows.push(vec![String::new(), text(&lost["value"]), text(&lost["contributor"]), format!("overruled, as of {}", text(&lost["as_of"]))]);
         }
     }
     for (name, state) in entries("state") {
@@ -127,7 +127,7 @@ pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: boo
         say!("    {:.2}: {}", own.score, own.reasons.join("; "));
     }
     if found.is_empty() {
-        return Err(CommandError::new("nothing here has to do with these words"));
+        return Err(CommandError::new("no suggestion for these words"));
     }
     Ok(0)
 }
@@ -159,7 +159,7 @@ fn ask_services(
 /// Says that nothing is known of what a query asks: no service has answered, which is no answer without rows.
 fn no_answer(said: &[ServiceStatus], format: QueryFormat) -> CommandResult {
     let reasons: Vec<String> = said.iter().map(shown_state).collect();
-    let error = format!("nothing is known of this: no service has answered; {}", reasons.join("; "));
+    let error = format!("no result: no service has answered; {}", reasons.join("; "));
     if matches!(format, QueryFormat::Json | QueryFormat::Ndjson) {
         say!("{}", json!({ "error": error, "services": said.iter().map(ServiceStatus::to_json).collect::<Vec<_>>() }));
     }
@@ -175,7 +175,7 @@ fn shown_state(status: &ServiceStatus) -> String {
     let name = format!("{} ({})", status.service, status.source);
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
     match (status.state(), status.reason()) {
-        ("complete", _) if status.cached => format!("{name}: {}, here since an earlier question{}", count(documents, "document"), unreadable(status)),
+        ("complete", _) if status.cached => format!("{name}: {} from an earlier fetch{}", count(documents, "document"), unreadable(status)),
         ("complete", _) => format!("{name}: {} in {}{}", count(documents, "document"), seconds(status.took()), unreadable(status)),
         (state, Some(reason)) => format!("{name} is {state}: {reason}"),
         (state, None) => format!("{name} is {state}"),
@@ -231,7 +231,7 @@ fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQ
     let named = found.iter().map(|own| (&compiled.columns[own.aggregate].name, own));
     if format == QueryFormat::Table {
         named.for_each(|(name, own)| {
-            eprintln!("{name} is of {} of {}: the others have no value, or none that could be read", number(own.values), count(own.rows, "row"))
+            eprintln!("{name} covers {} of {}; the others have no readable value", number(own.values), count(own.rows, "row"))
         });
     } else if !found.is_empty() {
         let shown: Map<String, Json> = named.map(|(name, own)| (name.clone(), json!({ "values": own.values, "rows": own.rows }))).collect();
@@ -244,7 +244,7 @@ fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQ
 fn unwritten(failure: CommandError) -> CommandError {
     let is_of_writing = failure.message.contains("cannot be written");
     CommandError {
-        message: if is_of_writing { format!("{}; `--ask never` reads what is here", failure.message) } else { failure.message },
+        message: if is_of_writing { format!("{}; use `--ask never` to read only what is stored", failure.message) } else { failure.message },
         ..failure
     }
 }
@@ -253,7 +253,7 @@ fn unwritten(failure: CommandError) -> CommandError {
 fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if arguments.explain || arguments.by_source {
-        return Err(CommandError::new("records of several collections have no --explain and no --by-source"));
+        return Err(CommandError::new("--explain and --by-source do not work across collections"));
     }
     let counts = arguments.format == QueryFormat::Table;
     let (rows, total) = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit), counts)?;
@@ -377,7 +377,7 @@ pub fn withdraw(place: &CatalogueLocation, source: &str, collection: Option<&str
         );
     } else {
         say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
-        say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.deleted), number(done.kept_for_state));
+        say!("  {} deleted; {} of them kept because transitions have set their state", number(done.deleted), number(done.kept_for_state));
     }
     done.unique_conflicts.iter().for_each(|reason| eprintln!("not withdrawn: {reason}"));
     Ok(if done.unique_conflicts.is_empty() { 0 } else { 2 })
@@ -393,7 +393,7 @@ pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
     let mut out = crate::definition::writer(output)?;
-    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("left out: {complaint}"))?;
+    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("skipped: {complaint}"))?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
     }

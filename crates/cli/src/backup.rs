@@ -31,8 +31,8 @@ pub fn run(place: &CatalogueLocation, target: &Path, as_json: bool) -> CommandRe
     if as_json {
         say!("{}", json!({ "file": target.display().to_string(), "bytes": size, "copied_again": again, "seconds": began.elapsed().as_secs_f64() }));
     } else {
-        let twice = if again > 0 { format!("; {} had changed meanwhile and were copied again", bytes(again)) } else { String::new() };
-        say!("{} is a copy of {}: {} in {}{twice}", target.display(), store.display(), bytes(size), seconds(began.elapsed()));
+        let twice = if again > 0 { format!("; {} changed during the backup and were copied again", bytes(again)) } else { String::new() };
+        say!("backed up {1} to {0}: {2} in {3}{twice}", target.display(), store.display(), bytes(size), seconds(began.elapsed()));
     }
     Ok(0)
 }

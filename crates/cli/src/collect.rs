@@ -101,7 +101,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
     let asker = Fetcher::new(catalogue);
     let concerned: Vec<usize> = (0..catalogue.collections.len()).filter(|collection| asker.concerns(*collection)).collect();
     if concerned.is_empty() {
-        return Err(CommandError::new("no source of this catalogue is asked by queries; `asks:` of a source says how"));
+        return Err(CommandError::new("no source of this catalogue fetches on demand (`asks:`)"));
     }
     let mut code = 0;
     for collection in concerned {
@@ -142,7 +142,7 @@ fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(usize
         all.iter().filter(|(_, _, source, service)| sources(source) && services(service)).map(|(index, service, ..)| (*index, *service)).collect();
     if chosen.is_empty() {
         let known: Vec<&str> = all.iter().map(|(.., service)| *service).collect();
-        return Err(CommandError::usage(format!("there is no such service; there is {}", known.join(", "))));
+        return Err(CommandError::usage(format!("no such service; services: {}", known.join(", "))));
     }
     Ok(chosen)
 }

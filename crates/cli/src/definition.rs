@@ -28,7 +28,7 @@ pub fn init(dir: &Path) -> CommandResult {
     }
     fs::create_dir_all(dir)?;
     fs::write(&file, TEMPLATE)?;
-    say!("made {}; next: change it, then `stook -C {} check`", file.display(), dir.display());
+    say!("created {}; edit it, then run `stook -C {} check`", file.display(), dir.display());
     Ok(0)
 }
 
@@ -50,20 +50,20 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
                 say!("{told}");
             } else {
                 say!(
-                    "{file} is sound: {} with {}, {}, {}",
+                    "{file} is valid: {} with {}, {}, {}",
                     count(catalogue.collections.len() as u64, "collection"),
                     count(fields as u64, "field"),
                     count(catalogue.sources.len() as u64, "source"),
                     count(catalogue.profiles.len() as u64, "profile"),
                 );
                 match refusals.as_deref() {
-                    None if place.store.is_some() => say!("there is no store yet that it has to fit"),
+                    None if place.store.is_some() => say!("there is no store yet to check against"),
                     None => {}
-                    Some([]) => say!("the store can be used with it"),
+                    Some([]) => say!("the store is compatible"),
                     Some(reasons) => {
-                        say!("the store cannot be used with it, it needs a new one:");
+                        say!("the store is not compatible; a new one is needed:");
                         reasons.iter().for_each(|reason| say!("  - {reason}"));
-                        say!("put that back, or export with the old definition and import into a new store (--store)");
+                        say!("revert these changes, or export with the old definition and import into a new store (--store)");
                     }
                 }
             }
@@ -100,7 +100,7 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
     let mut records = size;
     match name {
         SampleName::Sentinel => {
-            let folder = output.ok_or_else(|| CommandError::usage("satellites are several files: name a folder with -o"))?;
+            let folder = output.ok_or_else(|| CommandError::usage("this sample consists of several files: give a folder with -o"))?;
             records = sentinel::write(&Sentinel { days: size, seed, first: first - 1 }, folder)?;
         }
         SampleName::Businesses => {
@@ -130,7 +130,7 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
 /// The services of a sample, until the process ends.
 pub fn serve_sample(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> CommandResult {
     if name != SampleName::Datasets {
-        return Err(CommandError::usage("only datasets are served; other samples are files: name one with -o"));
+        return Err(CommandError::usage("--serve is for datasets only; other samples are written to files with -o"));
     }
     let services = SampleServices::new(Datasets { records, seed });
     services.serve(address, |address| {

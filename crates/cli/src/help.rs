@@ -39,9 +39,9 @@ fn expressions(as_json: bool) -> CommandResult {
         say!("{}", json!({ "rules": RULES, "functions": functions.collect::<Vec<_>>() }));
         return Ok(0);
     }
-    say!("Expressions are CEL, the Common Expression Language, over the names of the place where they stand.\n");
+    say!("Expressions are written in CEL, the Common Expression Language; which names they can use depends on where they are.\n");
     RULES.iter().for_each(|rule| say!("- {rule}"));
-    say!("\nFunctions (`?`: may be null though no argument is):");
+    say!("\nFunctions (`?`: the result can be null even if no argument is):");
     for function in FUNCTIONS {
         say!("\n  {}\n      {}\n      {} is {}", function.signatures.join("\n  "), function.about, function.example, function.value);
     }

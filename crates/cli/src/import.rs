@@ -54,7 +54,7 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
     };
     let start = store.job(id)?;
     if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
-        say!("job {id} is {} already; nothing is left to do", words(start.state));
+        say!("job {id} is already {}; nothing to do", words(start.state));
         return Ok(0);
     }
     let stop = stop_signal()?;
@@ -71,7 +71,11 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
         if arguments.json {
             say!("{}", to_json(&job)?);
         } else {
-            say!("job {id}: {} in {}, for `stook work` to do", count(job.progress.documents, "document"), count(job.chunks_left, "chunk"));
+            say!(
+                "job {id}: {} queued in {}; run `stook work` to process them",
+                count(job.progress.documents, "document"),
+                count(job.chunks_left, "chunk")
+            );
         }
         return Ok(0);
     }
@@ -103,7 +107,7 @@ fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Resul
         Ok(job) if job.state == JobState::Cancelled => Ok(job),
         Ok(job) if !job.state.is_final() => Err(CommandError::new(format!("{error}\n{}", left(&job)))),
         Ok(_) => Err(CommandError::new(format!("job {id}: {error}"))),
-        Err(_) => Err(CommandError::new(format!("{error}\njob {id} can go on: stook import --resume {id}; to end it: stook cancel {id}"))),
+        Err(_) => Err(CommandError::new(format!("{error}\nresume job {id}: stook import --resume {id}; cancel it: stook cancel {id}"))),
     })
 }
 
@@ -112,20 +116,20 @@ fn left(job: &Job) -> String {
     let (id, done) = (job.id, number(job.done()));
     let planned = number(job.planned());
     let (stands, goes_on) = if job.progress.complete {
-        let stands = format!("{done} of {planned} documents are done, the others are in the queue");
-        let goes_on = format!("workers go on with them (`stook work`, or a running `stook serve`), or: stook import --resume {id}");
+        let stands = format!("{done} of {planned} documents are committed; the rest are queued");
+        let goes_on = format!("workers will process them (`stook work`, or a running `stook serve`), or run: stook import --resume {id}");
         (stands, goes_on)
     } else {
-        let stands = format!("{done} documents are done, of {planned} in the files as far as they were read");
+        let stands = format!("{done} of the {planned} documents read so far are committed");
         let goes_on = match job.chunks_left {
-            0 => format!("only this reads the rest of the files: stook import --resume {id}"),
+            0 => format!("to read the rest of the files: stook import --resume {id}"),
             _ => format!(
-                "workers do what was read (`stook work`, or a running `stook serve`); only this reads the rest of the files: stook import --resume {id}"
+                "workers do what was read (`stook work`, or a running `stook serve`); to read the rest of the files: stook import --resume {id}"
             ),
         };
         (stands, goes_on)
     };
-    format!("job {id} was interrupted: {stands}\n  {goes_on}\n  to end it instead: stook cancel {id}")
+    format!("job {id} was interrupted: {stands}\n  {goes_on}\n  or cancel it: stook cancel {id}")
 }
 
 /// A job for programs: as it is stored, with the documents that are done and those that are planned.
@@ -190,7 +194,7 @@ pub fn words(state: JobState) -> String {
 
 /// The same of a job that goes on: nobody may work on it now.
 fn standing(job: &Job) -> String {
-    if job.state == JobState::Running && job.chunks_working == 0 { "running (nobody works on it now)".to_owned() } else { words(job.state) }
+    if job.state == JobState::Running && job.chunks_working == 0 { "running (no worker is processing it now)".to_owned() } else { words(job.state) }
 }
 
 pub fn report(
@@ -216,7 +220,7 @@ pub fn report(
     say!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
     if job.state.is_final() && job.planned() > job.done() {
-        say!("  {} of {} were not done", number(job.planned() - job.done()), count(job.planned(), "document"));
+        say!("  {} of {} were not processed", number(job.planned() - job.done()), count(job.planned(), "document"));
     }
     if let Some(reason) = &job.reason {
         say!("  {reason}");
@@ -230,7 +234,7 @@ pub fn report(
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
             say!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
         }
-        say!("  all of them: stook journal {} --errors", job.id);
+        say!("  for all issues: stook journal {} --errors", job.id);
     }
     Ok(())
 }
@@ -263,7 +267,7 @@ fn show_preview(preview: &DryRunReport, as_json: bool) {
         say!("{}", preview.to_json());
         return;
     }
-    say!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));
+    say!("dry run: {} read, nothing changed; an import would yield", count(preview.counts.documents.max(0) as u64, "document"));
     show_counts(&preview.counts);
     show_replaced(preview.replaced.as_ref());
     for trouble in preview.troubles.iter().take(20) {
@@ -313,7 +317,7 @@ pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_js
 
 pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResult {
     let store = place.ledger(false)?;
-    let has_ended = |state: JobState| CommandError::new(format!("job {job} has ended already: {}", words(state)));
+    let has_ended = |state: JobState| CommandError::new(format!("job {job} has already ended: {}", words(state)));
     let state = store.job(job)?.state;
     if state.is_final() {
         return Err(has_ended(state));
@@ -327,7 +331,7 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
     if as_json {
         say!("{}", to_json(&job)?);
     } else {
-        say!("job {} is cancelled: {} of its documents are done, and what came of them stays", job.id, done_of(&job));
+        say!("job {} cancelled; {} of its documents are committed and remain", job.id, done_of(&job));
     }
     Ok(0)
 }
@@ -381,7 +385,7 @@ pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<
         }
         Err(failure) => {
             let reason = failure.message.lines().next().unwrap_or_default().to_owned();
-            eprintln!("note: whether the files took the place of older ones is not told here: {reason}");
+            eprintln!("note: whether older deliveries were retired could not be determined: {reason}");
         }
     }
     out.flush()?;

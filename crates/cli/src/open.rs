@@ -31,7 +31,7 @@ impl CatalogueLocation {
         let path = self.definition();
         std::fs::read_to_string(&path).map_err(|error| {
             let hint = if error.kind() == std::io::ErrorKind::NotFound {
-                "; name the catalogue's folder with -C, or make one with `stook init DIR`"
+                "; give the catalogue's folder with -C, or create one with `stook init DIR`"
             } else {
                 ""
             };
@@ -64,7 +64,7 @@ impl CatalogueLocation {
             eprintln!("note: {change}");
         }
         if store.has_redefined() {
-            eprintln!("note: the store has another definition now; servers and workers that run with the one before must be started again");
+            eprintln!("note: the store's definition was updated; restart servers and workers that use the previous one");
         }
         Ok(store)
     }
@@ -132,7 +132,7 @@ impl CatalogueLocation {
     fn existing(&self) -> Result<(), CommandError> {
         match self.address()? {
             StoreAddress::File(path) if !path.exists() => {
-                Err(CommandError::new(format!("{} does not exist yet; `stook import FILE` makes it", path.display())))
+                Err(CommandError::new(format!("{} does not exist yet; `stook import FILE` creates it", path.display())))
             }
             _ => Ok(()),
         }

@@ -22,7 +22,7 @@ macro_rules! say {
 pub fn say(words: std::fmt::Arguments<'_>) {
     match writeln!(io::stdout(), "{words}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("{}", failure(&format!("the output: {error}")));
+            eprintln!("{}", failure(&format!("cannot write output: {error}")));
             std::process::exit(1);
         }
         _ => {}

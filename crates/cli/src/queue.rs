@@ -23,15 +23,15 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         QueueCommand::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
             let retried = place.ledger(false)?.retry(job, ordinal)?;
-            say!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
+            say!("{} will be retried; run stook work or stook import --resume {job}", count(retried, "chunk"));
         }
         QueueCommand::Rechunk { chunk, documents } => {
             let (job, Some(ordinal)) = place_of(chunk)? else {
-                return Err(CommandError::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
+                return Err(CommandError::usage("give the chunk as JOB.CHUNK; see `stook queue ls`"));
             };
             let (catalogue, store) = place.written_existing()?;
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
-            say!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
+            say!("chunk {chunk} was split into {}; run stook work or stook import --resume {job}", count(parts as u64, "chunk"));
         }
         QueueCommand::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;

@@ -52,11 +52,11 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
     });
     let listener = listener.map_err(|error| CommandError::new(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
-    eprintln!("serving {} on http://{address} with {}; /docs says how to ask", catalogue.name, count(workers as u64, "import worker"));
+    eprintln!("serving {} on http://{address} with {}; API documentation at /docs", catalogue.name, count(workers as u64, "import worker"));
     if loopback && !store.has_had_tokens()? {
-        eprintln!("there is no token: whoever is on this machine may do everything; `stook token create` ends that");
+        eprintln!("no tokens exist, so anyone on this machine has full access; create one with `stook token create`");
     } else if store.tokens()?.is_empty() {
-        eprintln!("there is no token, so nobody is answered; make one: stook token create --role admin");
+        eprintln!("no tokens exist, so all requests are refused; create one: stook token create --role admin");
     }
     let stop_work = Arc::new(AtomicBool::new(false));
     let crew = (workers > 0).then(|| {
@@ -95,7 +95,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
             if *json {
                 say!("{}", json!({ "id": id, "token": secret }));
             } else {
-                eprintln!("token {id}, shown this once; send it as `Authorization: Bearer TOKEN`");
+                eprintln!("token {id}; it is shown only once; send it as `Authorization: Bearer TOKEN`");
                 say!("{secret}");
             }
         }

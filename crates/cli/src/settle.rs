@@ -32,11 +32,11 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Com
     let rules = Arc::new(SettleRules::new(catalogue));
     let marked = settle::bring_up(store, &rules, &|_| ())?;
     if marked > 0 {
-        eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
+        eprintln!("note: links or their rules have changed; the derived values of {} are being settled again", count(marked, "record"));
     } else if store.owing()?.is_empty() {
         return Ok(());
     } else {
-        eprintln!("note: what somebody has left to be settled is settled now");
+        eprintln!("note: values left unsettled by an earlier process have been settled");
     }
     let pass: Arc<dyn SettlePass> = rules;
     let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
@@ -48,7 +48,7 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Com
 /// Says which expressions have failed on which records.
 pub fn warn(failures: &ExpressionFailures) {
     if !failures.first.is_empty() {
-        eprintln!("warning: expressions fail on records, which have no value for them:");
+        eprintln!("warning: expressions failed on some records, which have no value for them:");
         failures.first.iter().for_each(|failure| eprintln!("  {failure}"));
         if failures.truncated {
             eprintln!("  and more: `stook check --deep` names records");
@@ -71,7 +71,12 @@ pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     } else {
         warn(&passed.failures);
         passed.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
-        say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.marks_cleared, "mark"), count(passed.rows, "record"));
+        say!(
+            "settled in {}: {} stale marks cleared, {} changed",
+            seconds(began.elapsed()),
+            count(passed.marks_cleared, "mark"),
+            count(passed.rows, "record")
+        );
     }
     Ok(u8::from(!passed.damaged.is_empty()))
 }
@@ -94,7 +99,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         if as_json {
             say!("{}", json!({ "sound": false, "damage": damage }));
         } else {
-            say!("the store is damaged: put a copy of it in its place, or import into a new one (--store)");
+            say!("the store is damaged: restore a backup, or import into a new store (--store)");
             damage.iter().for_each(|line| say!("  {line}"));
         }
         return Ok(1);
@@ -106,7 +111,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
             say!("{}", json!({ "sound": false, "read": found.read, "damaged": found.damaged, "records": named }));
         } else {
             let read = count(found.read, "record");
-            say!("{} of {read} cannot be read; nothing that follows from others was checked:", number(found.damaged));
+            say!("{} of {read} cannot be read; derived values were not checked:", number(found.damaged));
             found.named.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
             if let more @ 1.. = found.damaged.saturating_sub(found.named.len() as u64) {
                 say!("  and {} more", number(more));
@@ -132,12 +137,12 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         );
         return Ok(u8::from(!wrong.is_empty()));
     }
-    say!("{} read, all as they were written", count(found.read, "record"));
+    say!("{} read, none damaged", count(found.read, "record"));
     let records = count(records, "record");
     if wrong.is_empty() {
-        say!("everything that follows from {records} is what it must be ({})", seconds(began.elapsed()));
+        say!("all derived values of {records} are correct ({})", seconds(began.elapsed()));
     } else {
-        say!("{} of what follows from {records} were not what they must be; now they are", number(wrong.len() as u64));
+        say!("derived values of {} of {records} were wrong and have been corrected", number(wrong.len() as u64));
         for (tenant, collection, key) in wrong.iter().take(SHOWN) {
             say!("  {collection} {}{}", key.as_str(), of_tenant(tenant));
         }
@@ -146,7 +151,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         }
     }
     if !failed.is_empty() {
-        say!("expressions fail on {}, which have no value for them:", count(failed.len() as u64, "record"));
+        say!("expressions failed on {}, which have no value for them:", count(failed.len() as u64, "record"));
         for (tenant, collection, key, what) in failed.iter().take(SHOWN) {
             what.lines().for_each(|what| say!("  {collection} {}{}: {what}", key.as_str(), of_tenant(tenant)));
         }
@@ -155,7 +160,10 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         }
     }
     if undecided > 0 {
-        say!("{} were changed while imports were on their way: whether those explain it is not known; check again behind them", number(undecided));
+        say!(
+            "{} changed during running imports, so the check is inconclusive for them; check again when the imports have finished",
+            number(undecided)
+        );
     }
     Ok(u8::from(!wrong.is_empty()))
 }

@@ -100,7 +100,7 @@ fn shown(value: &Json) -> String {
 /// What is wished of tags: of one by the arguments, of many by a file.
 fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     let Some(file) = &said.file else {
-        let name = said.name.clone().ok_or_else(|| CommandError::usage("say the tag's name, or a file of tags with --file"))?;
+        let name = said.name.clone().ok_or_else(|| CommandError::usage("give the tag's name, or a file of tags with --file"))?;
         let definition = match (&said.xpath, &said.query) {
             (Some(text), _) => Some(TagDefinition::XPath(text.clone())),
             (None, Some(text)) => Some(TagDefinition::Query(text.clone())),
@@ -156,7 +156,7 @@ fn save(desk: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_
 /// Works on a job that evaluates tags, or leaves it to workers.
 fn evaluated(desk: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
     if !waits {
-        answer(as_json, json!({ "job": job }), || format!("job {job} evaluates it, for `stook work` to do"));
+        answer(as_json, json!({ "job": job }), || format!("job {job} was created; run `stook work` to evaluate it"));
         return Ok(0);
     }
     let all = desk.store.job(job)?.progress.documents;
@@ -172,12 +172,12 @@ fn evaluated(desk: &TagContext, job: JobId, waits: bool, as_json: bool) -> Comma
     answer(as_json, progress.clone(), || {
         let failed = match number("failed") {
             0 => String::new(),
-            failed => format!("; {} took too long (stook journal {job})", count(failed, "record")),
+            failed => format!("; {} exceeded the step limit (stook journal {job})", count(failed, "record")),
         };
         format!("{} evaluated: {} added, {} removed{failed}", count(number("records"), "record"), number("added"), number("removed"))
     });
     if !done.state.is_final() {
-        eprintln!("stopped; `stook import --resume {job}` goes on, and so does `stook work`");
+        eprintln!("stopped; continue with `stook import --resume {job}` or `stook work`");
     }
     Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
 }

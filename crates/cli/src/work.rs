@@ -37,7 +37,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(Duration::from_millis(200));
     if !arguments.json && !arguments.drain {
-        bar.suspend(|| eprintln!("{} for import jobs; Ctrl-C ends them after the chunks in hand", count(options.workers as u64, "worker")));
+        bar.suspend(|| eprintln!("{} processing the queue; Ctrl-C stops after the current chunks", count(options.workers as u64, "worker")));
     }
     let worst = std::sync::atomic::AtomicU8::new(0);
     let tell = |event| match event {
@@ -59,7 +59,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
                 say!("job {}: {}", job.id, words(job.state));
             }
         }),
-        WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; trying again")))),
+        WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; retrying")))),
     };
     let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
     bar.finish_and_clear();

@@ -61,7 +61,7 @@ pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregat
 pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<BTreeMap<String, Vec<Value>>> {
     let collection = &catalogue.collections[plan.collection];
     if plan.distinct || plan.each.is_some() {
-        return Err(wrong("sources say of records what they say, not of unique rows or of rows of structs"));
+        return Err(wrong("aggregates by source do not work with `unique` or `each`"));
     }
     let fields: Vec<Option<usize>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, Vec<Accumulator>> = BTreeMap::new();
@@ -107,9 +107,9 @@ fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<usi
         }
         PlanColumn::Field(field) => {
             let name = collection.fields.get(field).map_or("", |field| field.name.as_str());
-            Err(wrong(&format!("`{name}` is not what sources say: it is derived, or ranges")))
+            Err(wrong(&format!("`{name}` is derived or of type ranges, so it has no values by source")))
         }
-        _ => Err(wrong("only fields are what sources say")),
+        _ => Err(wrong("only fields have values by source")),
     }
 }
 

@@ -105,7 +105,7 @@ pub fn collect(
         };
         if times.iter().any(|time| *time < from || *time >= until) {
             let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
-            return Err(EngineError::Wrong(format!("`{name}` does not keep to the window it is asked for, {wanted}")));
+            return Err(EngineError::Wrong(format!("`{name}` returned documents outside the requested window, {wanted}")));
         }
         import_page(catalogue, store, request, (source, name, from), page, &mut done, stop)?;
         let of_last = times.iter().filter(|time| **time == last).count();
@@ -143,7 +143,7 @@ fn import_page(
             done.counts.include(&job.counts);
             Ok(())
         }
-        state => Err(EngineError::Wrong(format!("job {} is {}; the service is asked again from {}", job.id, state.name(), show_timestamp(from)))),
+        state => Err(EngineError::Wrong(format!("job {} is {}; the next harvest starts again at {}", job.id, state.name(), show_timestamp(from)))),
     }
 }
 
@@ -160,7 +160,7 @@ impl CollectPage {
             let text = document.get(&collect.window).and_then(Json::as_str)?;
             from_text(text, &FieldType::Timestamp, None).ok()?.as_int()
         };
-        let missing = || EngineError::Wrong(format!("`{service}` answers documents of `{}` without a time in `{}`", source.name, collect.window));
+        let missing = || EngineError::Wrong(format!("`{service}` returned documents of `{}` without a time in `{}`", source.name, collect.window));
         self.documents.iter().map(|document| time(document).ok_or_else(missing)).collect()
     }
 }
@@ -204,7 +204,7 @@ impl<'c> CollectedService<'c> {
 
     fn read(&self, bytes: Vec<u8>) -> Result<CollectPage> {
         let refused = |missing: &str| self.failed(&format!("its answer {}", strange::no_document(&bytes, missing)));
-        let other = |error| self.failed(&format!("it does not answer JSON: {error}; its answer {}", strange::no_document(&bytes, "it is not JSON")));
+        let other = |error| self.failed(&format!("the response is not JSON: {error}; it {}", strange::no_document(&bytes, "it is not JSON")));
         let page: Json = serde_json::from_slice(&bytes).map_err(other)?;
         match page {
             Json::Object(mut page) => match page.remove("value") {

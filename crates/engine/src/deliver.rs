@@ -59,14 +59,14 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     };
     let source = &catalogue.sources[index];
     if source.replaces.is_some() {
-        let reason = format!("files of source `{}` take the place of others as a whole; import them", source.name);
+        let reason = format!("source `{}` has complete deliveries; import them as files", source.name);
         return Err(EngineError::Wrong(reason));
     }
     let Some(syntax) = split::fitting(&opened, source, &delivery.name)? else { return Err(EngineError::Wrong("there are no documents".into())) };
     let mut whole = Vec::new();
     opened.bytes.take(MOST_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
     if whole.len() as u64 > MOST_BYTES {
-        return Err(EngineError::Wrong(format!("they have more than {} MiB; import them", MOST_BYTES >> 20)));
+        return Err(EngineError::Wrong(format!("the documents exceed {} MiB; import them as a file", MOST_BYTES >> 20)));
     }
     let received = delivery.as_of.unwrap_or_else(|| store.clock());
     let policy = import::policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
@@ -83,7 +83,7 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
         split::check_list(documents.missing(), source, &delivery.name, &beginning)?;
     }
     if chunk.documents() > MOST_DOCUMENTS as usize {
-        return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
+        return Err(EngineError::Wrong(format!("more than {MOST_DOCUMENTS} documents; import them as a file")));
     }
     chunk.called_by(caller);
     Ok(MappedDelivery(chunk))

@@ -124,7 +124,7 @@ pub enum EditResult {
 pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<EditResult> {
     let collection = &rules.catalogue.collections[edit.collection];
     if collection.rows_of.is_some() {
-        return Ok(EditResult::Invalid(vec![format!("{} follows from other records; nobody writes it", collection.name)]));
+        return Ok(EditResult::Invalid(vec![format!("{} consists of derived records and cannot be edited", collection.name)]));
     }
     let fields = match &edit.action {
         EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
@@ -338,12 +338,16 @@ impl EditContext {
             let reason = match &field.from {
                 Some(from) if !from.contains(&SourceRef::Api) => {
                     let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
-                    format!("the API has no say in it: the definition takes it from {}", from.join(", "))
+                    format!("the definition accepts this field only from {}", from.join(", "))
                 }
                 _ if field.survivorship.combines() => {
-                    format!("by the rule `{}` what others say is there, too: {}", rule_name(&self.rules.catalogue, field), first.join(", "))
+                    format!(
+                        "by the rule `{}` values of other contributors are included: {}",
+                        rule_name(&self.rules.catalogue, field),
+                        first.join(", ")
+                    )
                 }
-                _ => format!("by the rule `{}` the value of {} comes first", rule_name(&self.rules.catalogue, field), first.join(", ")),
+                _ => format!("by the rule `{}` the value of {} wins", rule_name(&self.rules.catalogue, field), first.join(", ")),
             };
             OverruledField { field: field.name.clone(), reason }
         });
@@ -396,9 +400,7 @@ impl EditContext {
             Ok(key) if key == self.key => None,
             // a key that documents form from values that did not survive is theirs
             Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.says_of_key(collection) => None,
-            Ok(key) => {
-                Some(EditResult::KeyMismatch(vec![format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())]))
-            }
+            Ok(key) => Some(EditResult::KeyMismatch(vec![format!("the fields identify record {:?}, not {:?}", key.as_str(), self.key.as_str())])),
             Err(reason) => Some(EditResult::KeyMismatch(vec![reason])),
         }
     }

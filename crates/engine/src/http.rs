@@ -65,14 +65,14 @@ impl HttpClient {
             let mut reader = LimitedReader { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
             let taken = take(&head.headers, &mut reader);
             if reader.exceeded {
-                return HttpAttempt::GiveUp(format!("it sends more than {most} bytes"));
+                return HttpAttempt::GiveUp(format!("the response exceeds {most} bytes"));
             }
             return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
         let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
-        let reason = format!("it answers {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
+        let reason = format!("it responded with {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
         match status.as_u16() {
             408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait.map(Duration::from_secs)),
             _ => HttpAttempt::GiveUp(reason),
@@ -119,7 +119,7 @@ pub fn persist<T>(
             HttpAttempt::RetryLater(reason, asked) => (reason, asked),
         };
         if number >= attempts {
-            return Err(format!("{reason}, {attempts} times"));
+            return Err(format!("{reason} ({attempts} attempts)"));
         }
         // others that failed together do not come back together
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
@@ -149,7 +149,7 @@ pub fn encoded(text: &str) -> String {
 pub fn with_environment(url: &str) -> Result<String> {
     let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
     let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
-    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: there is no {name} in the environment")))?;
+    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: the environment variable {name} is not set")))?;
     Ok(format!("{before}{value}{}", with_environment(after)?))
 }
 
@@ -159,7 +159,7 @@ fn of_environment(name: &str) -> Result<String> {
     match (get("TOKEN"), get("USER"), get("PASSWORD")) {
         (Some(token), ..) => Ok(format!("Bearer {token}")),
         (None, Some(user), Some(password)) => Ok(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))),
-        _ => Err(EngineError::Wrong(format!("there is neither {name}_TOKEN nor {name}_USER and {name}_PASSWORD in the environment"))),
+        _ => Err(EngineError::Wrong(format!("set the environment variable {name}_TOKEN, or {name}_USER and {name}_PASSWORD"))),
     }
 }
 

@@ -137,7 +137,7 @@ fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(usize, Option
     };
     if request.retires_all && catalogue.sources[source].replaces.is_none() {
         let name = &catalogue.sources[source].name;
-        return Err(EngineError::Wrong(format!("files of source `{name}` retire nothing; only those of sources with `replaces` do")));
+        return Err(EngineError::Wrong(format!("source `{name}` has no complete deliveries (`replaces`), so nothing can be retired")));
     }
     let (part, retires_all) = (&request.part, request.retires_all);
     let inspect = |path: &PathBuf| Ok(JobFile { part: part.clone(), retires_all, ..split::inspect(path, &catalogue.sources[source])? });
@@ -152,7 +152,7 @@ pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile:
         None => None,
         Some(name) => Some(catalogue.profile(name).ok_or_else(|| {
             let known = names(catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect());
-            EngineError::Wrong(format!("there is no profile `{name}`; the definition has {known}"))
+            EngineError::Wrong(format!("no profile `{name}`; profiles are {known}"))
         })?),
     };
     match (source, profile) {
@@ -181,10 +181,10 @@ pub(crate) fn guess_source(catalogue: &Catalogue, opened: &OpenedInput, name: &s
     let found = syntax.map_or("nothing", |syntax| syntax.name());
     match (best.as_slice(), candidates.as_slice()) {
         ([only], _) | ([], [only]) => Ok(*only),
-        ([], []) => Err(split::strange(opened, name, &format!("holds {found}, which no source of this catalogue reads"))),
+        ([], []) => Err(split::strange(opened, name, &format!("contains {found}, which no source of this catalogue reads"))),
         _ => {
             let names: Vec<&str> = candidates.iter().map(|index| catalogue.sources[*index].name.as_str()).collect();
-            Err(EngineError::Wrong(format!("{name} holds {found}; say the source: {}", names.join(", "))))
+            Err(EngineError::Wrong(format!("{name} contains {found}; choose the source: {}", names.join(", "))))
         }
     }
 }

@@ -249,11 +249,11 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     match derive {
         Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => expression.source().to_owned(),
         Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link) => match catalogue.links.get(*link) {
-            Some(link) if link.many => format!("all linked records of {}", catalogue.collections[link.target_collection].name),
+            Some(link) if link.many => format!("all targets of {}", catalogue.collections[link.target_collection].name),
             Some(link) => format!("the linked {}", catalogue.collections[link.target_collection].name),
             None => "linked".into(),
         },
-        Derivation::Sources => "who says something of the record".into(),
+        Derivation::Sources => "sources that contribute to the record".into(),
         Derivation::Member(..) => "a member of the structs in a list".into(),
         Derivation::Rollup(rollup) => {
             let link = &catalogue.links[rollup.link];

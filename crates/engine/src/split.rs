@@ -33,7 +33,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     let path = path.canonicalize().map_err(failed)?;
     let metadata = path.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(EngineError::Wrong(format!("{} is a folder; name its files", path.display())));
+        return Err(EngineError::Wrong(format!("{} is a folder; give its files", path.display())));
     }
     let opened = open(&path).map_err(failed)?;
     let syntax = fitting(&opened, source, &path.display().to_string())?;
@@ -107,7 +107,7 @@ fn modified(metadata: &std::fs::Metadata) -> i64 {
 pub fn check_unchanged(file: &JobFile) -> Result<()> {
     let metadata = Path::new(&file.path).metadata().map_err(|error| EngineError::File { path: file.path.clone(), error })?;
     if metadata.len() != file.size || modified(&metadata) != file.modified {
-        return Err(EngineError::Wrong(format!("{} has changed since the job was made; import it anew", file.path)));
+        return Err(EngineError::Wrong(format!("{} has changed since the job was created; import it again", file.path)));
     }
     Ok(())
 }

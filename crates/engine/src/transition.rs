@@ -86,7 +86,7 @@ pub fn arguments(
     for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
         let known: Vec<&str> = wanted.iter().map(|argument| argument.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        problems.push(format!("there is no argument `{name}`; it takes {known}"));
+        problems.push(format!("no argument `{name}`; arguments are {known}"));
     }
     for argument in wanted {
         match argument_value(evaluator, argument, given.get(&argument.name), caller, now) {

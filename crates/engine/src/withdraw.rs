@@ -71,7 +71,7 @@ pub fn withdraw(
         (None, None) => (0..catalogue.collections.len()).collect(),
     };
     if key.is_some() && collections.len() != 1 {
-        return Err(EngineError::Wrong("a key needs its collection: --collection".into()));
+        return Err(EngineError::Wrong("--key requires --collection".into()));
     }
     let collection_is_all = collection.is_none();
     let rules = Arc::new(SettleRules::new(catalogue));

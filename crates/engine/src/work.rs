@@ -403,7 +403,7 @@ impl<'c> WorkerPool<'c> {
         let began = Instant::now();
         // a chunk that panics fails like any other
         let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
-        match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
+        match processed.unwrap_or_else(|_| Err(EngineError::Wrong("processing the chunk caused a panic".into()))) {
             Ok(PreparedChunk { unit, documents, counts }) => {
                 let tenant = unit.tenant().clone();
                 let pending = self.store.submit(unit, Priority::Bulk);

@@ -754,7 +754,7 @@ impl XmlScanner {
             _ if self.is_list => None,
             (None, _) => Some("there is no XML element in it".to_owned()),
             (Some(root), Some(around)) => Some(format!("there is no element `{around}` in it, its outermost one is `{root}`")),
-            (Some(root), None) if self.marc => Some(format!("there is no record in it, and its outermost element `{root}` is no collection of them")),
+            (Some(root), None) if self.marc => Some(format!("there is no record in it, and its outermost element `{root}` is not a list of them")),
             (Some(root), None) => Some(format!(
                 "there is nothing in its outermost element `{root}` that is a document; where that is how it looks when it is empty, the source \
                  should say so, with `records: {root}/{item}` or `empty:`"

@@ -50,8 +50,8 @@ fn is_hidden(character: char) -> bool {
 pub fn no_document(bytes: &[u8], missing: &str) -> String {
     let seems = if is_html(bytes) { "it looks like HTML" } else { missing };
     match beginning(bytes).as_str() {
-        "" => format!("has no document; {seems}"),
-        shown => format!("has no document; {seems}; it begins with: {shown}"),
+        "" => format!("contains no document; {seems}"),
+        shown => format!("contains no document; {seems}; it begins with: {shown}"),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let problem = Diagnostic::new(name.span.clone(), format!("there is no collection `{}`", name.text));
         let known = || catalogue.collections.iter().map(|collection| collection.name.as_str());
         if let Some((first, field)) = name.text.split_once('.').filter(|(first, _)| known().any(|known| known == *first)) {
-            return Err(problem.help(format!("the collection stands alone, its fields behind it: {first} {field}=value")));
+            return Err(problem.help(format!("write the collection first, then its fields: {first} {field}=value")));
         }
         return Err(match did_you_mean(&name.text, known()) {
             Some(meant) => problem.help(format!("did you mean `{meant}`?")),
@@ -276,7 +276,7 @@ impl<'c> Resolver<'c> {
                 Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, which cannot be compared", comparison.path.text));
             return Err(match ty.members().first() {
                 Some(member) => problem.help(format!("its members can: {}.{}", comparison.path.text, member.name)),
-                None => problem.help("it can be shown (`grep`) and counted"),
+                None => problem.help("it can only be shown (`grep`) and counted"),
             });
         }
         let values = comparison.values.as_slice();
@@ -288,7 +288,8 @@ impl<'c> Resolver<'c> {
             ComparisonOperator::Equal | ComparisonOperator::NotEqual => self.equality(comparison, one()?, &element)?,
             ComparisonOperator::In => {
                 if let Some(day) = values.iter().find(|value| self.day(value, &element).is_some()) {
-                    return Err(Diagnostic::new(day.span.clone(), "a day is not one moment").help("`between [first day, last day]` takes whole days"));
+                    return Err(Diagnostic::new(day.span.clone(), "a day is a range of times, not one time")
+                        .help("`between [first day, last day]` takes whole days"));
                 }
                 Comparison::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
             }

@@ -44,7 +44,7 @@ pub fn everywhere(
     let mut columns = query.stages.iter().flat_map(|stage| if let Stage::Grep(items) = stage { items.as_slice() } else { &[] });
     let names_fields = columns.any(|item| matches!(item, GrepItem::Column(_)));
     if query.stages.iter().any(|stage| !matches!(stage, Stage::Grep(_))) {
-        let problem = Diagnostic::new(query.lookup.collection.span, "records of several collections come by collection and key");
+        let problem = Diagnostic::new(query.lookup.collection.span, "results across collections are sorted by collection and key");
         return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
     }
     let (mut plans, mut refused) = (Vec::new(), None);

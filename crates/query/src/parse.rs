@@ -255,7 +255,7 @@ impl QueryParser<'_> {
     fn no_comparison(&self, path: &FieldPath) -> Diagnostic {
         let name = path.text.as_str();
         if name.eq_ignore_ascii_case("and") {
-            return Diagnostic::new(path.span.clone(), "`and` is not written").help("conditions follow each other, and all of them must hold");
+            return Diagnostic::new(path.span.clone(), "there is no `and`").help("conditions follow each other, and all of them must hold");
         }
         if name.eq_ignore_ascii_case("or") {
             return Diagnostic::new(path.span.clone(), "there is no `or`").help("`in [a, b]` lists alternatives of one field");
@@ -386,10 +386,10 @@ impl QueryParser<'_> {
         let quoted = self.text[start..].starts_with(['"', '\'']);
         match closed {
             Some('"' | '\'') => {
-                Err(self.error("a quote stands inside a value").help("put all of the value into the other kind of quotes: \"O'Neil\""))
+                Err(self.error("there is a quote inside a value").help("put all of the value into the other kind of quotes: \"O'Neil\""))
             }
             Some(other) if quoted && !ends_bare(other) => {
-                Err(self.error("the value goes on behind its closing quote").help("put all of the value into quotes, and a blank or `,` behind it"))
+                Err(self.error("the value continues after its closing quote").help("put the entire value in quotes, followed by a space or `,`"))
             }
             _ => Ok(value),
         }
@@ -440,7 +440,7 @@ impl QueryParser<'_> {
             Stage::Unique => self.error("expected `|` or the end").help("`unique` is about whole rows; `grep` chooses their columns"),
             Stage::Each(_) => self.error("expected `|` or the end").help("`each` takes one list"),
             Stage::Sort(_) => {
-                self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` behind one puts the largest first")
+                self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` after one sorts it in descending order")
             }
             Stage::Grep(_) => self.error("expected `,`, `|` or the end").help("fields and conditions are separated by `,`"),
             Stage::Aggregates(_) => self.error("expected `,`, `|` or the end").help("aggregates are separated by `,`"),
@@ -464,11 +464,11 @@ impl QueryParser<'_> {
     fn sort(&mut self) -> Result<Stage, Diagnostic> {
         let mut order = Vec::new();
         loop {
-            let path = self.path("a field", "`-` stands behind the field: sort size-")?;
+            let path = self.path("a field", "write `-` after the field: sort size-")?;
             let descending = self.eat("-");
             self.criteria += 1;
             if self.criteria > MAX_PARTS {
-                return Err(Diagnostic::new(path.span, format!("a query sorts by at most {MAX_PARTS} fields")).help("the key decides between equals"));
+                return Err(Diagnostic::new(path.span, format!("a query sorts by at most {MAX_PARTS} fields")).help("ties are broken by key"));
             }
             order.push((path, descending));
             if !self.eat(",") {

@@ -285,7 +285,7 @@ impl Suggester<'_> {
             let Some(guess) = guess else {
                 product *= MEANINGLESS;
                 counted += 1;
-                reasons.push(format!("`{token}` means nothing here"));
+                reasons.push(format!("`{token}` was not understood"));
                 continue;
             };
             match guess.meaning {
@@ -441,7 +441,7 @@ impl Suggester<'_> {
                 guess(
                     Interpretation::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
                     0.85,
-                    format!("`{token}` stands in values of {name}"),
+                    format!("`{token}` occurs in values of {name}"),
                 );
                 continue;
             }
@@ -453,7 +453,7 @@ impl Suggester<'_> {
                 guess(
                     Interpretation::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
                     0.8,
-                    format!("`{token}` stands in values of {name}"),
+                    format!("`{token}` occurs in values of {name}"),
                 );
             } else if small.chars().count() >= 4
                 && let Some((meant, score)) = self.spelled(small, place)

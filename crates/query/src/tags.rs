@@ -71,7 +71,7 @@ impl Query {
             }
         }
         let span = self.lookup.collection.span.clone();
-        Err(Diagnostic::new(span, "a tag is defined by itself, or by too many others"))
+        Err(Diagnostic::new(span, "the tag's definition is circular or nested too deeply"))
     }
 
     fn query_of<'q>(&self, condition: &QueryCondition, queries: &'q TagQueries) -> Result<Option<&'q str>, Diagnostic> {

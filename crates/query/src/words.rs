@@ -105,9 +105,9 @@ impl<'c> AliasResolver<'c> {
         let found = candidates.find(|candidate| !is_condition && means(*candidate));
         match (found, self.named(&first.text)) {
             (None, Some(word)) if own.is_none() => {
-                let problem = Diagnostic::new(first.span.clone(), format!("`{}` selects nothing by itself", word.name));
+                let problem = Diagnostic::new(first.span.clone(), format!("`{}` does not select a collection", word.name));
                 let names = self.catalogue.collections.iter().map(|collection| collection.name.as_str());
-                Err(problem.help(format!("say what is asked for: {}", names.collect::<Vec<_>>().join(", "))))
+                Err(problem.help(format!("name a collection: {}", names.collect::<Vec<_>>().join(", "))))
             }
             (found, _) => Ok(found.or(own)),
         }
@@ -171,7 +171,7 @@ fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: usize, condition: 
         if collection.field(&word.name).is_some() || collection.state(&word.name).is_some() || word.name == collection.name {
             return Ok(());
         }
-        let problem = Diagnostic::new(condition.path.span.clone(), format!("`{}` tests nothing of `{}`", word.name, collection.name));
+        let problem = Diagnostic::new(condition.path.span.clone(), format!("`{}` has no meaning for `{}`", word.name, collection.name));
         let mut known: Vec<&str> = Vec::new();
         for (own, _) in word.tests.iter().flat_map(|test| &test.fields) {
             let name = catalogue.collections[*own].name.as_str();
@@ -184,7 +184,7 @@ fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: usize, condition: 
     let fits = |shape: &regex::Regex| condition.values.iter().all(|value| shape.is_match(&value.pieces.join("*")));
     let accepted = tests.find(|(test, _)| test.matches.as_ref().is_none_or(fits));
     let Some((_, (_, field))) = accepted else {
-        let problem = Diagnostic::new(condition.span.clone(), format!("this is no `{}` of `{}`", word.name, collection.name));
+        let problem = Diagnostic::new(condition.span.clone(), format!("this is not a value of `{}` for `{}`", word.name, collection.name));
         let shapes: Vec<&str> = word.tests.iter().filter_map(|test| test.matches.as_ref()).map(|shape| shape.as_str()).collect();
         return Err(problem.help(format!("a value looks like {}", shapes.join(" or "))));
     };

@@ -458,7 +458,7 @@ error: expected a condition, `|` or the end
   |
   = help: a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it
 
-error: `and` is not written
+error: there is no `and`
  --> query:1:16
   |
 1 | file dataset=x and events=1
@@ -594,7 +594,7 @@ error: expected one value, not a list
   |
   = help: for example: size in [a, b]
 
-error: a quote stands inside a value
+error: there is a quote inside a value
  --> query:1:12
   |
 1 | file name=O'Neil
@@ -602,21 +602,21 @@ error: a quote stands inside a value
   |
   = help: put all of the value into the other kind of quotes: "O'Neil"
 
-error: the value goes on behind its closing quote
+error: the value continues after its closing quote
  --> query:1:14
   |
 1 | file name='O'Neil'
   |              ^^^^
   |
-  = help: put all of the value into quotes, and a blank or `,` behind it
+  = help: put the entire value in quotes, followed by a space or `,`
 
-error: the value goes on behind its closing quote
+error: the value continues after its closing quote
  --> query:1:16
   |
 1 | file name="abc"def
   |                ^^^
   |
-  = help: put all of the value into quotes, and a blank or `,` behind it
+  = help: put the entire value in quotes, followed by a space or `,`
 
 error: this quote is never closed
  --> query:1:11
@@ -736,7 +736,7 @@ error: `extra` is of type json, which cannot be compared
 1 | file extra=1
   |      ^^^^^
   |
-  = help: it can be shown (`grep`) and counted
+  = help: it can only be shown (`grep`) and counted
 "#,
     );
 }
@@ -882,7 +882,7 @@ fn days_and_time_spans_are_for_timestamps() {
     refused(
         FILES,
         r#"
-error: a day is not one moment
+error: a day is a range of times, not one time
  --> query:1:40
   |
 1 | file created in [2018-01-01T00:00:00Z, 2018-01-31]
@@ -1056,7 +1056,7 @@ error: `extra` is of type json, which cannot be compared
 1 | file | grep extra=1
   |             ^^^^^
   |
-  = help: it can be shown (`grep`) and counted
+  = help: it can only be shown (`grep`) and counted
 "#,
     );
 }
@@ -1072,7 +1072,7 @@ error: expected a field
 1 | file | sort
   |            ^
   |
-  = help: `-` stands behind the field: sort size-
+  = help: write `-` after the field: sort size-
 
 error: expected `,`, `|` or the end
  --> query:1:18
@@ -1080,7 +1080,7 @@ error: expected `,`, `|` or the end
 1 | file | sort size desc
   |                  ^^^^
   |
-  = help: fields are separated by `,`, and `-` behind one puts the largest first
+  = help: fields are separated by `,`, and `-` after one sorts it in descending order
 
 error: expected a field
  --> query:1:13
@@ -1088,7 +1088,7 @@ error: expected a field
 1 | file | sort -size
   |             ^^^^^
   |
-  = help: `-` stands behind the field: sort size-
+  = help: write `-` after the field: sort size-
 
 error: expected a field
  --> query:1:19
@@ -1096,7 +1096,7 @@ error: expected a field
 1 | file | sort size-,
   |                   ^
   |
-  = help: `-` stands behind the field: sort size-
+  = help: write `-` after the field: sort size-
 
 error: `runs` is of type [integer], which has no order
  --> query:1:13

@@ -31,7 +31,7 @@ impl Caller {
     /// # Errors
     /// 404, whether there is such a tenant or not.
     pub fn tenant(&self, named: &str) -> Result<Tenant, Problem> {
-        let nothing = || Problem::missing(format!("there is no tenant {named:?} here"));
+        let nothing = || Problem::missing(format!("tenant {named:?} not found"));
         match &self.tenant {
             Some(own) if own.as_str() == named => Ok(own.clone()),
             Some(_) => Err(nothing()),
@@ -51,7 +51,7 @@ impl Caller {
         if self.role >= role {
             return Ok(());
         }
-        Err(Problem::new(StatusCode::FORBIDDEN, format!("this needs the role {}, the token has {}", role.name(), self.role.name())))
+        Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; the token has the role {}", role.name(), self.role.name())))
     }
 }
 
@@ -127,7 +127,7 @@ impl TokenCache {
                 return if is_local(headers) {
                     Ok(Caller { name: "anonymous".into(), token: 0, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
                 } else {
-                    Err(refused("without a token only this machine is answered, under the name localhost or its address"))
+                    Err(refused("without a token, only requests from this machine to localhost or a loopback address are served"))
                 };
             }
             return Err(refused("send a token: Authorization: Bearer TOKEN (`stook token create` makes one)"));
@@ -137,7 +137,7 @@ impl TokenCache {
         let known = self.known.read().map_err(|_| refused("the tokens cannot be read"))?;
         // found by its hash, which nobody can steer; compared once more without telling by time how much of it is right
         let found = known.get_key_value(&digest).filter(|(known, _)| known.iter().zip(&digest).fold(0, |all, (a, b)| all | (a ^ b)) == 0);
-        found.map(|(_, caller)| caller.clone()).ok_or_else(|| refused("this token is not known; it may have been revoked"))
+        found.map(|(_, caller)| caller.clone()).ok_or_else(|| refused("unknown token; it may have been revoked"))
     }
 }
 

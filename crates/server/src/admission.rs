@@ -120,7 +120,7 @@ impl AdmissionGate {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let full = || Problem::busy("too many requests are in work; try again");
+        let full = || Problem::busy("too many requests are in progress; try again");
         let _waits = QueuedRequest::new(&self.waiting, self.limits.most).ok_or_else(full)?;
         match tokio::time::timeout(self.limits.wait, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),

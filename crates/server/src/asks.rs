@@ -36,7 +36,7 @@ pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'
     let ticket = blake3::hash(format!("{}\n{query}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
     let returns = given.text(ask.ticket);
     if !returns.is_empty() && returns != ticket {
-        return Err(Problem::bad("the ticket is not this query's"));
+        return Err(Problem::bad("the ticket belongs to another query"));
     }
     let limit = ask.limit.map_or(ROWS, |limit| given.number(limit));
     compiled.plan.limit = Some(if limit == 0 { MOST_ROWS } else { limit.min(MOST_ROWS) });

@@ -88,7 +88,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     drop(listener);
     let ended = tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await;
     if ended.is_err() {
-        log::write("end", [("error", "requests in work were given up after 30 s".into())]);
+        log::write("end", [("error", "requests still in progress were aborted after 30 s".into())]);
     }
     refresher.abort();
     ahead.abort();

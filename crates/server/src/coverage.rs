@@ -40,7 +40,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
     let (index, collection) = catalogue.collection(&named).ok_or_else(|| Problem::missing(format!("there is no collection {named:?}")))?;
     let Some([at, group, percentage]) = columns(collection) else {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
-        return Err(Problem::missing(format!("{named} has no days; {reason}")));
+        return Err(Problem::missing(format!("{named} cannot be shown by day; {reason}")));
     };
     let range = Comparison::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
     let plan = QueryPlan {
@@ -92,7 +92,7 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[place], parent.as_str());
     let Some((link, found)) = reading(read).await? else {
-        return Err(Problem::missing(format!("{named} sums up the rows of another coverage: it counts no children of its own")));
+        return Err(Problem::missing(format!("{named} sums the rows of another coverage and has no children of its own")));
     };
     let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();
     for child in found.iter().take(MOST_CHILDREN) {

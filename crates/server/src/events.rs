@@ -40,7 +40,7 @@ where
                 return Some((Ok::<_, Infallible>(Bytes::from(text)), (app, look, Some(now), over)));
             }
             if quiet >= QUIET {
-                return Some((Ok(Bytes::from_static(b": still at it\n\n")), (app, look, last, false)));
+                return Some((Ok(Bytes::from_static(b": keep-alive\n\n")), (app, look, last, false)));
             }
         }
     });

@@ -163,7 +163,7 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
             continue;
         }
         let more = app.gathered.clone().try_acquire_many_owned(next.len() as u32);
-        let more = more.map_err(|_| Problem::busy("too many bodies are on their way; try again"))?;
+        let more = more.map_err(|_| Problem::busy("too many request bodies are being received; try again"))?;
         match &mut room {
             Some(room) => room.merge(more),
             None => room = Some(more),
@@ -193,7 +193,7 @@ async fn admitted(app: &Arc<App>, class: RequestClass, counted: &RequestCounters
     counted.stage(RequestStep::Started);
     match class {
         RequestClass::Interactive => {
-            let given_up = || Problem::busy("the request took too long and was given up; a change may still be done").into_response();
+            let given_up = || Problem::busy("the request timed out; a change may still be applied").into_response();
             within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent
@@ -272,7 +272,7 @@ pub async fn healthy() -> &'static str {
 /// Requests can be answered now.
 pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.ending.load(Ordering::SeqCst) {
-        return Err(Problem::busy("the server is ending"));
+        return Err(Problem::busy("the server is shutting down"));
     }
     if let Some(reason) = app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
         return Err(Problem::busy(reason));
@@ -282,7 +282,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
     match tokio::time::timeout(Duration::from_secs(5), asked).await {
         Ok(Ok(Ok(_))) => Ok("ready\n"),
         Ok(Ok(Err(error))) => Err(Problem::busy(error.to_string())),
-        _ => Err(Problem::busy("the store does not answer")),
+        _ => Err(Problem::busy("the store does not respond")),
     }
 }
 
@@ -350,7 +350,7 @@ fn of_tenant(text: &str, tenant: &str) -> String {
 
 /// The path is known, the method is not one of its.
 pub async fn wrong_method(request: Request) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} is not a method of this path", request.method()))
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("method {} is not allowed here", request.method()))
 }
 
 /// The path is not known.
@@ -360,9 +360,9 @@ pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Pro
     let known = || app.catalogue.collections.iter().map(|collection| collection.name.as_str());
     let hint = match did_you_mean(named, known()) {
         Some(meant) if meant != named => format!("did you mean {meant}?"),
-        _ => "/docs lists what there is".into(),
+        _ => "see /docs for all paths".into(),
     };
-    Problem::missing(format!("there is nothing at {path}; {hint}"))
+    Problem::missing(format!("no such path: {path}; {hint}"))
 }
 
 impl RequestContext {

@@ -155,7 +155,7 @@ pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     let caller = app.tokens.caller(request.headers())?;
     caller.need(Role::Admin)?;
     if only_of(&app, &caller).await?.is_some() {
-        let all = "this is of all tenants together: it needs a token of all, `stook token create --role admin --tenant '*'`";
+        let all = "this covers all tenants and requires a token for all of them: `stook token create --role admin --tenant '*'`";
         return Err(Problem::new(StatusCode::FORBIDDEN, all));
     }
     let points: Vec<Json> = app.history.0.lock().map(|points| points.iter().cloned().collect()).unwrap_or_default();

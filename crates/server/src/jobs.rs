@@ -129,7 +129,7 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
 pub async fn document(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
-    let nothing = || Problem::missing("there is no such document; those that failed are kept, the first ones of a chunk, up to 64 KiB of each");
+    let nothing = || Problem::missing("no such document; only the first failed documents of each chunk are kept, up to 64 KiB each");
     let number: u64 = ctx.segment("document").parse().map_err(|_| nothing())?;
     let app = ctx.app.clone();
     let bytes = reading(move || app.store.failed_document(job.id, number)).await?.ok_or_else(nothing)?;
@@ -150,7 +150,7 @@ pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     let (app, id) = (ctx.app.clone(), job.id);
     let own = blocking(move || app.store.chunks(Some(id))).await?.into_iter().find(|chunk| chunk.ordinal == ordinal).ok_or_else(nothing)?;
     if own.state == ChunkState::Leased {
-        return Err(Problem::new(StatusCode::CONFLICT, "the chunk is being worked on"));
+        return Err(Problem::new(StatusCode::CONFLICT, "the chunk is being processed"));
     }
     let app = ctx.app.clone();
     let parts = blocking(move || queue::rechunk(&app.catalogue, &*app.store, ChunkId { job: id, ordinal }, documents)).await?;
@@ -303,7 +303,7 @@ const MOST_TRIED: u64 = 64 << 20;
 
 /// What an import would make of its first documents; nothing is changed.
 async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: Option<String>) -> HandlerResult {
-    let failed = |error: std::io::Error| Problem::busy(format!("there is no room for it: {error}"));
+    let failed = |error: std::io::Error| Problem::busy(format!("the disk is full: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let file = match path {
         Some(path) => own_file(ctx, &path)?,
@@ -336,7 +336,7 @@ async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: 
 /// A file of the server that the caller names.
 fn own_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
     let root = ctx.app.options.files.as_ref();
-    let none = || Problem::new(StatusCode::FORBIDDEN, "the server takes no files of its own; it was started without --files DIR");
+    let none = || Problem::new(StatusCode::FORBIDDEN, "importing files of the server is disabled; start it with --files DIR");
     inside(root.ok_or_else(none)?, path)
 }
 
@@ -379,7 +379,7 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
             }
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Ok(bytes),
-            Some(Err(error)) => Err(format!("the upload ended early: {}", Problem::unread(error).detail)),
+            Some(Err(error)) => Err(format!("the upload was incomplete: {}", Problem::unread(error).detail)),
         };
         taken += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let next = if taken > limit { Err(too_long().detail) } else { next };
@@ -460,13 +460,13 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::WorkerOptions, 
         let began = Instant::now();
         let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
         let Err(error) = &worked else { return worked };
-        let reason = format!("the import workers have ended: {error}");
+        let reason = format!("the import workers stopped: {error}");
         failed_with(Some(reason.clone()));
         if began.elapsed() > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
         let again = Instant::now() + pause;
-        crate::log::write("work", [("error", format!("{reason}; they begin again in {} s", pause.as_secs()).into())]);
+        crate::log::write("work", [("error", format!("{reason}; they restart in {} s", pause.as_secs()).into())]);
         while Instant::now() < again {
             if stop.load(Ordering::SeqCst) {
                 return worked;

@@ -113,25 +113,25 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("stook");
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
         let given_up = Counter::default();
-        registry.register("given_up", "Requests whose work was given up because their caller had gone", given_up.clone());
+        registry.register("given_up", "Requests cancelled because the client disconnected", given_up.clone());
         let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheLabels, Counter>::default());
         let duration = Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let work = Family::<TaskLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let outcomes = Family::default();
-        registry.register_with_unit("stage_duration", "Chunks and passes, from their beginning to their commit", Unit::Seconds, work.clone());
-        registry.register("stage_outcomes", "What chunks made of documents, and rows that passes wrote", outcomes.clone());
-        registry.register("requests", "Requests by how far they came", stages.clone());
-        registry.register("answers", "Answers by status", answers.clone());
-        registry.register_with_unit("request_duration", "From the request's head to its answer", Unit::Seconds, duration.clone());
-        registry.register("in_flight", "Requests that have not been answered", in_flight.clone());
+        registry.register_with_unit("stage_duration", "Duration of chunks and settle passes, up to their commit", Unit::Seconds, work.clone());
+        registry.register("stage_outcomes", "Documents by outcome, and rows written by settle passes", outcomes.clone());
+        registry.register("requests", "Requests by the step they reached", stages.clone());
+        registry.register("answers", "Responses by status", answers.clone());
+        registry.register_with_unit("request_duration", "Time from the request's header to the response", Unit::Seconds, duration.clone());
+        registry.register("in_flight", "Requests in progress", in_flight.clone());
         registry.register("connections", "Open connections", connections.clone());
-        registry.register("state", "Queue, admission, cache: how things stand", gauges.clone());
-        registry.register("store_calls", "Questions asked of the store by look-ups", asked.clone());
+        registry.register("state", "State of queue, admission and cache", gauges.clone());
+        registry.register("store_calls", "Store lookups", asked.clone());
         let (commits, written, writing) = (Counter::default(), Counter::default(), Counter::default());
         registry.register("store_commits", "Transactions that this process has committed", commits.clone());
         registry.register("store_rows", "Rows of records they have written", written.clone());
-        registry.register_with_unit("store_writing", "Time they took; those of several connections overlap", Unit::Seconds, writing.clone());
-        registry.register("cache", "Look-ups by what the cache had", cached.clone());
+        registry.register_with_unit("store_writing", "Time spent in write transactions; connections overlap", Unit::Seconds, writing.clone());
+        registry.register("cache", "Cache lookups by result", cached.clone());
         Self {
             registry,
             stages,
@@ -224,12 +224,12 @@ impl Metrics {
         }
     }
 
-    /// Requests that have not been answered.
+    /// Requests in progress.
     pub fn in_flight(&self) -> &Gauge {
         &self.in_flight
     }
 
-    /// Requests whose work was given up because their caller had gone.
+    /// Requests cancelled because the client disconnected.
     pub fn given_up(&self) -> &Counter {
         &self.given_up
     }

@@ -92,9 +92,9 @@ fn record_schema(collection: &Collection) -> Json {
     for state in &collection.states {
         members.insert(state.name.clone(), shown_schema(&state.ty));
     }
-    let reasons = "In answers to edits: fields of the edit that have another value, because other sources come first, and why.";
+    let reasons = "In responses to edits: fields in which another source's value wins, and why.";
     members.insert(OVERRULED.into(), json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": reasons }));
-    let failures = "In answers to edits: which expressions fail on the record, and why; what they should give is left out.";
+    let failures = "In responses to edits: expressions that failed on the record, and why; their values are missing.";
     members.insert(WARNINGS.into(), json!({ "type": "array", "items": { "type": "string" }, "description": failures }));
     json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
 }
@@ -199,7 +199,13 @@ impl Operation {
 
     fn call_once(self) -> Self {
         let schema = json!({ "type": "string", "pattern": "^[\\x21-\\x7e]{1,255}$" });
-        self.parameter("Idempotency-Key", "header", false, schema, "Two requests with the same key are one; kept for a day.")
+        self.parameter(
+            "Idempotency-Key",
+            "header",
+            false,
+            schema,
+            "A repeated request with the same key gets the first one's response; kept for a day.",
+        )
     }
 
     fn body(mut self, required: bool, media: &[&str], schema: Json) -> Self {
@@ -327,14 +333,14 @@ fn job_schema() -> Json {
             "as_of": time, "files": { "type": "array", "items": { "type": "object" } },
             "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
             "reason": { "type": ["string", "null"] }, "created": time, "finished": time,
-            "cut": { "type": "boolean", "description": "The files were read to their end: nothing is planned beyond what `planned` says." },
-            "documents": { "type": "integer", "description": "Documents that are done." },
-            "planned": { "type": "integer", "description": "Documents that there are to do, those that are done included." }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
-            "rate": { "type": ["number", "null"], "description": "Documents in a second, from when the job was created." },
+            "cut": { "type": "boolean", "description": "The files have been read completely, so the total is final." },
+            "documents": { "type": "integer", "description": "Documents processed so far." },
+            "planned": { "type": "integer", "description": "Documents in total, as far as the files have been read." }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "rate": { "type": ["number", "null"], "description": "Documents per second since the job was created." },
             "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
-            "chunks_working": { "type": "integer", "description": "Of those that are left, those that a worker has now." },
-            "settled": { "type": "boolean", "description": "It has ended, and so has everything that it caused." },
-            "replaced": { "type": "object", "description": "Of sources whose files take the place of older ones: what was retired, file by file, and why if it was not." }
+            "chunks_working": { "type": "integer", "description": "Chunks being processed now." },
+            "settled": { "type": "boolean", "description": "The job has ended and all derived values it affects are settled." },
+            "replaced": { "type": "object", "description": "For sources with complete deliveries: what was retired, file by file, or why nothing was." }
         },
         "required": ["id", "tenant", "source", "state", "created", "counts"]
     })
@@ -373,12 +379,12 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     };
     add("/healthz".into(), "get", health("healthz", "Whether the process runs"));
     add("/readyz".into(), "get", health("readyz", "Whether requests can be answered now"));
-    let metrics = Operation::new("metrics", "service", "What is counted, for Prometheus")
+    let metrics = Operation::new("metrics", "service", "Metrics in the Prometheus text format")
         .answer(200, "OpenMetrics text.", "application/openmetrics-text", json!({ "type": "string" }))
         .problems(&[401, 403, 503]);
     add("/metrics".into(), "get", metrics.0);
     let history = Operation::new("history", "service", "Rates, times and queues of the last hour, every ten seconds")
-        .json(200, "Points, the oldest first; rates are of a second, times in seconds.", list("points", object()))
+        .json(200, "Samples, oldest first; rates are per second, times in seconds.", list("points", object()))
         .problems(&[401, 403]);
     add("/metrics/history".into(), "get", history.0);
     let seconds = || json!({ "type": "number", "description": "seconds" });
@@ -395,22 +401,22 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         },
         "required": ["requests", "stages", "state"]
     });
-    let summary = Operation::new("summary", "service", "Requests and work with their times since the process began, and how things stand")
-        .json(200, "Those with most time first; p99 is null where it is longer than what is told apart.", summed)
+    let summary = Operation::new("summary", "service", "Requests and tasks with their durations since the process started, and the current state")
+        .json(200, "Sorted by total time; p99 is null when it is above the largest bucket.", summed)
         .problems(&[401, 403]);
     add("/metrics/summary".into(), "get", summary.0);
 
     let named = json!({ "type": "object", "properties": { "name": text() }, "required": ["name"] });
-    let tenants = Operation::new("tenants", "service", "Whose records the token may see");
+    let tenants = Operation::new("tenants", "service", "Tenants the token may access");
     add("/v1".into(), "get", tenants.json(200, "Tenants.", list("tenants", named)).guarded());
     add(
         "/v1/{tenant}".into(),
         "get",
-        Operation::new("overview", "catalogue", "What the catalogue has")
+        Operation::new("overview", "catalogue", "The catalogue's collections and sources")
             .query(
                 "counts",
                 json!({ "type": "boolean" }),
-                "Also how many records there are and on how many of them sources disagree (up to 1 000; numbers may be five seconds old), which tags were not evaluated to the end, and whether anything waits to be settled.",
+                "Also the number of records and of records with conflicts (up to 1 000; up to five seconds old), tags not fully evaluated, and whether derived values are being settled.",
             )
             .json(200, "Collections and sources.", object())
             .guarded(),
@@ -420,19 +426,23 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
-    let asked = Operation::new("query", "catalogue", "Ask for records")
+    let asked = Operation::new("query", "catalogue", "Query records")
         .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")
-        .query("idx", offset(), "Rows left out at the front.")
-        .query("limit", counted(MOST_ROWS), "Most rows; 50 when it is not given.")
-        .query("after", text(), "Go on behind this key, for queries in the order of keys.")
-        .query("total", json!({ "type": "boolean" }), "Whether all rows are counted.")
-        .query("explain", json!({ "type": "boolean" }), "How the store answers, instead of rows.")
-        .query("by_source", json!({ "type": "boolean" }), "Aggregates also of what each source says.")
+        .query("idx", offset(), "Rows to skip.")
+        .query("limit", counted(MOST_ROWS), "Maximum number of rows; default 50.")
+        .query("after", text(), "Continue after this key, for queries in key order.")
+        .query("total", json!({ "type": "boolean" }), "Whether to count all rows.")
+        .query("explain", json!({ "type": "boolean" }), "Return the query plan instead of rows.")
+        .query("by_source", json!({ "type": "boolean" }), "Also compute aggregates from each source's own values.")
         .query("format", json!({ "enum": ["json", "csv", "ndjson"] }), "json, csv or ndjson.")
-        .query("ask", asking(), "Whether services are asked: where nothing fresh is here, always, later (what is here is answered), or never.")
+        .query(
+            "ask",
+            asking(),
+            "When to fetch from services: if nothing fresh is stored, always, later (stored records are returned at once), or never.",
+        )
         .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds to wait for services; 20 when it is not given.")
         .json(200, "Rows.", rows())
-        .json(202, "Rows that are here; services are still asked. The same query goes on waiting for them.", rows())
+        .json(202, "Rows available so far; services have not finished. Repeat the query to wait for them.", rows())
         .answer(200, "Rows.", "text/csv", json!({ "type": "string" }))
         .answer(200, "Rows.", "application/x-ndjson", json!({ "type": "object" }));
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
@@ -443,15 +453,11 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let facets = json!({ "type": "object", "properties": { "counted": number(), "whole": { "type": "boolean" }, "facets": { "type": "array", "items": facet }, "conditions": { "type": "array", "items": condition } }, "required": ["counted", "whole", "facets", "conditions"] });
     let narrow = Operation::new("facets", "catalogue", "Values of indexed fields among the first records that a query finds")
         .parameter("q", "query", true, query_text(), "The query.")
-        .json(
-            200,
-            "Values with how many records have them and the query that asks for those alone; conditions with the query that goes without.",
-            facets,
-        );
+        .json(200, "Values with their number of records and a query for each; conditions, each with the query without it.", facets);
     add("/v1/{tenant}/query/facets".into(), "get", narrow.guarded());
     let completion = json!({ "type": "object", "properties": { "word": text(), "query": text() }, "required": ["word", "query"] });
     let typed = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TYPED });
-    let go_on = Operation::new("completions", "catalogue", "Words that a text may go on with: collections, fields, values of indexed fields")
+    let go_on = Operation::new("completions", "catalogue", "Completions of a text: collections, fields, values of indexed fields")
         .parameter("q", "query", true, typed, "The text.")
         .json(200, "Words.", list("completions", completion));
     add("/v1/{tenant}/query/completions".into(), "get", go_on.guarded());
@@ -459,7 +465,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .parameter("q", "query", true, query_text(), "The query.")
         .answer(200, "Events `progress` and `ended`, each with the state of every service.", "text/event-stream", json!({ "type": "string" }));
     add("/v1/{tenant}/query/events".into(), "get", events.guarded());
-    let again = Operation::new("query_again", "catalogue", "The answer to a query whose services had not answered yet")
+    let again = Operation::new("query_again", "catalogue", "The result of a query that was waiting for services")
         .parameter("id", "path", true, json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }), "The number that 202 gave.")
         .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds that services are waited for.")
         .json(200, "Rows.", rows())
@@ -468,7 +474,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion }, "learning": { "type": "boolean", "description": "Whether values are still being read." } }, "required": ["suggestions", "learning"] });
     let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
-    let suggest = Operation::new("suggest", "catalogue", "Queries that a free text may mean, best first")
+    let suggest = Operation::new("suggest", "catalogue", "Queries suggested for a free text, best first")
         .parameter("text", "query", true, free, "The text, for example `smith personal`.")
         .json(200, "Queries.", suggestions);
     add("/v1/{tenant}/suggest".into(), "get", suggest.guarded());
@@ -484,25 +490,24 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let child = json!({ "type": "object", "properties": { "key": text(), "start": time(), "stop": time() }, "required": ["key"] });
     let group = json!({ "type": "object", "properties": { "group": text(), "children": { "type": "array", "items": child } }, "required": ["group", "children"] });
     let children = json!({ "type": "object", "properties": { "collection": text(), "whole": { "type": "boolean" }, "groups": { "type": "array", "items": group } }, "required": ["collection", "whole", "groups"] });
-    let seen = Operation::new("coverage_children", "catalogue", "Records that a coverage counts of one parent")
+    let seen = Operation::new("coverage_children", "catalogue", "Children of one parent that a coverage counts")
         .parameter("collection", "query", true, text(), "The coverage: `PARENT.COVERAGE`.")
         .parameter("parent", "query", true, key(), "The parent's key.")
         .json(200, "Records by group, in the order of their starts.", children);
     add("/v1/{tenant}/coverage/children".into(), "get", seen.guarded());
-    let services =
-        Operation::new("services", "catalogue", "Services that are asked: what each last answered, and how many questions are on their way");
+    let services = Operation::new("services", "catalogue", "Services: the latest answer of each, and fetches in progress");
     add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
     let body = json!({
         "type": "object",
         "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "by_source": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
         "required": ["q"], "additionalProperties": false
     });
-    let asked = Operation::new("query_long", "catalogue", "Ask for records by a long query")
+    let asked = Operation::new("query_long", "catalogue", "Query records by a long query")
         .body(true, &["application/json"], body)
         .json(200, "Rows.", rows())
         .json(202, "Rows that are here; services are still asked.", rows());
     add("/v1/{tenant}/query".into(), "post", asked.guarded());
-    let export = Operation::new("export", "catalogue", "All rows of a query, as they are read; services are not asked")
+    let export = Operation::new("export", "catalogue", "All rows of a query as a stream; nothing is fetched from services")
         .parameter("q", "query", true, query.clone(), "The query.")
         .query("format", json!({ "enum": ["ndjson", "csv"] }), "The format; ndjson when it is not given.")
         .answer(200, "Rows.", "application/x-ndjson", json!({}))
@@ -518,10 +523,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     );
     add("/v1/{tenant}/lookup".into(), "post", lookup.guarded());
     let body = json!({ "type": "object", "properties": { "query": query_text(), "transition": { "type": "string", "minLength": 1, "maxLength": 48 }, "args": object() }, "required": ["query", "transition"], "additionalProperties": false });
-    let pick = Operation::new("pick", "catalogue", "A transition of one record that satisfies a query")
+    let pick = Operation::new("pick", "catalogue", "Pick one record that satisfies a query and apply a transition to it")
         .call_once()
         .body(true, &["application/json"], body)
-        .json(200, "What was done.", done_schema())
+        .json(200, "The transition was applied.", done_schema())
         .problems(&[409]);
     add("/v1/{tenant}/pick".into(), "post", pick.guarded());
 
@@ -529,13 +534,17 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let named = || json!({ "type": "string", "maxLength": MOST_NAMED, "pattern": NO_CONTROL });
     let mut import = Operation::new("import", "jobs", "Import documents")
         .query("profile", named(), "A profile of the catalogue.")
-        .query("source", named(), "A source; it is found by content where only one can read it.")
-        .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true.")
-        .query("name", named(), "What the upload is called.")
+        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery.")
+        .query("name", named(), "File name of the upload.")
         .query("path", named(), "A file in the server's folder, instead of a body.")
-        .query("retire_all", json!({ "type": "boolean" }), "It retires all that it lacks: for sources whose files take the place of older ones.")
+        .query(
+            "retire_all",
+            json!({ "type": "boolean" }),
+            "Retire everything the file does not contain, however much; for sources with complete deliveries.",
+        )
         .body(false, &media, json!({}))
-        .query("dry_run", json!({ "type": "boolean" }), "Nothing is changed; what an import would make of the first 1 000 documents.")
+        .query("dry_run", json!({ "type": "boolean" }), "Change nothing; report what an import would do with the first 1 000 documents.")
         .json(202, "The job.", reference("job"))
         .json(200, "What a dry run found.", object())
         .problems(&[408, 409]);
@@ -544,11 +553,11 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/import".into(), "post", import.guarded());
     let mut deliver = Operation::new("deliver", "jobs", "Write a few documents at once, in one commit, without a job")
         .query("profile", named(), "A profile of the catalogue.")
-        .query("source", named(), "A source; it is found by content where only one can read it.")
-        .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true; now where nothing is said.")
+        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery; default now.")
         .query("name", named(), "What the documents are called.")
         .body(true, &media, json!({}))
-        .json(200, "What became of each document.", delivered_schema());
+        .json(200, "Outcome of each document.", delivered_schema());
     deliver.0["requestBody"]["description"] = compressed.into();
     add("/v1/{tenant}/deliver".into(), "post", deliver.guarded());
     let run = json!({ "type": "object", "properties": { "name": text(), "bytes": { "type": "integer" }, "written": text() }, "required": ["name", "bytes", "written"] });
@@ -566,7 +575,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         }
     });
     let section = json!({ "type": "object", "properties": { "title": text(), "words": texts(), "table": nullable(table), "picture": { "type": ["string", "null"], "description": "SVG" } } });
-    let report = run("report", "A run as something to look at, or beside another one")
+    let report = run("report", "Report of a run, or comparison with another")
         .query("beside", name.clone(), "The other one: what changed, and whether it is more than noise.")
         .json(200, "Words, tables and pictures.", json!({ "type": "object", "properties": { "title": text(), "sections": { "type": "array", "items": section } }, "required": ["title", "sections"] }));
     add("/v1/{tenant}/lab/{run}/report".into(), "get", report.guarded());
@@ -580,8 +589,8 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(200, "Jobs.", list("jobs", reference("job")));
     add("/v1/{tenant}/jobs".into(), "get", jobs.guarded());
     add("/v1/{tenant}/jobs/{job}".into(), "get", job("job", "One job").json(200, "The job.", reference("job")).guarded());
-    let journal = job("journal", "What became of a job's documents")
-        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER }), "Go on behind this document.")
+    let journal = job("journal", "A job's journal")
+        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER }), "Continue after this document.")
         .query("limit", counted(10_000), "Most entries.")
         .query("errors", json!({ "type": "boolean" }), "Only failures and warnings.")
         .json(200, "Entries.", list("entries", object()));
@@ -589,22 +598,22 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add(
         "/v1/{tenant}/jobs/{job}/chunks".into(),
         "get",
-        job("chunks", "Chunks that wait, are worked on or are dead").json(200, "Chunks.", list("chunks", object())).guarded(),
+        job("chunks", "Chunks that are waiting, leased or dead").json(200, "Chunks.", list("chunks", object())).guarded(),
     );
     let place = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER });
-    let kept = job("failed_document", "A document that failed, as it was read, at most 64 KiB of it")
+    let kept = job("failed_document", "A failed document as it was read, up to 64 KiB")
         .parameter("document", "path", true, place(), "Its number in the journal.")
         .answer(200, "The document.", "application/octet-stream", json!({}));
     add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", kept.guarded());
     let smaller = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
     let made = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
-    let rechunk = job("rechunk", "Put smaller chunks in the place of one that waits or is dead")
+    let rechunk = job("rechunk", "Replace a waiting or dead chunk by smaller ones")
         .parameter("chunk", "path", true, place(), "Its number in the job.")
         .body(true, &["application/json"], smaller)
         .json(200, "How many.", made)
         .problems(&[409]);
     add("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk".into(), "post", rechunk.guarded());
-    let events = job("events", "A job as it goes on, as server-sent events").answer(
+    let events = job("events", "Progress of a job as server-sent events").answer(
         200,
         "Events `progress` and `ended`.",
         "text/event-stream",
@@ -614,10 +623,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add(
         "/v1/{tenant}/jobs/{job}/cancel".into(),
         "post",
-        job("cancel", "End a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
+        job("cancel", "Cancel a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
     );
     let again = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
-    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Let dead chunks wait again").json(200, "How many.", again).guarded());
+    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Retry dead chunks").json(200, "How many.", again).guarded());
 
     let token = || json!({ "type": "object", "properties": { "id": { "type": "integer" }, "tenant": { "type": ["string", "null"] }, "role": { "enum": ["read", "write", "admin"] }, "name": { "type": "string" }, "created": { "type": "string", "format": "date-time" }, "token": { "type": "string" } }, "required": ["id", "tenant", "role", "name"] });
     add(
@@ -628,14 +637,14 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let body = json!({ "type": "object", "properties": { "role": { "enum": ["read", "write", "admin"] }, "name": { "type": "string", "maxLength": 100, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$" } }, "required": ["role", "name"], "additionalProperties": false });
     let create = Operation::new("create_token", "tokens", "Make a token").body(true, &["application/json"], body).json(
         201,
-        "The token and its secret, shown this once.",
+        "The token with its secret, which is shown only once.",
         token(),
     );
     add("/v1/{tenant}/tokens".into(), "post", create.guarded());
     let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
     let revoke = Operation::new("revoke_token", "tokens", "Revoke a token")
         .parameter("token", "path", true, number, "The token's number.")
-        .empty(204, "It is refused from now on.");
+        .empty(204, "The token has been revoked.");
     add("/v1/{tenant}/tokens/{token}".into(), "delete", revoke.guarded());
 }
 
@@ -653,21 +662,19 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     let one = format!("{all}/{{key}}");
     let operation = |id: &str, summary: &str| Operation::new(&format!("{id}_{name}"), name, summary);
     let deleted = |operation: Operation| operation.query("deleted", json!({ "type": "boolean" }), "Also a record that was deleted.");
-    let shown = |operation: Operation| {
-        operation.json(200, "The record; its ETag is its revision.", reference(name)).empty(304, "It is still the one you have.")
-    };
+    let shown = |operation: Operation| operation.json(200, "The record; its ETag is its revision.", reference(name)).empty(304, "Not modified.");
     let by_key = operation("find", "One record by ?key=").parameter("key", "query", true, key(), "The record's key.").etags(&["If-None-Match"]);
     add(all.clone(), "get", shown(deleted(by_key)).guarded());
     let clear = |operation: Operation| {
         let names: Vec<&str> = collection.fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
         let schema = json!({ "type": "array", "items": { "enum": names } });
-        operation.query("clear", schema, "Fields that have no value, whatever other sources say.")
+        operation.query("clear", schema, "Fields to clear, whatever other sources say.")
     };
     if collection.tags.is_some() {
         of_tags(collection, add);
     }
     let is_written = collection.rows_of.is_none();
-    let create = clear(operation("create", "Say what a new record is"))
+    let create = clear(operation("create", "Create a record"))
         .body(true, &["application/json"], edit_schema(collection, EditKind::Create))
         .json(201, "The record.", reference(name))
         .problems(&[409, 412]);
@@ -675,7 +682,7 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         add(all, "post", create.guarded());
     }
     add(one.clone(), "get", shown(deleted(operation("get", "One record").key().etags(&["If-None-Match"]))).guarded());
-    let put = clear(operation("put", "Say what a record is, instead of what was said before by the API"))
+    let put = clear(operation("put", "Replace the API's contribution to a record"))
         .key()
         .etags(&["If-Match", "If-None-Match"])
         .body(true, &["application/json"], edit_schema(collection, EditKind::Put))
@@ -685,7 +692,7 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     if is_written {
         add(one.clone(), "put", put.guarded());
     }
-    let patch = clear(operation("patch", "Change what the API says of a record (RFC 7396); null takes a field back"))
+    let patch = clear(operation("patch", "Patch the API's contribution (JSON Merge Patch, RFC 7396); null withdraws a field"))
         .key()
         .etags(&["If-Match"])
         .body(true, &["application/merge-patch+json", "application/json"], edit_schema(collection, EditKind::Patch))
@@ -694,9 +701,9 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     if is_written {
         add(one.clone(), "patch", patch.guarded());
     }
-    let delete = operation("delete", "Say that a record is gone").key().etags(&["If-Match"]).empty(204, "It is gone.").problems(&[409, 412]);
+    let delete = operation("delete", "Delete a record").key().etags(&["If-Match"]).empty(204, "Deleted.").problems(&[409, 412]);
     // a record that others say exists later than this is still there
-    let delete = delete.json(200, "It exists still, by what others say.", reference(name));
+    let delete = delete.json(200, "The record still exists because of other contributions.", reference(name));
     if is_written {
         add(one.clone(), "delete", delete.guarded());
     }
@@ -705,16 +712,16 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         "get",
         deleted(operation("explain", "Where each value comes from").key()).json(200, "The explanation.", json!({ "type": "object" })).guarded(),
     );
-    let document = operation("document", "A document that is kept, as it was delivered")
+    let document = operation("document", "A kept document, as delivered")
         .key()
-        .query("contributor", json!({ "type": "string", "pattern": NO_NUL }), "Whose; the newest of all when it is not given.")
+        .query("contributor", json!({ "type": "string", "pattern": NO_NUL }), "The contributor; default the one with the newest document.")
         .empty(204, "None is kept.")
         .answer(200, "As it was delivered.", "application/octet-stream", json!({ "type": "string" }));
     add(format!("{one}/document"), "get", document.guarded());
     let entry = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "transition": { "type": ["string", "null"] }, "caller": { "type": "string" }, "change": { "type": "object" } }, "required": ["id", "at", "transition", "caller", "change"] });
-    let log = deleted(operation("log", "What transitions did, newest first").key())
+    let log = deleted(operation("log", "Change log of the record, newest first").key())
         .query("limit", counted(1_000), "Most entries.")
-        .query("before", json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER }), "Go on behind this entry.")
+        .query("before", json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER }), "Continue after this entry.")
         .json(200, "Entries.", json!({ "type": "object", "properties": { "entries": { "type": "array", "items": entry }, "next": { "type": ["integer", "null"] } }, "required": ["entries", "next"] }));
     add(format!("{one}/log"), "get", log.guarded());
     for transition in &collection.transitions {
@@ -723,7 +730,7 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
             .key()
             .call_once()
             .body(needs, &["application/json"], arguments_schema(&transition.args))
-            .json(200, "What was done.", done_schema())
+            .json(200, "The transition was applied.", done_schema())
             .problems(&[409]);
         for refusal in &transition.refuse {
             run = run.problems(&[refusal.code]);
@@ -784,7 +791,7 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
     let keys = || json!({ "type": "array", "maxItems": MOST_RECORDS, "items": key() });
     let body = json!({ "type": "object", "properties": { "add": keys(), "remove": keys() }, "additionalProperties": false });
     let given = json!({ "type": "object", "properties": { "added": { "type": "integer" }, "removed": { "type": "integer" }, "unknown": { "type": "array", "items": { "type": "string" } } }, "required": ["added", "removed", "unknown"] });
-    let assign = one("assign_tag", "Give a manual tag to records and take it from others").body(true, &["application/json"], body);
+    let assign = one("assign_tag", "Add a manual tag to records and remove it from others").body(true, &["application/json"], body);
     add(format!("{own}/records"), "post", assign.json(200, "How many.", given).guarded());
 }
 
@@ -843,11 +850,16 @@ fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
             let members: Map<String, Json> = ask.answer.iter().map(|(name, part)| (name.clone(), schema(*part))).collect();
             let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| *part != QueryPart::Reason).map(|(name, _)| name).collect();
             let answer = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
-            operation.json(200, "The answer.", answer).answer(200, "A ticket: services are still asked.", "text/plain", json!({ "type": "string" }))
+            operation.json(200, "The answer.", answer).answer(
+                200,
+                "A ticket: services have not answered yet.",
+                "text/plain",
+                json!({ "type": "string" }),
+            )
         }
         RouteAction::Transition { collection, transition, .. } => {
-            operation = operation.call_once().json(200, "What was done.", done_schema());
-            operation = said(said(operation, 409, "It was refused."), 422, "The key of the call was used for another request.");
+            operation = operation.call_once().json(200, "The transition was applied.", done_schema());
+            operation = said(said(operation, 409, "It was refused."), 422, "The idempotency key was used for a different request.");
             let refuse = &catalogue.collections[*collection].transitions[*transition].refuse;
             refuse
                 .iter()

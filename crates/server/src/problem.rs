@@ -39,7 +39,7 @@ impl Problem {
 
     /// Several things are wrong with what was sent.
     pub fn wrong(errors: Vec<String>) -> Self {
-        let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} things are wrong", errors.len()) };
+        let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} errors", errors.len()) };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
@@ -53,7 +53,7 @@ impl Problem {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(own) = cause {
             if own.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
-                return Self::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly");
+                return Self::new(StatusCode::REQUEST_TIMEOUT, "the request body was sent too slowly");
             }
             cause = own.source();
         }
@@ -68,7 +68,7 @@ impl Problem {
     /// A problem as another part of the process said it.
     pub fn of_json(status: StatusCode, json: &Json) -> Self {
         let text = |name: &str| json[name].as_str();
-        let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("no reason is known"));
+        let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("unknown reason"));
         problem.errors = json["errors"].as_array().into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
         let known = ["type", "title", "status", "detail", "errors"];
         problem.members = json
@@ -121,7 +121,7 @@ impl From<StoreError> for Problem {
             StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Unwanted => {
                 Self::busy(text)
             }
-            StoreError::DefinitionChanged => Self::busy("the catalogue was changed by another process; this one has to be started again"),
+            StoreError::DefinitionChanged => Self::busy("another process changed the catalogue; restart this one"),
             StoreError::Fenced(_)
             | StoreError::Undone
             | StoreError::Definition(_)

@@ -184,7 +184,7 @@ fn as_lines(form: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
 pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let Some(query) = ctx.params.one("q")? else {
-        return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*"));
+        return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*"));
     };
     let page = QueryRequest {
         query,
@@ -284,7 +284,7 @@ pub async fn again(mut ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let id = ctx.segment("id").to_owned();
     let found = ctx.app.unanswered.find(&ctx.tenant, &id);
-    let mut page = found.ok_or_else(|| Problem::missing(format!("no query {id:?} waits for services here; ask it again")))?;
+    let mut page = found.ok_or_else(|| Problem::missing(format!("no query {id:?} is waiting for services here; send it again")))?;
     if let Some(wait) = wait {
         page.wish.time = Some(Duration::from_secs(wait));
     }
@@ -352,7 +352,7 @@ fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResu
     use stook_store::plan::{Comparison, Condition, PlanColumn};
     let plan = &mut compiled.plan;
     if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
-        return Err(Problem::bad("after is for records in the order of their keys: without sort, unique, each, aggregates and idx"));
+        return Err(Problem::bad("`after` works only in key order: not with sort, unique, each, aggregates or idx"));
     }
     if after.contains('\0') {
         return Err(Problem::bad("after is a key"));
@@ -433,7 +433,7 @@ fn csv_line(cells: impl Iterator<Item = String>) -> String {
 
 /// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
 pub async fn export_rows(mut ctx: RequestContext) -> HandlerResult {
-    let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
+    let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
     let form = match ctx.params.one("format")?.as_deref() {
         None | Some("ndjson") => RowFormat::Ndjson,
         Some("csv") => RowFormat::Csv,

@@ -174,7 +174,7 @@ fn answer<T, F, V>(asks: Vec<T>, mut found: Result<F>, own: impl Fn(&F, &T) -> V
 
 /// The error of a question that was asked for several at once, for the others.
 fn beside() -> StoreError {
-    StoreError::ReadOnly("another look-up failed beside this one".into())
+    StoreError::ReadOnly("another lookup in the same batch failed".into())
 }
 
 /// Threads that read records.
@@ -308,7 +308,7 @@ impl RequestLookups<'_> {
     /// Always.
     pub fn miss<T>(&self) -> Result<T> {
         self.missed.store(true, Ordering::Relaxed);
-        Err(StoreError::Other("the cache does not have what was looked up there only".into()))
+        Err(StoreError::Other("not in the cache".into()))
     }
 
     /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
@@ -386,7 +386,7 @@ impl Drop for LookupService {
 }
 
 fn ending() -> StoreError {
-    StoreError::Other("the server is ending".into())
+    StoreError::Other("the server is shutting down".into())
 }
 
 fn list_place(tenant: &Tenant, collection: usize, column: PlanColumn, value: &Value) -> KeyListId {

@@ -35,7 +35,7 @@ pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(Into::into),
-        Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the request failed inside: {error}"))),
+        Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("internal error: {error}"))),
     }
 }
 
@@ -200,7 +200,7 @@ pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let Some(text) = ctx.params.one("key")? else {
         let name = ctx.name();
-        return Err(Problem::bad(format!("say ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
+        return Err(Problem::bad(format!("give ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
     };
     let key = Key::new(text).map_err(|error| Problem::bad(error.to_string()))?;
     one(ctx, collection, key).await
@@ -459,10 +459,10 @@ async fn change(
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
         EditResult::PreconditionFailed => {
-            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record is not the one the request is about; read it again"));
+            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record has changed since you read it; read it again"));
         }
         EditResult::UniqueConflict { field, holder } => {
-            let detail = format!("{field}: the record {holder:?} has this value, and it is unique");
+            let detail = format!("{field} must be unique: record {holder:?} has this value");
             return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field).with("holder", holder));
         }
     })

@@ -205,7 +205,7 @@ impl QueryParams {
     pub fn one(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
         let mut all = self.all(name);
         if all.len() > 1 {
-            return Err(Problem::bad(format!("the parameter {name} stands {} times", all.len())));
+            return Err(Problem::bad(format!("the parameter {name} is given {} times", all.len())));
         }
         Ok(all.pop())
     }

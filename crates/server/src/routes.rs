@@ -121,7 +121,7 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
 const ATTEMPTS: usize = 10;
 
 fn restless() -> Problem {
-    Problem::busy("the records that are asked for are changed faster than they can be looked up; try again")
+    Problem::busy("the records are being changed too quickly to be read consistently; try again")
 }
 
 /// What a look-up answers.
@@ -170,7 +170,7 @@ async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams<'_>
             // every look-up of this way is done when it is asked for
             let ended = answer(&desk, find).now_or_never();
             if !desk.has_moved() {
-                return ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(|found| looked(&desk, found));
+                return ended.unwrap_or_else(|| Err(Problem::busy("a lookup did not finish"))).map(|found| looked(&desk, found));
             }
         }
         Err(restless())
@@ -279,7 +279,7 @@ fn of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
         [] => Ok(None),
         all if param.ty.is_list() => all.iter().map(one).collect::<Result<_, _>>().map(|values| Some(Value::List(values))),
         [only] => one(only).map(Some),
-        _ => Err(format!("The parameter {} stands {} times.", param.name, texts.len())),
+        _ => Err(format!("The parameter {} is given {} times.", param.name, texts.len())),
     }
 }
 
@@ -303,7 +303,7 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
     if let (Value::List(items), true) = (&value, param.ty.is_list())
         && items.len() > MOST_REPEATED
     {
-        return Err(format!("The parameter {} stands at most {MOST_REPEATED} times.", param.name));
+        return Err(format!("The parameter {} can be given at most {MOST_REPEATED} times.", param.name));
     }
     Ok(Some(value))
 }
@@ -368,7 +368,7 @@ enum FirstLookup {
 
 /// More records than one answer is made of.
 fn too_many(what: &str) -> Problem {
-    Problem::bad(format!("{what} more than {MOST_FOUND} records, which is more than one answer is made of; ask for fewer of them"))
+    Problem::bad(format!("{what} more than {MOST_FOUND} records, the limit of one response; narrow the request"))
 }
 
 /// One request's look-ups.

@@ -17,7 +17,7 @@ pub const NAME: &str = "^[A-Za-z0-9_-]+$";
 
 fn folder(ctx: &RequestContext) -> HandlerResult<PathBuf> {
     ctx.caller.need(Role::Admin)?;
-    ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("the server shows no runs; it was started without --runs DIR"))
+    ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("showing runs is disabled; start the server with --runs DIR"))
 }
 
 fn is_name(text: &str) -> bool {

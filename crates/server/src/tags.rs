@@ -84,7 +84,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
 const NAMED: usize = 20;
 
 async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
-    let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has nothing to preview: say an xpath or a query".into()]))?;
+    let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has no preview; give an xpath or a query".into()]))?;
     ctx.reaches_store();
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     let look = move || match definition {
@@ -124,7 +124,7 @@ pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
     if sent.contains_key("name") {
-        return Err(Problem::wrong(vec!["name: a tag keeps its name".into()]));
+        return Err(Problem::wrong(vec!["name: a tag cannot be renamed".into()]));
     }
     sent.insert("name".into(), ctx.segment("tag").into());
     let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;

@@ -39,11 +39,11 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     };
     let name = match sent.remove("name") {
         Some(Json::String(name)) if name.chars().count() <= 100 && !name.chars().any(char::is_control) => name,
-        _ => return Err(Problem::wrong(vec!["name: what people call it, at most 100 characters and none that controls".into()])),
+        _ => return Err(Problem::wrong(vec!["name: at most 100 characters, without control characters".into()])),
     };
     nothing_else(&sent)?;
     let made = new_token(Some(ctx.tenant.clone()), role, name);
-    let (secret, token) = made.map_err(|error| Problem::busy(format!("there is no randomness: {error}")))?;
+    let (secret, token) = made.map_err(|error| Problem::busy(format!("the system's random number generator failed: {error}")))?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let stored: NewToken = token.clone();

@@ -104,7 +104,7 @@ pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
         TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
         TransitionResult::Replayed { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
         TransitionResult::Missing => Ok(None),
-        TransitionResult::Conflict => Err(Problem::busy("others were changing the record")),
+        TransitionResult::Conflict => Err(Problem::busy("the record was being changed by other requests; try again")),
         TransitionResult::Refused(reasons) => Err(refused(reasons)),
     }
 }
@@ -135,7 +135,7 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     let compiled = crate::query::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
     if !compiled.aggregates.is_empty() || plan.distinct {
-        return Err(Problem::wrong(vec!["query: it names records, it does not count them".into()]));
+        return Err(Problem::wrong(vec!["query: must return records, not aggregates".into()]));
     }
     let call = call_of(&ctx, &format!("pick/{}/{name}", ctx.definition(plan.collection).name), &whole)?;
     let ask = prepare(&ctx, plan.collection, &name, &args, call)?;
@@ -148,6 +148,6 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     let ended = blocking(move || pick::pick(&app.picks, &app.catalogue, &*app.store, &app.evaluator(), &ask, &plan, turn)).await?;
     match ended.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
-        None => Err(Problem::new(StatusCode::CONFLICT, "no record satisfies the query and may do this now")),
+        None => Err(Problem::new(StatusCode::CONFLICT, "no record matches the query and allows the transition")),
     }
 }

@@ -34,7 +34,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is damaged in the store: {}", self.row, self.reason)?;
         if self.record.is_some() {
-            write!(f, "; import the documents about it again")?;
+            write!(f, "; import its documents again to repair it")?;
         }
         Ok(())
     }

@@ -88,22 +88,22 @@ pub enum StoreError {
     #[error("{0}")]
     Definition(String),
     /// Another process changed the definition while this one ran.
-    #[error("the store now holds another definition (another process prepared it); start again with the current catalogue.yaml")]
+    #[error("the store now holds another definition (another process prepared it); restart with the current catalogue.yaml")]
     DefinitionChanged,
     /// The lease is not this worker's any more; nothing was written.
     #[error("chunk {0} was taken over by another worker; nothing was written twice")]
     Fenced(ChunkId),
     /// Another process holds the store's write lock.
-    #[error("another process has been writing to the store for {0} s; try again when it has finished")]
+    #[error("the store has been locked by another process for {0} s; try again later")]
     Busy(u64),
     /// Another transaction holds the record, and the unit does not wait.
     #[error("another transaction is changing the record")]
     Held,
     /// The unit was written, and then another one of the same transaction failed; nothing of it is there.
-    #[error("the transaction was undone")]
+    #[error("the transaction was rolled back")]
     Undone,
     /// No space is left.
-    #[error("the disk is full; free some space, then go on with `stook import --resume JOB`")]
+    #[error("the disk is full; free some space, then continue with `stook import --resume JOB`")]
     Full,
     /// The store cannot be written.
     #[error("the store cannot be written: {0}")]
@@ -112,7 +112,7 @@ pub enum StoreError {
     #[error("the store took too long: {0}")]
     Slow(String),
     /// Nobody waits for the answer any more, see [`wanted`].
-    #[error("the question was given up: nobody waits for its answer any more")]
+    #[error("cancelled: the caller has gone")]
     Unwanted,
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
@@ -121,7 +121,7 @@ pub enum StoreError {
     #[error(transparent)]
     Damaged(#[from] Damage),
     /// The database cannot read its own file.
-    #[error("the store is damaged ({0}): put a copy of it in its place, or import into a new one (--store)")]
+    #[error("the store is damaged ({0}): restore a backup, or import into a new store (--store)")]
     Broken(String),
     /// Anything else the database says.
     #[error("the store failed: {0}")]
@@ -534,7 +534,7 @@ pub trait Unit: Send {
     /// Fails the unit, as a unit does that writes nothing or holds what it writes: it has no second thoughts.
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
-        Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
+        Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))
     }
     /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
     fn refused(&mut self, refused: UniqueConflict);

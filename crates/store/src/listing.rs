@@ -35,12 +35,12 @@ pub fn how_far(progress: &SplitProgress) -> (bool, usize, u64, u32) {
 }
 
 /// Why a chunk is dead that was leased too often.
-pub const NO_ANSWER: &str = "nobody who had it gave an answer; it may be what ended them";
+pub const NO_ANSWER: &str = "its workers stopped without reporting; the chunk may have crashed them";
 
 /// The end of a job of which no chunk waits or is leased, and why. `dead` says whether some chunks failed too often.
 pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static str>) {
     if dead {
-        (JobState::Failed, Some("some chunks failed too often; `stook queue ls` says why"))
+        (JobState::Failed, Some("some chunks failed too often; see `stook queue ls`"))
     } else if counts.of(Outcome::Failed) > 0 {
         (JobState::CompletedWithErrors, None)
     } else {
@@ -78,7 +78,7 @@ pub fn corrected(job: JobId, number: i64) -> Result<Outcome, StoreError> {
 
 /// The error for a job that is not there.
 pub fn no_job(job: JobId) -> StoreError {
-    StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them"))
+    StoreError::Wrong(format!("no job {job}; see `stook jobs`"))
 }
 
 /// A page of a journal as it fills. It ends with the last line of a document.

@@ -113,7 +113,7 @@ pub(crate) fn names(catalogue: &Catalogue) -> String {
 
 /// The same, read.
 pub(crate) fn named(names: Option<&str>) -> crate::Result<Vec<String>> {
-    let missing = || crate::StoreError::Definition("the store does not say how its collections are called; `stook prepare` notes that".into());
+    let missing = || crate::StoreError::Definition("the store has no list of its collections; run `stook prepare` to add it".into());
     names.and_then(|names| serde_json::from_str(names).ok()).ok_or_else(missing)
 }
 
@@ -142,7 +142,9 @@ impl StoredDefinition {
         old.check(wanted)?;
         let mut differences = old.additions(wanted);
         if differences.is_empty() {
-            differences.push("what differs is not how records are stored: maps, rules, links, routes, services or the order of collections".into());
+            differences.push(
+                "the difference does not affect how records are stored: mappings, rules, links, routes, services or the order of collections".into(),
+            );
         }
         Err(crate::StoreError::Definition(format!(
             "this catalogue.yaml is not the one the store was prepared for, and nothing was changed; what differs:\n  - {}\n\
@@ -154,7 +156,7 @@ impl StoredDefinition {
 
 /// The shape that a store has kept.
 pub(crate) fn stored(shape: Option<&str>) -> crate::Result<StoreSchema> {
-    let damaged = |error| crate::StoreError::Other(format!("what the store says of its definition cannot be read: {error}"));
+    let damaged = |error| crate::StoreError::Other(format!("the definition recorded in the store cannot be read: {error}"));
     serde_json::from_str(shape.unwrap_or_default()).map_err(damaged)
 }
 
@@ -218,7 +220,7 @@ impl StoreSchema {
             return Ok(());
         }
         Err(crate::StoreError::Definition(format!(
-            "this catalogue.yaml does not fit the store:\n  - {}\nput that back, or export with the old definition and import into a new store (--store)",
+            "this catalogue.yaml is not compatible with the store:\n  - {}\nrevert these changes, or export with the old definition and import into a new store (--store)",
             refusals.join("\n  - ")
         )))
     }
@@ -269,7 +271,7 @@ impl StoreSchema {
                         reasons.push(format!("{kind} `{name}.{field}` was of type {} and is now {}", old.ty, new.ty));
                     }
                     if old.rule != new.rule && !old.becomes(new) {
-                        reasons.push(format!("how `{name}.{field}` gets its golden value changed"));
+                        reasons.push(format!("the rule for the golden value of `{name}.{field}` changed"));
                     }
                     if old.fold != new.fold {
                         reasons.push(format!("`fold` of `{name}.{field}` changed"));

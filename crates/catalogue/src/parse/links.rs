@@ -73,7 +73,7 @@ impl DefinitionParser<'_> {
         }
         for (collection, (_, _, node)) in collections.iter().zip(nodes) {
             for field in collection.fields.iter().filter(|field| field.unique && field.is_settled()) {
-                let message = format!("`{}` follows from other records, so nothing keeps it unique; leave `unique` out", field.name);
+                let message = format!("`{}` is derived from other records and cannot be kept unique; remove `unique`", field.name);
                 self.problem(node, message);
             }
         }
@@ -128,11 +128,11 @@ impl DefinitionParser<'_> {
             }
         };
         if let (Some(overlap), TargetRule::Key(_)) = (node.get("overlap"), &rule) {
-            self.problem(overlap, "`overlap` goes with `same`");
+            self.problem(overlap, "`overlap` requires `same`");
         }
         let create = self.boolean(node.get("create"), "create");
         if create && !(matches!(rule, TargetRule::Key(_)) && matches!(collections[to].key, KeyDefinition::Field(_))) {
-            self.problem(name_node, "`create` goes with `key`, and with a collection whose key is a field");
+            self.problem(name_node, "`create` requires `key`, and a collection whose key is a field");
         }
         let id = id_of(&format!("{}.{name}", collections[from].name));
         let many = match &rule {
@@ -185,7 +185,7 @@ impl DefinitionParser<'_> {
                     self.is_looked_into(node, collection, name);
                 }
                 if let [first, second, ..] = lists.as_slice() {
-                    let message = format!("a key has the elements of one list, `{first}` and `{second}` are two");
+                    let message = format!("a key can use the elements of one list only; `{first}` and `{second}` are two");
                     self.problem(node, message);
                 }
                 Some(template)
@@ -202,7 +202,7 @@ impl DefinitionParser<'_> {
         let Some((_, field)) = collection.field(name) else { return };
         if !field.golden_type().members().is_empty() {
             let member = &field.golden_type().members()[0].name;
-            self.problem(node, format!("`{name}` has structs; a link speaks of one of their members: `{name}.{member}`"));
+            self.problem(node, format!("`{name}` is a list of structs; name one of their members: `{name}.{member}`"));
         } else if field.is_member() && !field.index.ordered {
             self.problem(
                 node,
@@ -276,7 +276,7 @@ impl DefinitionParser<'_> {
         let tolerance = node.get("tolerance").map_or(Some(0), |node| self.length(node, "tolerance"))?;
         let reach = node.get("reach").map_or(Some(3_600_000_000), |node| self.length(node, "reach"))?;
         if reach <= 0 {
-            self.problem(node, "`reach` is longer than nothing");
+            self.problem(node, "`reach` must be greater than 0");
         }
         Some(IntervalOverlap { mine, theirs, tolerance, reach: reach.max(1) })
     }
@@ -458,7 +458,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a coverage speaks of a parent, its links and other coverages")]
+    #[expect(clippy::too_many_arguments, reason = "expressions of a coverage can use its parent, the parent's links and other coverages")]
     fn coverage(
         &mut self,
         parent: usize,
@@ -484,7 +484,7 @@ impl DefinitionParser<'_> {
             let place = self.reference(of_node, "coverage above this one", &names)?;
             let summed = known[place].0;
             if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
-                self.problem(of_node, "runs have no values to sum up");
+                self.problem(of_node, "`runs` have no values to sum");
             }
             let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(TypeKind::Float)));
             let row = numbers.iter().map(|(name, ty)| (name.clone(), ty.clone().or_null())).collect();
@@ -605,7 +605,7 @@ impl DefinitionParser<'_> {
                         fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
                     for field in theirs.filter(|field| target.fields[*field].is_settled()) {
                         let message =
-                            format!("link `{}` looks for `{}.{}`, which is settled itself", link.name, target.name, target.fields[field].name);
+                            format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);
                         self.problem(nodes[link.child_collection].1, message);
                     }
                 }
@@ -647,7 +647,7 @@ impl DefinitionParser<'_> {
                 self.problem_with_help(
                     nodes[start.child_collection].1,
                     format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
-                    "they would keep each other for ever; leave `create` out of one of the links between them",
+                    "they would keep each other alive for ever; remove `create` from one of the links",
                 );
             }
         }
@@ -679,7 +679,7 @@ impl DefinitionParser<'_> {
             while let Some(place) = next.pop() {
                 if place == *start {
                     let (collection, field) = *start;
-                    let message = format!("`{}.{}` is settled from itself", collections[collection].name, collections[collection].fields[field].name);
+                    let message = format!("`{}.{}` depends on itself", collections[collection].name, collections[collection].fields[field].name);
                     self.problem(nodes[collection].1, message);
                     break;
                 }

@@ -312,10 +312,12 @@ impl<'t> DefinitionParser<'t> {
             match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2)]) {
                 Some(0) => index.ordered = true,
                 Some(_) if ty.element() != &FieldType::Text => {
-                    self.problem(kind, format!("only text has an index of this kind, this field is {ty}"));
+                    self.problem(kind, format!("only text can have this kind of index; the field is {ty}"));
                 }
                 Some(1) => index.ordered = true,
-                Some(_) if ty.is_list() => self.problem(kind, "a list has no `contains` index; use equal or prefix, they ask each element"),
+                Some(_) if ty.is_list() => {
+                    self.problem(kind, "a list cannot have a `contains` index; use equal or prefix, which apply to each element")
+                }
                 Some(_) => index.contains = true,
                 None => {}
             }
@@ -385,14 +387,14 @@ impl<'t> DefinitionParser<'t> {
         let mut collections = Vec::with_capacity(collection_nodes.len());
         for (name, name_node, node) in &collection_nodes {
             if API_WORDS.contains(name) {
-                self.problem(name_node, format!("`{name}` is a word of the HTTP API; choose another name"));
+                self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
             collections.push(self.collection(name, node, &source_names));
         }
         let mut sources = Vec::with_capacity(source_nodes.len());
         for (name, name_node, node) in &source_nodes {
             if *name == API_NAME {
-                self.problem(name_node, "`api` is the source of what people edit; choose another name");
+                self.problem(name_node, "`api` is reserved for edits; choose another name");
             }
             let context = SourceContext {
                 collections: &collections,
@@ -546,7 +548,7 @@ impl<'t> DefinitionParser<'t> {
         let mut fields = Vec::with_capacity(field_nodes.len());
         for (name, name_node, node) in &field_nodes {
             if RESERVED.contains(name) {
-                self.problem(name_node, format!("`{name}` has a meaning in expressions and queries; choose another name"));
+                self.problem(name_node, format!("`{name}` is reserved in expressions and queries; choose another name"));
             }
             fields.push(self.field(name, node, &default_rule, source_names, &field_names).unwrap_or_else(|| placeholder(name)));
         }
@@ -595,7 +597,7 @@ impl<'t> DefinitionParser<'t> {
         field.index = self.index(node.get("index"), &field.ty);
         field.one_of = self.one_of(node.get("one_of"), &field.ty);
         if field.fold && field.ty.element() != &FieldType::Text {
-            self.problem(node, format!("only text is folded, `{name}` is {}", field.ty));
+            self.problem(node, format!("only text can be folded; `{name}` is {}", field.ty));
         }
         if field.fold && field.ty.is_list() && !field.index.ordered {
             self.problem(node, "a folded list needs `index: equal`");
@@ -604,25 +606,25 @@ impl<'t> DefinitionParser<'t> {
             let names: Vec<&str> = field.ty.members().iter().map(|member| member.name.as_str()).collect();
             match self.reference(by, "member", &names) {
                 Some(member) if field.ty.members()[member].ty.is_ordered() => own_rule = Some(Survivorship::UnionBy(member)),
-                Some(_) => self.problem(by, "ranges tell no structs apart"),
+                Some(_) => self.problem(by, "ranges cannot identify structs"),
                 None => {}
             }
         }
         if !field.ty.members().is_empty() && ["derive", "rollup", "one_of"].iter().any(|word| node.get(word).is_some()) {
-            self.problem(node, format!("`{name}` is a list of structs: documents give it"));
+            self.problem(node, format!("`{name}` is a list of structs and can only be contributed"));
         }
         if field.unique && !field.ty.is_ordered() {
             self.problem(node, format!("a field of type {} cannot be unique", field.ty));
         }
         if let Some(rule) = own_rule {
             if let Some(other) = node.get("survivorship") {
-                self.problem(other, "`by` says which structs of all contributors are one; leave one of the two out");
+                self.problem(other, "use either `by` or `survivorship`, not both");
             }
             field.survivorship = rule;
         } else if let Some(rule) = node.get("survivorship") {
             field.survivorship = self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest);
             if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
-                self.problem(rule, format!("union gives a list, `{name}` is {}", field.ty));
+                self.problem(rule, format!("union produces a list; `{name}` is {}", field.ty));
             }
         } else if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
             field.survivorship = Survivorship::Latest;
@@ -797,7 +799,7 @@ impl<'t> DefinitionParser<'t> {
         let mut transitions = Vec::new();
         for (name, name_node, node) in self.named(node.get("transitions"), "transitions") {
             if ["explain", "log", "document"].contains(&name) {
-                self.problem(name_node, format!("`{name}` is a word of the HTTP API; choose another name"));
+                self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
             if self.section(node, "a transition", &[words::TRANSITION]).is_none() {
                 continue;
@@ -1052,7 +1054,7 @@ impl<'t> DefinitionParser<'t> {
         let text = self.text_of(node, "a share")?;
         let share = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok()).filter(|share| (0.0..=100.0).contains(share));
         if share.is_none() {
-            self.problem(node, format!("`{text}` is no share: write a number from 0 to 100 and a percent sign, such as 20%"));
+            self.problem(node, format!("`{text}` is not a percentage such as 20%"));
         }
         share
     }
@@ -1091,7 +1093,7 @@ impl<'t> DefinitionParser<'t> {
         let Some(as_of) = node.get("as_of") else {
             self.problem_with_help(
                 node,
-                "this source does not say when its documents were true",
+                "this source has no as-of time",
                 "add `as_of:` with a field of type timestamp, or `as_of: meta.received` (then the order of delivery matters)",
             );
             return None;
@@ -1114,7 +1116,7 @@ impl<'t> DefinitionParser<'t> {
                     self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", field.ty));
                 }
                 if feed.map.iter().all(|entry| entry.field != index) {
-                    self.problem(as_of, format!("this source gives `{text}` no value"));
+                    self.problem(as_of, format!("no value for `{text}` in this source"));
                 }
                 return Some(AsOfRule::Field(index));
             }
@@ -1141,7 +1143,7 @@ impl<'t> DefinitionParser<'t> {
             (None, Some(list)) => {
                 for word in ["map", "when"] {
                     if let Some(value) = node.get(word) {
-                        self.problem(value, format!("in a source with `feeds`, `{word}` stands in each of them"));
+                        self.problem(value, format!("in a source with `feeds`, `{word}` belongs in each feed"));
                     }
                 }
                 if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
@@ -1308,7 +1310,7 @@ impl<'t> DefinitionParser<'t> {
     fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueRule> {
         let has_members = !ty.members().is_empty();
         if has_members && scope.format.family != FormatFamily::Json && node.get("map").is_none() {
-            let message = format!("a struct of {} says where its members come from", scope.format.family.name());
+            let message = format!("the structs of {} need a rule for each member", scope.format.family.name());
             self.problem_with_help(node, message, "for example: { path: replica, map: { site: '@node' } }");
             return None;
         }
@@ -1318,7 +1320,7 @@ impl<'t> DefinitionParser<'t> {
         }
         let origins: Vec<&str> = ["path", "first", "cases", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
         if origins.len() > 1 {
-            self.problem(node, format!("a value comes from one of {}, not from several", origins.join(", ")));
+            self.problem(node, format!("use only one of {}", origins.join(", ")));
             return None;
         }
         let origin = match (origins.first().copied(), default_path) {
@@ -1361,7 +1363,7 @@ impl<'t> DefinitionParser<'t> {
             }
             (_, Some(path)) => ValueOrigin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
             (_, None) => {
-                self.problem(node, "this value comes from nowhere: give it `path`, `first`, `cases`, `expr` or `match`");
+                self.problem(node, "this value has no rule: give it `path`, `first`, `cases`, `expr` or `match`");
                 return None;
             }
         };

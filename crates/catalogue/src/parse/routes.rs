@@ -69,7 +69,7 @@ impl DefinitionParser<'_> {
             (None, None) => RouteAction::Lookup(Box::new(self.find(node, &scope)?)),
         };
         if matches!(action, RouteAction::Transition { .. }) && *method == Method::Get {
-            self.problem(path_node, "`get` changes nothing; a transition is a post, put, patch or delete");
+            self.problem(path_node, "a transition needs post, put, patch or delete, not get");
         }
         let missing = node.get("missing").and_then(|node| self.text_of(node, "a sentence")).map(str::to_owned);
         Some(Route { method: *method, path, params, action, missing })
@@ -244,7 +244,7 @@ impl DefinitionParser<'_> {
             for index in [Some(number), Some(size), most].into_iter().flatten() {
                 let param = &scope.params[index];
                 if param.ty != FieldType::Integer || param.default.is_none() || param.min.is_none() || param.max.is_none() {
-                    self.problem(page, format!("`{}` counts: it is an integer with a default, a min and a max", param.name));
+                    self.problem(page, format!("`{}` must be an integer with a default, a min and a max", param.name));
                 }
             }
             Some(PageParams { number, size, max_rows: most })
@@ -293,7 +293,7 @@ impl DefinitionParser<'_> {
         };
         if !conditions.is_empty() && !conditions.iter().any(drives) {
             let where_node = node.get("where").unwrap_or(node);
-            self.problem_with_help(where_node, "no condition finds records without reading all of them", "give a field an `index`");
+            self.problem_with_help(where_node, "no condition can use an index", "give a field an `index`");
         }
         // what finds records comes first
         conditions.sort_by_key(|condition| !(drives(condition) && condition.comparison == MatchKind::Equal));
@@ -362,7 +362,7 @@ impl DefinitionParser<'_> {
                 RecordColumn::State(index) => own.states[index].ty == FieldType::Text,
             };
             if !is_text {
-                self.problem(value, "only text has beginnings and parts");
+                self.problem(value, "`prefix` and `contains` are for text only");
             }
             let param = self.param_index(with, scope)?;
             if scope.params[param].ty != FieldType::Text {

@@ -21,7 +21,7 @@ impl DefinitionParser<'_> {
             Some(node) => match self.length(node, word) {
                 Some(length) if length > 0 => length,
                 Some(_) => {
-                    self.problem(node, format!("{word} is longer than nothing"));
+                    self.problem(node, format!("{word} must be greater than 0"));
                     otherwise
                 }
                 None => otherwise,
@@ -52,7 +52,7 @@ impl DefinitionParser<'_> {
     pub(super) fn url(&mut self, node: &Node) -> Option<String> {
         let url = self.text_of(node, "a URL")?.to_owned();
         if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
-            self.problem(node, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
+            self.problem(node, "a URL begins with https://, http:// or ${NAME} from the environment");
         }
         Some(url)
     }
@@ -67,7 +67,7 @@ impl DefinitionParser<'_> {
     ) -> Option<ServiceBinding> {
         self.section(node, "asks", &[words::ASKS])?;
         if !matches!(family, FormatFamily::Json | FormatFamily::Xml) {
-            self.problem(node, format!("services answer json or xml; this source is {}", family.name()));
+            self.problem(node, format!("services return json or xml; this source is {}", family.name()));
         }
         if !matches!(as_of, AsOfRule::Received) {
             self.problem(node, "the newest answer of a service counts: add `as_of: meta.received`");
@@ -76,11 +76,11 @@ impl DefinitionParser<'_> {
             self.problem(node, "an answer takes the place of older ones by its arguments; `replaces` is for files");
         }
         let [feed] = feeds else {
-            self.problem(node, "a source that is asked feeds one collection");
+            self.problem(node, "a source with `asks` feeds exactly one collection");
             return None;
         };
         if feed.contributor.is_some() {
-            self.problem(node, "a source that is asked speaks with one voice: leave `contributor` out");
+            self.problem(node, "a source with `asks` has one contributor; remove `contributor`");
         }
         let service_node = self.required(node, "service")?;
         let service = self.reference(service_node, "service", context.service_names)?;
@@ -118,7 +118,7 @@ impl DefinitionParser<'_> {
             let arg = name.and_then(|name| args.iter().find(|arg| arg.name == name));
             match (name, arg) {
                 (_, Some(arg)) if (!arg.required && arg.default.is_none()) || arg.takes == ArgumentForm::List => {
-                    self.problem(node, format!("`{}` stands in the path: it has one value, and is `required` or has a `default`", arg.name));
+                    self.problem(node, format!("`{}` is part of the path, so it takes one value and needs `required` or `default`", arg.name));
                 }
                 (_, Some(_)) => {}
                 (Some(name), None) => self.problem(node, format!("`{{{name}}}` is no argument of this call")),
@@ -156,7 +156,7 @@ impl DefinitionParser<'_> {
         ];
         let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(ArgumentForm::Value);
         if list.is_some() && !matches!(takes, ArgumentForm::Value | ArgumentForm::Pattern) {
-            self.problem(node, "of the elements of a list a service is told one value, or a pattern");
+            self.problem(node, "for elements of a list, an argument takes one value or a pattern");
         }
         if takes == ArgumentForm::Pattern && *ty != FieldType::Text {
             self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
@@ -184,11 +184,11 @@ impl DefinitionParser<'_> {
     fn part(&mut self, node: &Node, collection: &Collection, (list, field): (usize, usize)) {
         let (list, own) = (&collection.fields[list], &collection.fields[field]);
         if !matches!(list.survivorship, Survivorship::UnionBy(_)) {
-            let add = format!("`{}` may be told in part: say with `by` which of its structs are one", list.name);
+            let add = format!("answers may contain `{}` partially: give `by`, the member that identifies a struct", list.name);
             self.problem(node, add);
         }
         if !own.index.ordered {
-            self.problem(node, format!("a service is told of `{}` what queries look for: give it `index: equal`", own.name));
+            self.problem(node, format!("`{}` is used as an argument: give it `index: equal`", own.name));
         }
         let reads = |field: &&Field| match &field.derive {
             Some(Derivation::SameRecord(expression)) => expression.variables().contains(&list.name),
@@ -198,7 +198,7 @@ impl DefinitionParser<'_> {
             self.problem(node, format!("`{}` may be told in part, and `{}` is derived from all of it", list.name, derived.name));
         }
         if collection.keep_raw {
-            self.problem(node, format!("`{}` keeps documents, and an answer may tell them in part", collection.name));
+            self.problem(node, format!("`{}` keeps documents, but answers may contain them only partially", collection.name));
         }
     }
 

@@ -77,10 +77,10 @@ impl DefinitionParser<'_> {
                 for (node, index) in used {
                     let source = &sources[index];
                     if source.family != FormatFamily::Xml {
-                        self.problem(node, format!("`{}` is {}; an XPath is asked of xml", source.name, source.family.name()));
+                        self.problem(node, format!("`{}` is {}; XPath tags need xml", source.name, source.family.name()));
                     }
                     if source.replaces.is_some() {
-                        self.problem(node, format!("files of `{}` take the place of others, so it cannot be tagged", source.name));
+                        self.problem(node, format!("source `{}` has complete deliveries and cannot be used for tags", source.name));
                     }
                     if source.feeds.iter().all(|feed| feed.collection != own) {
                         self.problem(node, format!("`{}` does not feed `{}`", source.name, collection.name));

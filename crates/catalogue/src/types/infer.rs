@@ -207,8 +207,8 @@ impl TypeChecker<'_> {
         let name = call.func_name.as_str();
         let Some(function) = functions::function(name) else { return Err(TypeError::new(at, format!("there is no function `{name}`"))) };
         match (function.form, &call.target) {
-            (CallForm::Global, Some(_)) => return Err(TypeError::new(at, format!("`{name}` stands before what it is about: {name}(...)"))),
-            (CallForm::Member, None) => return Err(TypeError::new(at, format!("`{name}` stands behind what it is about: x.{name}(...)"))),
+            (CallForm::Global, Some(_)) => return Err(TypeError::new(at, format!("`{name}` is a function: {name}(...)"))),
+            (CallForm::Member, None) => return Err(TypeError::new(at, format!("`{name}` is a method: x.{name}(...)"))),
             (CallForm::Macro, _) => return Err(TypeError::new(at, format!("`{name}` is written {}", function.signatures[0]))),
             _ => {}
         }

@@ -10,7 +10,7 @@ pub type Lint = String;
 pub fn advise(xpath: &XPath) -> Vec<Lint> {
     let mut adviser = Linter { names: &xpath.names, advice: Vec::new() };
     if reads_nothing(&xpath.expression) {
-        adviser.say("it reads nothing of a document: it is the same for all".to_owned());
+        adviser.say("it does not depend on the document, so it is the same for all records".to_owned());
     }
     if let Expr::Path(path) = &xpath.expression
         && let Some(name) = adviser.word(path)
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn what_is_plain_is_left_alone() {
         for text in ["//node[@id='network']", "not(//a = 'b')", "count(//node) > 4", "//vendor[contains(., 'x')]", "//a[b = c]", "true()", "//a[2]"] {
-            let expected: &[&str] = if text == "true()" { &["it reads nothing of a document: it is the same for all"] } else { &[] };
+            let expected: &[&str] = if text == "true()" { &["it does not depend on the document, so it is the same for all records"] } else { &[] };
             assert_eq!(advice(text), expected, "{text}");
         }
     }

@@ -314,7 +314,7 @@ impl<'a> XPathParser<'a> {
             }
             let length = name_length(self.rest());
             if length == 0 {
-                return Err(self.error("expected a name or `*` behind the prefix"));
+                return Err(self.error("expected a name or `*` after the prefix"));
             }
             let name = ExpandedName::new(&uri, &self.rest()[..length]);
             self.at += length;

@@ -160,7 +160,7 @@ pub fn fetch(
 ) -> Result<ServiceAnswer> {
     let catalogue = &rules.catalogue;
     let source = &catalogue.sources[question.source];
-    let Some(asks) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` is not asked", source.name))) };
+    let Some(asks) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` does not fetch on demand", source.name))) };
     let collection = &catalogue.collections[source.feeds[0].collection];
     let (service, call) = (&catalogue.services[asks.service], &asks.calls[question.call]);
     let known = AnswerStore { store, tenant: question.tenant, collection, asks };
@@ -171,7 +171,7 @@ pub fn fetch(
         // whoever had asked is gone
         for job in &old.jobs {
             if store.job_state(*job).is_ok_and(|state| !state.is_final()) {
-                store.end_job(*job, JobState::Cancelled, "the service is asked again")?;
+                store.end_job(*job, JobState::Cancelled, "superseded by a newer fetch")?;
             }
         }
     }
@@ -285,7 +285,7 @@ impl FetchRun<'_> {
                 if page == 0 {
                     first_document = own;
                 } else if own.is_some() && own == first_document {
-                    let reason = format!("it gives the same documents again from {offset}={} on: it does not heed `{offset}`", answer.documents);
+                    let reason = format!("it returned the same documents from {offset}={} on: it ignores `{offset}`", answer.documents);
                     return Err(EngineError::Wrong(reason));
                 }
             }
@@ -304,7 +304,7 @@ impl FetchRun<'_> {
             };
             let _ = std::fs::remove_file(&file);
             match next {
-                Some(next) if !seen.insert(next.clone()) => return Err(EngineError::Wrong("it gives the same page again and again".into())),
+                Some(next) if !seen.insert(next.clone()) => return Err(EngineError::Wrong("it keeps returning the same page".into())),
                 Some(next) => url = next,
                 None => return Ok(()),
             }
@@ -314,7 +314,7 @@ impl FetchRun<'_> {
 
     /// One response into a file.
     fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<()> {
-        let late = || format!("it has not answered within {} s", self.limits.deadline.as_secs_f64());
+        let late = || format!("it did not answer within {} s", self.limits.deadline.as_secs_f64());
         let pause = |pause: Duration| {
             let until = Instant::now() + pause;
             if until >= self.until {
@@ -335,11 +335,15 @@ impl FetchRun<'_> {
             client.get(url, accept, (time, self.service.most_bytes), &mut |headers, body| {
                 let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or(family);
                 if !kind.contains(family) {
-                    return Ok(HttpAttempt::GiveUp(format!("it sends {kind}, not {family}")));
+                    return Ok(HttpAttempt::GiveUp(format!("it sent {kind} instead of {family}")));
                 }
                 let mut out = File::create(file)?;
                 let bytes = std::io::copy(body, &mut out)?;
-                Ok(if bytes == 0 { HttpAttempt::RetryLater("it sends nothing".into(), None) } else { HttpAttempt::Answered(fresh_for(headers)) })
+                Ok(if bytes == 0 {
+                    HttpAttempt::RetryLater("it sent an empty response".into(), None)
+                } else {
+                    HttpAttempt::Answered(fresh_for(headers))
+                })
             })
         };
         let fresh = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
@@ -363,7 +367,7 @@ impl FetchRun<'_> {
         let opened = open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
         if opened.syntax.is_none() {
             // a file may be empty, an answer says at least that there is nothing
-            let (name, reason) = (String::new(), "has no document; there is nothing in it but white space".to_owned());
+            let (name, reason) = (String::new(), "contains no document, only white space".to_owned());
             return Err(EngineError::NoDocument { name, reason });
         }
         self.beginning = strange::beginning(&opened.beginning);
@@ -389,7 +393,7 @@ impl FetchRun<'_> {
                 let is_one = self.source.records.is_none() && documents == 1 && opened.beginning.trim_ascii_start().starts_with(b"{");
                 let outcomes = [Outcome::Created, Outcome::Updated, Outcome::Unchanged, Outcome::Superseded, Outcome::Withdrawn, Outcome::Failed];
                 if is_one && outcomes.iter().all(|outcome| job.counts.of(*outcome) == 0) {
-                    let reason = strange::no_document(&opened.beginning, "its only object is not one that the source takes");
+                    let reason = strange::no_document(&opened.beginning, "its only object is not accepted by the source");
                     return Err(EngineError::NoDocument { name: String::new(), reason });
                 }
                 Ok(documents)
@@ -605,7 +609,7 @@ fn fresh_for(headers: &HeaderMap) -> Option<i64> {
 
 /// A URL that a service gave, on the service's own host.
 fn on_same_host(from: &str, next: &str) -> Result<String> {
-    let wrong = || EngineError::Wrong(format!("it goes on at {next}, which is another host"));
+    let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
     let own: Uri = from.parse().map_err(|_| wrong())?;
     let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
     if next.starts_with('/') && !next.starts_with("//") {

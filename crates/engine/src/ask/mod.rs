@@ -302,7 +302,7 @@ impl Fetcher {
                 FetchStep::Wait(status, flight) => match flight.wait(until) {
                     Some(answer) => ServiceStatus { answer: Some(answer), ..status },
                     None => {
-                        let reason = format!("it has not answered after {:.1} s; it is still asked", began.elapsed().as_secs_f64());
+                        let reason = format!("no answer after {:.1} s; still waiting", began.elapsed().as_secs_f64());
                         ServiceStatus { reason: Some(reason), ..status }
                     }
                 },
@@ -365,7 +365,7 @@ impl Fetcher {
         let (call, told) = match choose(candidate, &conditions) {
             Ok(chosen) => chosen,
             Err(missing) => {
-                let reason = format!("it needs {missing}");
+                let reason = format!("it requires {missing}");
                 return Ok(FetchStep::Done(ServiceStatus { reason: Some(reason), ..status }));
             }
         };
@@ -455,7 +455,7 @@ impl Fetcher {
             let answer = match answer {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(error)) => ServiceAnswer::failed(&place.2, store.clock(), error.to_string()),
-                Err(_) => ServiceAnswer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
+                Err(_) => ServiceAnswer::failed(&place.2, store.clock(), "the fetch failed with an internal error".into()),
             };
             asker.forget(&place);
             lock(&asker.in_flight).remove(&place);

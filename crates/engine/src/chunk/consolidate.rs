@@ -219,7 +219,7 @@ impl<'c> RecordMerger<'c> {
             MergeResult { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
         };
         if self.policy.matched != OnMatched::Update {
-            return fail("import the documents about it with a profile that updates what is there");
+            return fail("import its documents with a profile that updates existing records");
         }
         let RepairedRecord { record, contributions, lost } = match healed(self.collection, record, statements) {
             Ok(healed) => healed,
@@ -243,7 +243,7 @@ impl<'c> RecordMerger<'c> {
         self.remember(Some(&record), &change, &mut decision);
         decision.reevaluates_tags = self.collection.tag_document().is_some();
         decision.write = Some((Some(record.version), change));
-        let lost = if lost { ", which is all that is known of it now: import what other sources say of it again" } else { "" };
+        let lost = if lost { ", now its only contribution; import the other sources' documents again" } else { "" };
         decision.repaired = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
         decision
     }
@@ -384,7 +384,7 @@ impl<'c> RecordMerger<'c> {
             let winner = winners.iter().position(|(winner, _)| statements[*winner].statement.contributor == own.contributor);
             if let Some(winner) = winner {
                 let (index, _) = winners.swap_remove(winner);
-                let reason = format!("the record has {MAX_CONTRIBUTORS} contributors whose statements are newer; this one is left out");
+                let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
                 decision.outcomes[index] = (Outcome::Superseded, Some(reason));
             } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
                 let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
@@ -524,7 +524,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     let is = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
     let is_readable = !is(RecordPart::Row) && !is(RecordPart::State);
     if !is_readable {
-        return Err("no document can say that again: put a copy of the store in its place (`stook backup` makes one)".into());
+        return Err("no document contains this; restore a backup of the store".into());
     }
     let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
     let raw = stored.raw.as_deref().unwrap_or_default();
@@ -562,7 +562,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     if !missing.is_empty() {
         missing.sort();
         missing.dedup();
-        return Err(format!("import the document from which `{}` was read again, or a newer one of it", missing.join("`, `")));
+        return Err(format!("import again the document that contains `{}`, or a newer version of it", missing.join("`, `")));
     }
     let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
     let is_of = |own: &Contribution, new: &NumberedContribution| new.statement.contributor == own.contributor;
@@ -581,7 +581,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         // its own document says it again
         let own = contributions.remove(*place);
         if !statements.iter().any(|new| is_of(&own, new)) {
-            return Err(format!("import the document from which `{}` was read again, or a newer one of it", own.contributor));
+            return Err(format!("import again the document that contains `{}`, or a newer version of it", own.contributor));
         }
     }
     Ok(RepairedRecord { record, contributions, lost: false })

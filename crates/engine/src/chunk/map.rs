@@ -448,7 +448,7 @@ impl<'c> DocumentMapper<'c> {
             }
         }
         match mapped.statements.first().map(|statement| statement.as_of) {
-            None if mapped.skipped.is_none() => mapped.skipped = Some("it feeds no collection".into()),
+            None if mapped.skipped.is_none() => mapped.skipped = Some("it contributes to no collection".into()),
             None => {}
             Some(as_of) => self.embedded(document, &scope, as_of, &mut mapped),
         }
@@ -465,7 +465,7 @@ impl<'c> DocumentMapper<'c> {
                 Some(SelectedValue::Text(text, _)) => text,
                 Some(SelectedValue::Json(Json::String(text))) => text.as_str(),
                 Some(SelectedValue::Json(_)) => {
-                    mapped.warnings.push(format!("{}: it is no text; it is left out", inner.name));
+                    mapped.warnings.push(format!("{}: not text; ignored", inner.name));
                     continue;
                 }
                 None => continue,
@@ -602,7 +602,7 @@ impl<'c> DocumentMapper<'c> {
             .map(|(field, _)| field.name.as_str())
             .collect();
         if !missing.is_empty() {
-            mapped.failed = Some(format!("required but missing: {}", missing.join(", ")));
+            mapped.failed = Some(format!("missing required field: {}", missing.join(", ")));
             return None;
         }
         let key = match key {
@@ -625,7 +625,7 @@ impl<'c> DocumentMapper<'c> {
             (Some(template), _) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
                 Some(part) => format!("{}:{part}", self.source.name).into(),
                 None => {
-                    mapped.failed = Some("the contributor has no name: a value of its template is missing".into());
+                    mapped.failed = Some("the contributor's name cannot be built: a value of its template is missing".into());
                     return None;
                 }
             },
@@ -694,7 +694,7 @@ impl<'c> DocumentMapper<'c> {
         // what does not say when it was true was true when it was delivered
         let as_of = value.as_int().unwrap_or(scope.meta.received);
         if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
-            return Err(format!("the document's time {} is more than a day ahead", show_timestamp(as_of)));
+            return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
         }
         Ok(as_of)
     }
@@ -704,12 +704,12 @@ impl<'c> DocumentMapper<'c> {
     fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
         match trouble {
             ValueIssue::Warning(reason) if self.source.replaces.is_some() => {
-                mapped.failed = Some(format!("{name}: {reason}; files of a source with `replaces` must be read whole"));
+                mapped.failed = Some(format!("{name}: {reason}; in a source with `replaces` every value must be readable"));
                 Err(())
             }
             ValueIssue::Warning(reason) => {
                 let it = if ty.is_list() { "the whole list" } else { "it" };
-                mapped.warnings.push(format!("{name}: {reason}; {it} is left out"));
+                mapped.warnings.push(format!("{name}: {reason}; {it} is ignored"));
                 Ok(Value::Null)
             }
             ValueIssue::Failure(reason) => {
@@ -912,7 +912,7 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
     let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
     Ok(match &collection.key {
         KeyDefinition::Field(index) => match &values[*index] {
-            Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
+            Value::Null => return Err(format!("no key: `{}` has no value", collection.fields[*index].name)),
             Value::Text(text) => text.clone(),
             other => other.show(&collection.fields[*index].ty).into(),
         },
@@ -923,7 +923,7 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
             let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
             let found = evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
             let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
-            text.as_text().ok_or("there is no key: its expression gives nothing")?.into()
+            text.as_text().ok_or("no key: its expression returned nothing")?.into()
         }
     })
 }

@@ -327,7 +327,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value
             if number > most {
                 let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
                 let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - most);
-                left_out.push(format!("link `{of}.{}` takes {most} values of `{names}`, the other {rest} are left out", link.name));
+                left_out.push(format!("link `{of}.{}` uses only the first {most} values of `{names}`; {rest} are ignored", link.name));
             }
         }
     }

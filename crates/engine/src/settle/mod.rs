@@ -425,7 +425,7 @@ impl Unit for SettlingUnit {
 pub(crate) fn why_refused(catalogue: &Catalogue, refused: &UniqueConflict) -> String {
     let collection = &catalogue.collections[refused.collection];
     let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);
-    format!("{} {key}: `{field}` is unique, and record {holder:?} has the value that it would have", collection.name)
+    format!("{} {key}: `{field}` must be unique, but record {holder:?} already has this value", collection.name)
 }
 
 /// The number that is an edge's payload.

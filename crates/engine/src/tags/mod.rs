@@ -93,7 +93,7 @@ pub struct TagChangeResult {
 pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagSettings)> {
     let (index, collection) = find_collection(catalogue, name)?;
     let rules = collection.tags.as_ref();
-    let rules = rules.ok_or_else(|| EngineError::Wrong(format!("records of `{name}` carry no tags: the collection has no `tags:`")))?;
+    let rules = rules.ok_or_else(|| EngineError::Wrong(format!("collection `{name}` has no tags (`tags:`)")))?;
     Ok((index, collection, rules))
 }
 
@@ -106,7 +106,7 @@ pub fn only_collection(catalogue: &Catalogue) -> Result<&str> {
     match with_tags.as_slice() {
         [only] => Ok(only),
         [] => Err(EngineError::Wrong("no collection of this catalogue has `tags:`".into())),
-        several => Err(EngineError::Wrong(format!("say which collection's: {}", several.join(", ")))),
+        several => Err(EngineError::Wrong(format!("choose the collection: {}", several.join(", ")))),
     }
 }
 
@@ -140,18 +140,18 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
         if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
             if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
                 let what = if tag.definition == TagDefinition::Manual {
-                    "is manual: it gets no definition"
+                    "is manual and cannot get a definition"
                 } else {
-                    "has a definition: it does not lose it"
+                    "has a definition, which cannot be removed"
                 };
-                return Err(wrong(format!("it {what}; delete it, and make it anew")));
+                return Err(wrong(format!("it {what}; delete it and create it again")));
             }
             let advice = check_definition(rules, definition).map_err(wrong)?;
             saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
             if matches!(definition, TagDefinition::XPath(_)) {
                 stale.push(wish.name.clone());
             } else if matches!(tag.definition, TagDefinition::XPath(_)) {
-                return Err(wrong("an XPath does not become a query; delete it, and make it anew".into()));
+                return Err(wrong("an XPath tag cannot become a query; delete it and create it again".into()));
             }
             (tag.definition, tag.generation) = (definition.clone(), now);
         }
@@ -319,7 +319,7 @@ fn check_definition(rules: &TagSettings, definition: &TagDefinition) -> std::res
 /// An XPath, and advice on it.
 fn checked(rules: &TagSettings, text: &str) -> std::result::Result<(XPath, Vec<String>), String> {
     let Some(document) = &rules.document else {
-        return Err("no XPath can be asked here: the collection's `tags:` have no `document:`".into());
+        return Err("the collection's `tags:` have no `document:` for XPath to be evaluated on".into());
     };
     let xpath = XPath::parse(text, &document.namespaces).map_err(|error| {
         let column = text.get(..error.at).map_or(0, |before| before.chars().count()) + 1;
@@ -407,10 +407,10 @@ pub fn assign(
     match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
         None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
         Some(TagDefinition::Manual) => {}
-        Some(_) => return Err(EngineError::Wrong(format!("who carries `{name}` follows from its definition; only manual tags are given by hand"))),
+        Some(_) => return Err(EngineError::Wrong(format!("`{name}` is assigned by its definition; only manual tags can be assigned by hand"))),
     }
     if let Some(both) = add.iter().find(|key| remove.contains(key)) {
-        return Err(EngineError::Wrong(format!("{:?} is both to get and to lose the tag", both.as_str())));
+        return Err(EngineError::Wrong(format!("{:?} is in both `add` and `remove`", both.as_str())));
     }
     let found = store.read(tenant, index, add, ReadDetail::Head)?;
     let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.alive);

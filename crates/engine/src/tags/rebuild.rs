@@ -97,7 +97,7 @@ pub fn start(
         tags.retain(|tag| tag.job == other);
         tags.iter_mut().for_each(|tag| tag.job = job);
         store.put_tags(tenant, index, tags, false)?;
-        store.end_job(other, JobState::Cancelled, &format!("goes on in job {job}"))?;
+        store.end_job(other, JobState::Cancelled, &format!("continued in job {job}"))?;
     }
     Ok(job)
 }

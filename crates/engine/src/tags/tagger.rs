@@ -145,11 +145,7 @@ impl TagEvaluator {
             let names: Vec<&str> = pending.failed.iter().filter_map(|place| names.get(*place as usize)).map(String::as_str).collect();
             let collection = &self.catalogue.collections[pending.collection];
             let steps = collection.tags.as_ref().map_or(0, |tags| tags.steps);
-            (
-                pending.collection,
-                &pending.key,
-                format!("tag {}: the XPath takes more than {steps} steps; the record does not carry it", names.join(", ")),
-            )
+            (pending.collection, &pending.key, format!("tag {}: the XPath exceeded {steps} steps; the record does not get the tag", names.join(", ")))
         })
     }
 }

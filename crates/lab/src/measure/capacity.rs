@@ -159,27 +159,27 @@ pub fn report(measured: &ThroughputSeries, target: Option<f64>) -> Result<Report
             points.len(),
             measured.source
         ),
-        format!("one of {of} does {} {unit}/s; {:.2} % of the work is done by one at a time", show(law.one), law.serial * 100.0),
+        format!("one {of} does {} {unit}/s; {:.2} % of the work is serial", show(law.one), law.serial * 100.0),
     ];
     match law.knee() {
         Some(knee) => {
             let (low, high) = between(points, |law| law.knee().unwrap_or(f64::INFINITY));
             words.push(format!(
-                "most is done by {} {of} at once ({} to {} when a point is left out): {} {unit}/s; more do less",
+                "the peak is at {} concurrent {of} (range {} to {} when a point is left out): {} {unit}/s; beyond that throughput falls",
                 show(knee),
                 show(low),
                 show(high),
                 show(law.most())
             ));
         }
-        None if law.most().is_finite() => words.push(format!("more always help a little, towards {} {unit}/s", show(law.most()))),
-        None => words.push("nothing that was measured keeps more from doing more".into()),
+        None if law.most().is_finite() => words.push(format!("throughput approaches {} {unit}/s", show(law.most()))),
+        None => words.push("throughput scales linearly as far as measured".into()),
     }
     let reached = points.iter().map(|point| point.at_once).fold(0.0, f64::max);
     if law.knee().is_some_and(|knee| knee > 2.0 * reached) {
-        words.push(format!("the knee lies far behind the {} {of} that were measured: measure with more before you rely on it", show(reached)));
+        words.push(format!("the peak is far beyond the {} {of} measured; measure with more before relying on it", show(reached)));
     }
-    let mut table = ReportTable::new(0, &[&format!("{of} at once"), &format!("{unit}/s"), "fit", "residual %"]);
+    let mut table = ReportTable::new(0, &[&format!("concurrent {of}"), &format!("{unit}/s"), "fit", "residual %"]);
     let mut squares = 0.0;
     for point in points {
         let fit = law.at(point.at_once);
@@ -228,7 +228,7 @@ fn sized(points: &[ThroughputPoint], law: &ScalabilityLaw, target: f64, of: &str
     let enough =
         (1..=100_000).map(f64::from).take_while(|many| law.knee().is_none_or(|knee| *many <= knee.ceil())).find(|many| law.at(*many) >= target);
     words.push(match enough {
-        Some(many) => format!("one system reaches it with {} {of} at once: X({0}) = {}", show(many), show(law.at(many))),
+        Some(many) => format!("one system reaches it with {} concurrent {of}: X({0}) = {}", show(many), show(law.at(many))),
         None => format!("no number of {of} on one system reaches it"),
     });
     words

@@ -138,7 +138,7 @@ pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> Read
 /// When nobody does.
 pub async fn listens(address: SocketAddr) -> Result<()> {
     let opened = HttpConnection::open(address).await;
-    opened.map(drop).map_err(|outcome| LabError::Plan(format!("nobody answers at {address}: {}", outcome.name())))
+    opened.map(drop).map_err(|outcome| LabError::Plan(format!("no server at {address}: {}", outcome.name())))
 }
 
 impl HttpConnection {

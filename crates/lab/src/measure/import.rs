@@ -314,7 +314,7 @@ async fn carry_out(matrix: ImportPlan, watch: &dyn Fn(&str) -> bool) -> Result<(
         Some(users) => {
             let all = (0..users.number as u64).map(|number| tokio::task::spawn_local(user(shared.clone(), number))).collect();
             let end = Instant::now() + users.idle;
-            while Instant::now() < end && watch("users work, nothing is imported") {
+            while Instant::now() < end && watch("users only, no import") {
                 tokio::time::sleep(Duration::from_millis(100).min(users.idle)).await;
             }
             all
@@ -356,7 +356,7 @@ fn told(shared: &ImportRunState) -> String {
     let imports = shared.imports.borrow();
     let over = imports.iter().filter(|import| import.ended > 0.0).count();
     let documents: u64 = imports.iter().map(|import| import.documents).sum();
-    format!("{over} imports have ended, {} under way, {documents} documents", imports.len() - over)
+    format!("{over} imports finished, {} running, {documents} documents", imports.len() - over)
 }
 
 /// What users saw, by phase and route.
@@ -458,7 +458,7 @@ async fn begin(shared: &ImportRunState, tenant: usize, step: &ImportStep, round:
     let answer = asked(matrix, &head, source, UPLOAD).await?;
     let job = answer["id"].as_u64().or(answer["job"].as_u64());
     shared.imports.borrow_mut()[place].sent = shared.now();
-    Ok((place, job.ok_or_else(|| LabError::Plan(format!("{}{}: it began no job: {answer}", matrix.target.host, step.path)))?))
+    Ok((place, job.ok_or_else(|| LabError::Plan(format!("{}{}: it did not create a job: {answer}", matrix.target.host, step.path)))?))
 }
 
 /// Waits for the end of an import; ends it where the run is stopped.

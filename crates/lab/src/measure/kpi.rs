@@ -148,7 +148,7 @@ pub fn report(logs: &[LogTasks]) -> Report {
     for log in logs {
         let title = |what: &str| if logs.len() > 1 { format!("{}: {what}", log.name) } else { what.to_owned() };
         let timeless: usize = log.stages.values().map(|calls| calls.durations.iter().filter(|seconds| **seconds <= 0.0).count()).sum();
-        let words = if timeless > 0 { vec![format!("{timeless} calls took less than the log can tell; they have no rate")] } else { Vec::new() };
+        let words = if timeless > 0 { vec![format!("{timeless} calls were shorter than the log's resolution and have no rate")] } else { Vec::new() };
         let table = Some(log.durations());
         report.sections.push(Section { title: title("Duration summary in seconds"), table, ..Section::default() });
         report.sections.push(Section {

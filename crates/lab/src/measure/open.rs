@@ -173,7 +173,7 @@ fn judged(set: &RequestSet, queued: usize, plan: &LoadPlan) -> GeneratorInfo {
     let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
     let bottleneck = late > 0.001_f64.max(latency / 4.0);
     let reason = if bottleneck {
-        Some(format!("{}: of 100 requests one began {:.1} ms too late by the generator's own fault", set.route, late * 1e3))
+        Some(format!("{}: 1 % of requests were sent {:.1} ms late because of the generator", set.route, late * 1e3))
     } else if queued > 0 {
         Some(format!("{}: {queued} requests waited for one of {} connections; `connections:` allows more", set.route, plan.connections))
     } else {

@@ -240,7 +240,7 @@ impl TargetAddress {
     /// When it is something else, or the host has no address.
     pub fn of(url: &str) -> Result<Self> {
         let wrong = |why: &str| LabError::Plan(format!("{url}: {why}"));
-        let rest = url.strip_prefix("http://").ok_or_else(|| wrong("a target begins with http://; what TLS costs is measured elsewhere"))?;
+        let rest = url.strip_prefix("http://").ok_or_else(|| wrong("a target begins with http://; TLS is not supported"))?;
         let (host, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let with_port =
             if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { host.to_owned() } else { format!("{host}:80") };

@@ -163,10 +163,10 @@ fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
             }
             table.rows.push(row);
             if set.successes() < set.requests {
-                words.push(format!("beside {}: {} without success", set.series, set.requests - set.successes()));
+                words.push(format!("during {}: {} unsuccessful", set.series, set.requests - set.successes()));
             }
         }
-        Section { title: format!("What users saw meanwhile: {route}"), words, table: Some(table), ..Section::default() }
+        Section { title: format!("Response times for users during imports: {route}"), words, table: Some(table), ..Section::default() }
     };
     firsts(run.sets.iter().map(|set| set.route.as_str())).into_iter().map(of_route).collect()
 }
@@ -196,5 +196,5 @@ fn order(run: &Run, tenants: &[&str]) -> Section {
         let shown: Vec<String> = tenants.iter().zip(&rates).map(|(tenant, rate)| format!("{tenant} {}", number(*rate))).collect();
         words.push(format!("documents/s by tenant: {}; fairness (Jain's index; 1 is even): {fairness:.3}", shown.join(", ")));
     }
-    Section { title: "In the order in which they ended".into(), words, table: Some(table), ..Section::default() }
+    Section { title: "In order of completion".into(), words, table: Some(table), ..Section::default() }
 }

@@ -209,7 +209,7 @@ fn load(run: &Run, report: &mut Report) {
         let mut words = vec![format!("outcomes: {}", failed.join(", "))];
         let parts = [("service", &all.service), ("waiting", &all.waiting), ("the generator's own delay", &all.late)];
         let parts = parts.map(|(name, times)| format!("{name} p50 {} p99 {}", at(times, 0.5), at(times, 0.99)));
-        words.push(format!("latency is from when a request was to begin: {}", parts.join(", ")));
+        words.push(format!("latency is measured from the scheduled start: {}", parts.join(", ")));
         report.sections.push(Section {
             words,
             picture: Some(svg::percentiles(&[("latency", &all.latency), ("service", &all.service)])),
@@ -226,7 +226,7 @@ fn load(run: &Run, report: &mut Report) {
 
 /// Where requests were lost between the sender and the store.
 fn served(sets: &[RequestSet], report: &mut Report) {
-    let mut table = ReportTable::new(1, &["counter of the served side", "grew by"]);
+    let mut table = ReportTable::new(1, &["counter of the system under test", "grew by"]);
     let mut all: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for (name, value) in sets.iter().flat_map(|set| &set.served) {
         *all.entry(name).or_default() += value;
@@ -234,7 +234,7 @@ fn served(sets: &[RequestSet], report: &mut Report) {
     table.rows.push(vec!["requests sent".into(), sets.iter().map(|set| set.requests).sum::<u64>().to_string()]);
     table.rows.extend(all.into_iter().map(|(name, value)| vec![name.to_owned(), value.to_string()]));
     if table.rows.len() > 1 {
-        report.sections.push(Section { title: "Where requests went".into(), table: Some(table), ..Section::default() });
+        report.sections.push(Section { title: "Outcomes of requests".into(), table: Some(table), ..Section::default() });
     }
 }
 
@@ -278,7 +278,7 @@ fn sweep(run: &Run, report: &mut Report) {
     let mean = points(&|set| set.latency.mean());
     let p99 = points(&|set| set.latency.at(0.99).map(|time| (time, 0.0)));
     let rate = points(&|set| Some((set.requests as f64 / set.seconds.max(1e-9), 0.0)));
-    for (title, lines, unit) in [("Mean and deviation", mean, "seconds"), ("p99", p99, "seconds"), ("Answers per second", rate, "1/s")] {
+    for (title, lines, unit) in [("Mean and deviation", mean, "seconds"), ("p99", p99, "seconds"), ("Responses per second", rate, "1/s")] {
         let picture = svg::lines(&lines, "clients", unit);
         report.sections.push(Section { title: title.into(), picture: Some(picture), ..Section::default() });
     }

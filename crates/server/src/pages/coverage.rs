@@ -31,7 +31,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         return Err(Problem::missing(format!("there is no coverage {name:?}")));
     }
     let Some(own) = own else {
-        return Ok(RenderedPage::new("Coverage", html! { p.quiet { "This catalogue measures no coverage." } }));
+        return Ok(RenderedPage::new("Coverage", html! { p.quiet { "This catalogue defines no coverage." } }));
     };
     let name = named(own, "name");
     let parent_field = members(&own["links"]).next().map_or("", |(field, _)| field.as_str());
@@ -94,7 +94,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         }
         @if let Some(days) = &days { (calendar(&visit, name, days)) }
         p.quiet {
-            @if rows.is_empty() && idx > 0 { "There is nothing behind row " (count(idx)) ". " a href=(other_rows(0)) { "From the beginning" } }
+            @if rows.is_empty() && idx > 0 { "There are no rows after row " (count(idx)) ". " a href=(other_rows(0)) { "Back to the first page" } }
             @else if (rows.len() as u64) < total { (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of " (count(total)) " rows." }
             @else { (count(total)) " rows." }
         }
@@ -129,7 +129,7 @@ fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
     html! {
         @if !days.is_empty() {
             details open[groups.len() <= OPEN_GROUPS] {
-                summary { "By day, mean percentage" @if answer["whole"] != true { " of the first rows" } }
+                summary { "By day, mean percentage" @if answer["whole"] != true { " (of the first rows only)" } }
                 div.wide tabindex="0" {
                     table.calendar {
                         thead { tr { th scope="col" { "group" } @for day in days { th scope="col" { time datetime=(day) { (&day[5..]) } } } } }
@@ -176,7 +176,7 @@ fn bars(visit: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Ma
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { th scope="col" { "group" } th scope="col" { "there" } th.number scope="col" { "%" } th scope="col" { "status" } th scope="col" { "of expected" } th scope="col" { "gaps" } } }
+                thead { tr { th scope="col" { "group" } th scope="col" { "covered" } th.number scope="col" { "%" } th scope="col" { "status" } th scope="col" { "of expected" } th scope="col" { "gaps" } } }
                 tbody {
                     @for row in rows {
                         tr {
@@ -253,10 +253,10 @@ fn timeline(visit: &PageContext, name: &str, rows: &[&Json], counted: &Json, pla
     let lanes: Vec<TimelineLane> = rows.iter().enumerate().map(lane).collect();
     let has_gaps = rows.iter().any(|row| !row["gaps"].is_null());
     html! {
-        (drawing(&lanes, (from, to), "What is there, along time"))
+        (drawing(&lanes, (from, to), "Coverage over time"))
         p.legend {
-            (swatch("there")) " there, each piece with its record "
-            (swatch("missing")) " nothing there, and more than is expected may be "
+            (swatch("there")) " covered; each bar links to its record "
+            (swatch("missing")) " not covered (may be more than the expected time) "
             @if has_gaps { (swatch("gone")) " a gap, of groups whose rule measures gaps" }
         }
     }
@@ -287,7 +287,7 @@ fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
                 }
             }
         }
-        @if counted["whole"] == false { p.quiet { "There are more records than are shown." } }
+        @if counted["whole"] == false { p.quiet { "Only some of the records are shown." } }
     }
 }
 
@@ -324,7 +324,7 @@ fn runs(visit: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], paren
         href: visit.record(parent_collection, parent),
         marks: rows.iter().filter_map(mark).collect(),
     };
-    drawing(&parents.iter().map(lane).collect::<Vec<_>>(), extent, "Values along time")
+    drawing(&parents.iter().map(lane).collect::<Vec<_>>(), extent, "Values over time")
 }
 
 /// The rows of a parent's runs.

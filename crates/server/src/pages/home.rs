@@ -63,10 +63,10 @@ async fn now(visit: &PageContext) -> HandlerResult<HomeBody> {
     let body = html! {
         @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() || !stale.is_empty() {
             section.problem {
-                h2 { "Needs somebody" }
+                h2 { "Needs attention" }
                 ul {
                     @for service in &failing {
-                        li { "The service " (named(service, "service")) " (" (named(service, "source")) ") fails: " (text(named(service, "reason"))) }
+                        li { "The service " (named(service, "service")) " (" (named(service, "source")) ") is failing: " ("The service X (Y) is failing: …") (text(named(service, "reason"))) }
                     }
                     @for (name, conflicts) in &disagree {
                         li {
@@ -100,10 +100,10 @@ async fn now(visit: &PageContext) -> HandlerResult<HomeBody> {
         }
         section {
             h2 { "Collections" }
-            @if overview["settling"] == true { p.quiet { "What follows from the newest changes is still being settled." } }
+            @if overview["settling"] == true { p.quiet { "Derived values are still being settled after the latest changes." } }
             div.wide tabindex="0" {
                 table {
-                    thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "more in a second" } th.number scope="col" { "fields" } } }
+                    thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "added per second" } th.number scope="col" { "fields" } } }
                     tbody {
                         @for own in items(&overview["collections"]) {
                             tr {
@@ -130,7 +130,7 @@ async fn now(visit: &PageContext) -> HandlerResult<HomeBody> {
         }
         @if !items(&services["services"]).is_empty() { section { h2 { "Services" } (services_table(items(&services["services"]))) } }
         section {
-            h2 { "Newest jobs" }
+            h2 { "Latest jobs" }
             @if items(&jobs["jobs"]).is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(visit, items(&jobs["jobs"]))) }
         }
     };
@@ -145,8 +145,8 @@ fn services_table(services: &[Json]) -> Markup {
             table {
                 thead {
                     tr {
-                        th scope="col" { "service" } th scope="col" { "source" } th scope="col" { "last answer" } th.number scope="col" { "documents" }
-                        th.number scope="col" { "seconds" } th scope="col" { "at (UTC)" } th.number scope="col" { "asked now" }
+                        th scope="col" { "service" } th scope="col" { "source" } th scope="col" { "last result" } th.number scope="col" { "documents" }
+                        th.number scope="col" { "seconds" } th scope="col" { "fetched at (UTC)" } th.number scope="col" { "in progress" }
                     }
                 }
                 tbody {
@@ -180,7 +180,7 @@ pub fn jobs_table(visit: &PageContext, jobs: &[Json]) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "job" } th scope="col" { "source" } th scope="col" { "file" } th scope="col" { "state" }
-                        th.number scope="col" { "documents" } th.number scope="col" { "in a second" } th.number scope="col" { "failed" } th scope="col" { "begun (UTC)" }
+                        th.number scope="col" { "documents" } th.number scope="col" { "in a second" } th.number scope="col" { "failed" } th scope="col" { "started (UTC)" }
                     }
                 }
                 tbody {

@@ -24,8 +24,8 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let jobs = visit.ask("/jobs", &[("limit", "50")]).await?;
     let body = html! {
-        @if visit.may(Role::Write) { (upload_form(&visit, &overview)) } @else { p.quiet { "Importing needs a token that may write." } }
-        section { h2 { "Newest" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "None yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
+        @if visit.may(Role::Write) { (upload_form(&visit, &overview)) } @else { p.quiet { "Importing requires a token with the role write." } }
+        section { h2 { "Latest imports" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "No imports yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
     };
     Ok(RenderedPage::new("Imports", body))
 }
@@ -36,16 +36,16 @@ fn upload_form(visit: &PageContext, overview: &Json) -> Markup {
             (csrf(visit))
             label for="by" { "As" }
             select #by name="by" {
-                option value="" { "found by content" }
+                option value="" { "detect the source automatically" }
                 @for profile in items(&overview["profiles"]) { option value={ "profile=" (plain(profile)) } { "profile " (plain(profile)) } }
                 @for source in items(&overview["sources"]) { option value={ "source=" (plain(source)) } { "source " (plain(source)) } }
             }
             label for="do" { "Do" }
-            select #do name="do" { option value="" { "import it" } option value="try" { "try its first 1 000 documents" } }
+            select #do name="do" { option value="" { "import it" } option value="try" { "dry run with the first 1 000 documents" } }
             label for="file" { "File" }
             input #file type="file" name="file" required;
             button { "Import" }
-            p.quiet { "A file can also be dropped here. Compressed ones (gzip, zstd) are taken as they are." }
+            p.quiet { "You can also drop a file here, compressed with gzip or zstd if you like." }
         }
     }
 }
@@ -69,11 +69,11 @@ pub async fn upload(visit: PageContext, mut form: Multipart) -> Response {
                 _ => {}
             }
         }
-        Err(Problem::bad("no file was sent"))
+        Err(Problem::bad("no file was uploaded"))
     }
     .await;
     match taken {
-        Ok(seen) if tries => visit.answer(Ok(RenderedPage::new("What an import would do", tried(&seen)))),
+        Ok(seen) if tries => visit.answer(Ok(RenderedPage::new("Dry run", tried(&seen)))),
         Ok(job) => Redirect::to(&visit.to("job", &[("id", &job["id"].to_string())])).into_response(),
         Err(problem) => visit.answer(Err(problem)),
     }
@@ -110,14 +110,14 @@ async fn pass_on(visit: &PageContext, by: &str, tries: bool, mut field: axum::ex
 /// What a dry run found.
 fn tried(seen: &Json) -> Markup {
     html! {
-        p { "Nothing was changed. Go back to import it." }
+        p { "Nothing was changed. Go back to import the file." }
         (counts(false, &seen["counts"]))
         @let troubles = items(&seen["troubles"]);
-        @if troubles.is_empty() { p { (state("complete")) " nothing is wrong with these." } }
+        @if troubles.is_empty() { p { (state("complete")) " No problems were found in these documents." } }
         @else {
             div.wide tabindex="0" {
                 table {
-                    thead { tr { th.number scope="col" { "document" } th.number scope="col" { "byte" } th scope="col" { "record" } th scope="col" { "what" } th scope="col" { "why" } } }
+                    thead { tr { th.number scope="col" { "document" } th.number scope="col" { "byte" } th scope="col" { "record" } th scope="col" { "problem" } th scope="col" { "reason" } } }
                     tbody {
                         @for trouble in troubles {
                             tr {
@@ -162,7 +162,7 @@ pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             hx-get=(visit.to("job", &[("id", id), ("part", "1")])) hx-trigger="news" { (progress) }
         section {
             h2 { "Journal" }
-            p { @if errors == "true" { a href=(to("false", "0")) { "all documents" } } @else { a href=(to("true", "0")) { "only failures and warnings" } } }
+            p { @if errors == "true" { a href=(to("false", "0")) { "all documents" } } @else { a href=(to("true", "0")) { "failures and warnings only" } } }
             div.wide tabindex="0" {
                 table {
                     thead { tr { th.number scope="col" { "document" } th scope="col" { "outcome" } th scope="col" { "record" } th scope="col" { "why" } } }
@@ -186,7 +186,7 @@ pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
                     }
                 }
             }
-            @if let Some(next) = journal["next"].as_u64() { nav.pages { a rel="next" href=(to(errors, &next.to_string())) { "later →" } } }
+            @if let Some(next) = journal["next"].as_u64() { nav.pages { a rel="next" href=(to(errors, &next.to_string())) { "next →" } } }
         }
     };
     Ok(RenderedPage::new(title(&job), body))
@@ -223,18 +223,18 @@ fn progress(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup 
         p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
         @if job["state"] == "interrupted" {
             p {
-                "Whoever worked on it has stopped. "
-                @if number("chunks_left") > 0 { "Workers go on with what is in the queue. " }
-                @if job["cut"] != true { "The files were not read to their end: only " code { "stook import --resume " (id) } " reads the rest." }
+                "The process that ran this job has stopped. "
+                @if number("chunks_left") > 0 { "Workers will process what is left in the queue. " }
+                @if job["cut"] != true { "The files were not read completely; run " code { "stook import --resume " (id) } " to read the rest." }
             }
         }
         @if is_over(job) && planned == 0 && !is_tagging(job) {
-            p.problem { "There was no document in it. Is it the right file, and read as the right source?" }
+            p.problem { "The file contains no documents. Check that it is the right file and the right source." }
         }
         @if !is_over(job) { progress max=(planned.max(1)) value=(done) {} }
         dl {
             dt { "documents" } dd { (done_of(job)) }
-            dt { "begun" } dd { (moment(&job["created"])) }
+            dt { "started" } dd { (moment(&job["created"])) }
             @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
             @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd {
                     bdi { (named(file, "name")) }
@@ -252,12 +252,12 @@ fn progress(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup 
     }
 }
 
-/// Chunks that are tried no more, each with why, and a way to make smaller ones of it.
+/// Chunks that are tried no more, each with why, and a way to split into smaller chunks ones of it.
 fn dead_chunks(visit: &PageContext, id: &str, chunks: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { th.number scope="col" { "dead chunk" } th.number scope="col" { "documents" } th scope="col" { "why" } @if visit.may(Role::Admin) { th scope="col" { "make smaller" } } } }
+                thead { tr { th.number scope="col" { "dead chunk" } th.number scope="col" { "documents" } th scope="col" { "why" } @if visit.may(Role::Admin) { th scope="col" { "split into smaller chunks" } } } }
                 tbody {
                     @for chunk in chunks.iter().filter(|chunk| chunk["state"] == "dead").take(MOST_DEAD) {
                         @let ordinal = plain(&chunk["ordinal"]);
@@ -268,7 +268,7 @@ fn dead_chunks(visit: &PageContext, id: &str, chunks: &[Json]) -> Markup {
                                     form.inline method="post" action=(visit.to("job/change", &[])) {
                                         (of_job(visit, id, "rechunk"))
                                         input type="hidden" name="chunk" value=(ordinal);
-                                        label { "documents in each " input type="number" name="documents" min="1" value=(smaller(chunk)); }
+                                        label { "documents per chunk " input type="number" name="documents" min="1" value=(smaller(chunk)); }
                                         button { "rechunk" }
                                     }
                                 }
@@ -336,7 +336,7 @@ pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResu
             let wish = json!({ "documents": documents.parse::<u64>().unwrap_or(0) });
             visit.send(Method::POST, &format!("/jobs/{id}/chunks/{chunk}/rechunk"), &[], Some(&wish)).await?
         }
-        _ => return Err(Problem::bad("a job is cancelled or retried, or its chunks are made smaller")),
+        _ => return Err(Problem::bad("`do` must be cancel, retry or rechunk")),
     };
     Ok(Redirect::to(&visit.to("job", &[("id", id)])).into_response())
 }

@@ -18,7 +18,10 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(match visit.param("beside") {
         None => {
             let report = visit.ask(&path, &[]).await?;
-            RenderedPage::new(name, html! { (sections(&report)) details { summary { "Beside another run" } (list(&visit, &runs, Some(name))) } })
+            RenderedPage::new(
+                name,
+                html! { (sections(&report)) details { summary { "Compare with another run" } (list(&visit, &runs, Some(name))) } },
+            )
         }
         Some(other) => {
             let report = visit.ask(&path, &[("beside", other)]).await?;
@@ -35,7 +38,7 @@ fn list(visit: &PageContext, runs: &Json, other: Option<&str>) -> Markup {
         None => visit.to("lab", &[("run", name)]),
     };
     html! {
-        @if items(&runs["runs"]).is_empty() { p.quiet { "There is no run yet: " code { "stook lab load … -o DIR/NAME.json" } "." } }
+        @if items(&runs["runs"]).is_empty() { p.quiet { "No runs yet. Make one with " code { "stook lab load … -o DIR/NAME.json" } "." } }
         @else {
             table {
                 thead { tr { th scope="col" { "run" } th scope="col" { "written (UTC)" } th.number scope="col" { "bytes" } } }

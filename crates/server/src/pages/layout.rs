@@ -60,7 +60,7 @@ pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
         None => format!("{}.json", visit.path),
     };
     let whole = html! {
-        a.skip href="#main" { "To the content" }
+        a.skip href="#main" { "Skip to content" }
         header {
             nav aria-label="Pages" {
                 a.brand href=(visit.to("home", &[])) { (visit.catalogue()) @if visit.tenant != "main" { small { " " (visit.tenant) } } }
@@ -80,7 +80,7 @@ pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
             }
         }
         main #main { h1 { (title) } (body) }
-        footer { @if visit.is_read() { a href=(json) { "These answers as JSON" } " · " } "Stook " (env!("CARGO_PKG_VERSION")) }
+        footer { @if visit.is_read() { a href=(json) { "This page as JSON" } " · " } "Stook " (env!("CARGO_PKG_VERSION")) }
     };
     document(&format!("{title} · {}", visit.catalogue()), &whole)
 }
@@ -116,6 +116,6 @@ pub fn trouble(problem: &Problem) -> Markup {
 
 /// A problem without a frame: of who has none.
 pub fn bare(problem: &Problem) -> Response {
-    let body = html! { main.narrow { h1 { "That did not work" } (trouble(problem)) p { a href="/" { "To the front page" } } } };
-    html(problem.status, document("That did not work", &body))
+    let body = html! { main.narrow { h1 { "Something went wrong" } (trouble(problem)) p { a href="/" { "Back to the home page" } } } };
+    html(problem.status, document("Something went wrong", &body))
 }

@@ -15,11 +15,11 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let history = visit.ask_at("/metrics/history").await.ok();
     let body = html! {
         @if let Some(history) = &history { section { h2 { "The last hour" } (curves(history)) } }
-        p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }
+        p.quiet { "Since the process started. All metrics for Prometheus: " code { "/metrics" } "." }
         section { h2 { "Requests" } (table("route", items(&summary["requests"]))) }
-        @if !items(&summary["stages"]).is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", items(&summary["stages"]))) } }
+        @if !items(&summary["stages"]).is_empty() { section { h2 { "Imports and settling" } (table("stage", items(&summary["stages"]))) } }
         @if members(&summary["state"]).next().is_some() {
-            section { h2 { "How things stand" } dl { @for (what, number) in members(&summary["state"]) { dt { (what.replace('_', " ")) } dd { (standing(what, number)) } } } }
+            section { h2 { "Current state" } dl { @for (what, number) in members(&summary["state"]) { dt { (what.replace('_', " ")) } dd { (standing(what, number)) } } } }
         }
     };
     Ok(RenderedPage::new("Metrics", body))
@@ -27,14 +27,14 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 
 /// What is drawn together: a title, a unit, and what of each point.
 const CURVES: [(&str, &str, &[&str]); 8] = [
-    ("Requests", "in a second", &["requests", "failed"]),
-    ("Times of answers", "seconds", &["p50", "p99"]),
+    ("Requests", "per second", &["requests", "failed"]),
+    ("Response times", "seconds", &["p50", "p99"]),
     ("Queues", "waiting", &["in_work", "waiting", "chunks"]),
-    ("Imports and settling", "in a second", &["documents", "settled"]),
-    ("Cache: found, of what was looked up", "share", &["hits"]),
-    ("Store: questions and commits", "in a second", &["asked", "commits"]),
-    ("Store: rows written", "in a second", &["written"]),
-    ("Store: writing, of a second", "seconds", &["writing"]),
+    ("Imports and settling", "per second", &["documents", "settled"]),
+    ("Cache hit rate", "share", &["hits"]),
+    ("Store: lookups and commits", "per second", &["asked", "commits"]),
+    ("Store: rows written", "per second", &["written"]),
+    ("Store: share of time spent writing", "seconds", &["writing"]),
 ];
 
 /// Curves of what was not always nothing.
@@ -51,7 +51,7 @@ fn curves(history: &Json) -> Markup {
         (!is_flat).then(|| (title, svg::curves(&lines, "minutes", unit)))
     });
     html! {
-        @if points.len() < 2 { p.quiet { "A point is kept every ten seconds; there will be a curve soon." } }
+        @if points.len() < 2 { p.quiet { "Values are sampled every ten seconds; the charts will appear shortly." } }
         @else {
             div.pictures {
                 @for (title, picture) in drawn {
@@ -67,7 +67,7 @@ fn table(what: &str, rows: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { th scope="col" { (what) } th.number scope="col" { "number" } th.number scope="col" { "mean" } th.number scope="col" { "99 of 100 below" } } }
+                thead { tr { th scope="col" { (what) } th.number scope="col" { "number" } th.number scope="col" { "mean" } th.number scope="col" { "99th percentile" } } }
                 tbody {
                     @for row in rows {
                         tr {

@@ -88,7 +88,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
 
 /// A path that is no page.
 async fn nothing_there(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    Err(Problem::missing(format!("there is no page {}", visit.path)))
+    Err(Problem::missing(format!("page not found: {}", visit.path)))
 }
 
 /// A page: what it shows, or what is wrong, in the same frame.

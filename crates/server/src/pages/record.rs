@@ -26,7 +26,7 @@ const MOST_DOCUMENTS: usize = 8;
 
 /// `?collection=C&key=K`
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let missing = || Problem::bad("say ?collection=COLLECTION&key=KEY");
+    let missing = || Problem::bad("give ?collection=COLLECTION&key=KEY");
     let (collection, key) = (visit.param("collection").ok_or_else(missing)?, visit.param("key").ok_or_else(missing)?);
     let overview = visit.ask("", &[]).await?;
     let all = items(&overview["collections"]);
@@ -126,7 +126,7 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
                         tr {
                             th scope="col" { "field" } th scope="col" { "value" }
                             @for contributor in &contributors { th scope="col" { (contributor) } }
-                            th scope="col" { "why" }
+                            th scope="col" { "rule" }
                         }
                     }
                     tbody {
@@ -147,7 +147,7 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
                     @if !contributors.is_empty() {
                         tfoot {
                             tr {
-                                th scope="row" { "said" } td {}
+                                th scope="row" { "as of" } td {}
                                 @for one in items(&explained["contributions"]) { td { (moment(&one["as_of"])) } }
                                 td {}
                             }
@@ -169,7 +169,7 @@ pub(super) fn linked(visit: &PageContext, target: &str, keys: &Json, planned: &[
     let planned: HashSet<&str> = planned.iter().filter_map(Json::as_str).collect();
     let one = |key: &Json| {
         let key = plain(key);
-        html! { a href=(visit.record(target, &key)) { bdi { (short(&key, MOST_KEY)) } } @if planned.contains(key.as_str()) { " " span.quiet { "(no such record yet)" } } }
+        html! { a href=(visit.record(target, &key)) { bdi { (short(&key, MOST_KEY)) } } @if planned.contains(key.as_str()) { " " span.quiet { "(not imported yet)" } } }
     };
     let (first, rest) = all.split_at(all.len().min(MOST_AT_ONCE));
     html! {
@@ -178,7 +178,7 @@ pub(super) fn linked(visit: &PageContext, target: &str, keys: &Json, planned: &[
             details {
                 summary { "and " (count(rest.len() as u64)) " more" }
                 @for key in rest.iter().take(MOST_AT_ALL) { (one(key)) "; " }
-                @if rest.len() > MOST_AT_ALL { span.quiet { (count((rest.len() - MOST_AT_ALL) as u64)) " are not shown here" } }
+                @if rest.len() > MOST_AT_ALL { span.quiet { (count((rest.len() - MOST_AT_ALL) as u64)) " more are not shown" } }
             }
         }
     }
@@ -191,10 +191,10 @@ fn why(field: &Json) -> String {
         (_, Some(rule)) => rule.to_owned(),
         _ => String::new(),
     };
-    let failed = word("failed").map(|reason| format!("it fails: {reason}"));
-    let stale = (field["stale"] == true).then(|| "it is being settled".to_owned());
-    let most = field["most"].as_u64().map(|most| format!("a link has {} records at most, there may be more", count(most)));
-    let disagree = (field["conflict"] == true).then(|| "sources disagree".to_owned());
+    let failed = word("failed").map(|reason| format!("failed: {reason}"));
+    let stale = (field["stale"] == true).then(|| "being settled".to_owned());
+    let most = field["most"].as_u64().map(|most| format!("shows the first {} records of the link; there may be more", count(most)));
+    let disagree = (field["conflict"] == true).then(|| "the sources disagree".to_owned());
     std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(most).collect::<Vec<_>>().join("; ")
 }
 
@@ -220,7 +220,7 @@ async fn belonging(visit: &PageContext, all: &[Json], collection: &str, key: &st
     html! {
         @if !rows.is_empty() {
             section {
-                h2 { "Belonging to it" }
+                h2 { "Related records" }
                 ul.chips { @for (other, field, number, page) in rows { li { a href=(page) { (other) " " span.quiet { (field) } @if let Some(number) = number { " " (number) } } } } }
             }
         }
@@ -241,7 +241,7 @@ fn history(log: &Json) -> Markup {
     html! {
         @if !items(&log["entries"]).is_empty() {
             section {
-                h2 { "What was done" }
+                h2 { "Changes" }
                 ol.log {
                     @for entry in items(&log["entries"]) {
                         li {
@@ -270,8 +270,8 @@ async fn documents(visit: &PageContext, collection: &str, key: &str, explained: 
         let shown = if place < MOST_DOCUMENTS { Some(bytes_of(visit.get(&path).await).await) } else { None };
         all.push(html! {
             details {
-                summary { "The document of " bdi { (contributor) } " as delivered, " (count(bytes)) " bytes" }
-                p { a href=(path) { "To keep" } }
+                summary { "Document from " bdi { (contributor) } " as delivered, " (count(bytes)) " bytes" }
+                p { a href=(path) { "Download" } }
                 @match shown {
                     Some(Ok(bytes)) => (super::document::shown(&bytes)),
                     Some(Err(problem)) => p.quiet { (problem.detail) },

@@ -90,7 +90,7 @@ pub async fn total(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 /// What can be asked, for who has asked nothing yet.
 fn begin(visit: &PageContext, overview: &Json) -> Markup {
     html! {
-        p { "A query is a collection, conditions and what is wanted: " code { "collection field=value | sort field-" } ". Words find what was meant." }
+        p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". If you type plain words, Stook suggests queries." }
         ul.chips { @for collection in items(&overview["collections"]) {
             li { a href=(visit.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
         } }
@@ -133,8 +133,8 @@ fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
     let tenant = if visit.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" --tenant {}", visit.tenant) };
     html! {
         p.quiet {
-            @if rows.is_empty() && idx > 0 { "There is nothing behind row " (count(idx)) ". " a href=(page(0)) { "From the beginning" } }
-            @else if rows.is_empty() { "Nothing was found." }
+            @if rows.is_empty() && idx > 0 { "There are no results after row " (count(idx)) ". " a href=(page(0)) { "Back to the first page" } }
+            @else if rows.is_empty() { "No records match." }
             @else if goes_on || idx > 0 {
                 (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
                 span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { a href=(visit.to("total", &[("q", query), ("whole", "1")])) { "all" } }
@@ -149,7 +149,7 @@ fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
             }
         }
         (services(visit, query, &answer["services"], &page(idx)))
-        @if own.rows < ROWS { p.quiet { "The rows are long, so there are only " (own.rows) " on a page." } }
+        @if own.rows < ROWS { p.quiet { "The rows are long, so only " (own.rows) " are shown per page." } }
         @if view == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
         @else if view == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
         @else {
@@ -162,11 +162,11 @@ fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
             }
         }
         nav.pages aria-label="Pages of results" {
-            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(own.rows))) { "← earlier" } }
-            @if goes_on { a rel="next" href=(page(idx + own.rows)) { "later →" } }
+            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(own.rows))) { "← previous" } }
+            @if goes_on { a rel="next" href=(page(idx + own.rows)) { "next →" } }
         }
         details.quiet {
-            summary { "The same elsewhere" }
+            summary { "Run this query elsewhere" }
             pre tabindex="0" { "stook query" (tenant) " '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' 'http://" (visit.host()) (api) "'" }
         }
     }
@@ -183,7 +183,7 @@ fn lines(answer: &Json, rows: &[Json]) -> String {
 fn services(visit: &PageContext, query: &str, said: &Json, again: &str) -> Markup {
     html! {
         @if items(said).iter().any(|service| service["state"] == "running") {
-            p data-events=(visit.to("search/events", &[("q", query)])) { "Some services are still asked. " a href=(again) { "Look again" } }
+            p data-events=(visit.to("search/events", &[("q", query)])) { "Some services have not answered yet. " a href=(again) { "Reload" } }
         }
         @if !items(said).is_empty() {
             ul.chips { @for service in items(said) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
@@ -261,7 +261,7 @@ fn suggested(visit: &PageContext, meant: &Json) -> Markup {
     let all = items(&meant["suggestions"]);
     html! {
         @if !all.is_empty() {
-            h2 { "Perhaps you mean" }
+            h2 { "Did you mean" }
             ul.meant {
                 @for one in all {
                     li {
@@ -271,7 +271,7 @@ fn suggested(visit: &PageContext, meant: &Json) -> Markup {
                 }
             }
         }
-        @if meant["learning"] == true { p.quiet { "Values are still being learnt." } }
+        @if meant["learning"] == true { p.quiet { "The vocabulary for suggestions is still being built." } }
     }
 }
 
@@ -306,7 +306,7 @@ pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             }
         }
         @if items(&answer["facets"]).is_empty() {
-            @if visit.param("part").is_none() { p.quiet { "No field tells these records apart." } }
+            @if visit.param("part").is_none() { p.quiet { "No indexed field has different values in these records." } }
         } @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
     Ok(RenderedPage { part: visit.param("part").is_some(), ..RenderedPage::new(query, body) })
@@ -345,7 +345,7 @@ pub async fn download(visit: PageContext) -> Response {
     let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);
     let mut response = visit.get(&path).await;
     if !response.status().is_success() {
-        let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::missing("there is nothing"));
+        let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::missing("nothing found"));
         return visit.answer(Err(problem));
     }
     let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };

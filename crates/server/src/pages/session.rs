@@ -73,7 +73,7 @@ fn shown(pages: &WebPages, status: StatusCode, wrong: Option<&str>, to: &str) ->
 pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     // nobody is signed in by somebody else's page
     if sent.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
-        return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form is not of these pages: sign in here"));
+        return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form has expired or comes from another site: sign in again"));
     }
     let (token, to) = (form.get("token").unwrap_or_default().trim(), form.get("to").unwrap_or_default());
     let mut own = headers(&sent);
@@ -94,7 +94,7 @@ pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: Su
             }
             response
         }
-        Err(_) => shown(&pages, StatusCode::UNAUTHORIZED, Some("This token is not known; it may have been revoked."), to),
+        Err(_) => shown(&pages, StatusCode::UNAUTHORIZED, Some("Unknown token; it may have been revoked."), to),
     }
 }
 

@@ -20,7 +20,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         all.push((collection, visit.ask(&format!("/tags/{collection}"), &[]).await?));
     }
     let body = html! {
-        @if all.is_empty() { p.quiet { "No collection of this catalogue has tags." } }
+        @if all.is_empty() { p.quiet { "This catalogue has no collection with tags." } }
         @for (collection, tags) in &all {
             section {
                 h2 { (collection) }
@@ -44,7 +44,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 
 fn row(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let name = named(tag, "name");
-    let definition = tag["xpath"].as_str().or(tag["query"].as_str()).unwrap_or("given by hand");
+    let definition = tag["xpath"].as_str().or(tag["query"].as_str()).unwrap_or("assigned manually");
     html! {
         tr {
             th scope="row" {
@@ -146,7 +146,7 @@ fn query_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> Strin
 fn xpath_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
     // names of tags are no selectors: what is typed is shown behind its own field
     html! {
-        label for=(id("xpath")) { "XPath, of what its document says" }
+        label for=(id("xpath")) { "XPath over the record's document" }
         textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" hx-get=(visit.to("tags/preview", &[("collection", collection)]))
             hx-trigger="input changed delay:250ms" hx-target="next .preview" hx-sync="this:replace" { (xpath) }
         div.preview aria-live="polite" {}
@@ -181,9 +181,9 @@ pub async fn preview(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let body = match visit.send(Method::POST, &path, &[("preview", "true")], Some(&wish)).await {
         Ok(seen) => html! {
             p {
-                strong { (plain(&seen["matches"])) } @if kind == "xpath" { " of the first " } @else { " of " } (plain(&seen["records"])) " would carry it"
+                strong { (plain(&seen["matches"])) } @if kind == "xpath" { " of the first " } @else { " of " } (plain(&seen["records"])) " records would carry it"
                 @if kind == "xpath" { "; " (format!("{:.0}", seen["microseconds"].as_f64().unwrap_or(0.0))) " µs each" }
-                @if seen["failed"].as_u64() > Some(0) { "; " (plain(&seen["failed"])) " took too long" } "."
+                @if seen["failed"].as_u64() > Some(0) { "; " (plain(&seen["failed"])) " exceeded the step limit" } "."
             }
             @for advice in items(&seen["advice"]) { p.problem { (plain(advice)) } }
             ul.chips { @for key in items(&seen["keys"]) { li { a href=(visit.record(collection, &plain(key))) { bdi { (plain(key)) } } } } }
@@ -213,7 +213,7 @@ pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResu
         }
         "rebuild" => drop(visit.send(Method::POST, &format!("{path}/rebuild"), &[], None).await?),
         "delete" => drop(visit.send(Method::DELETE, &path, &[], None).await?),
-        other => return Err(Problem::bad(format!("{} is no change of a tag", plain(&other.into())))),
+        other => return Err(Problem::bad(format!("{} is not an action on tags; use create, set, rebuild or delete", plain(&other.into())))),
     }
     Ok(Redirect::to(&visit.to("tags", &[])).into_response())
 }

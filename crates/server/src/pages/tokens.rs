@@ -15,7 +15,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let tokens = visit.ask("/tokens", &[]).await?;
     let body = html! {
         @if items(&tokens["tokens"]).is_empty() {
-            p.quiet { "There is no token: whoever is on this machine may do everything. With the first token that ends; make one that is admin." }
+            p.quiet { "There is no token yet, so anyone on this machine has full access. Create an admin token to end this." }
         } @else {
             div.wide tabindex="0" {
                 table {
@@ -36,7 +36,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         form.stacked method="post" action=(visit.to("tokens/change", &[])) {
             h2 { "New token" }
             (csrf(&visit)) input type="hidden" name="once" value=(once()?);
-            label for="name" { "What it is for" } input #name name="name" maxlength="100" required;
+            label for="name" { "Name" } input #name name="name" maxlength="100" required;
             label for="role" { "May" }
             select #role name="role" {
                 option value="read" { "read" } option value="write" { "also write and import" } option value="admin" { "do everything" }
@@ -56,7 +56,7 @@ fn revoke(visit: &PageContext, token: &Json) -> Markup {
 /// A mark by which a form that is sent twice is known.
 fn once() -> HandlerResult<String> {
     let mut mark = [0; 16];
-    getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("there is no randomness: {error}")))?;
+    getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("the system's random number generator failed: {error}")))?;
     Ok(hex(&mark))
 }
 
@@ -69,16 +69,16 @@ pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResu
     }
     let wish = json!({ "name": form.need("name")?, "role": form.need("role")? });
     if !visit.is_first(form.need("once")?) {
-        let twice = "this form was sent already: the token was made, and shown then; where it was not seen, revoke it and make another";
+        let twice = "this form was submitted already and the token was shown then; if you did not see it, revoke it and create another";
         return Err(Problem::new(StatusCode::CONFLICT, twice));
     }
     let made = visit.send(Method::POST, "/tokens", &[], Some(&wish)).await?;
     let body = html! {
         main.narrow {
             h1 { "A new token" }
-            p { "It is shown this once. Its name is " bdi { (named(&made, "name")) } ", it may " (named(&made, "role")) "." }
+            p { "This is the only time it is shown. Its name is " bdi { (named(&made, "name")) } "; its role allows: " (named(&made, "role")) "." }
             pre.secret { (named(&made, "token")) }
-            p { a href=(visit.to("tokens", &[])) { "To the tokens" } }
+            p { a href=(visit.to("tokens", &[])) { "Back to tokens" } }
         }
     };
     Ok(page_of(StatusCode::CREATED, document("A new token", &body)))

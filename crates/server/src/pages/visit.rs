@@ -21,7 +21,7 @@ use tower_service::Service;
 /// Longest answer of the API that is shown.
 const MOST_ANSWER: usize = 32 << 20;
 /// What is said of a longer one.
-pub const TOO_LONG: &str = "this is too long to be shown here; the API gives it";
+pub const TOO_LONG: &str = "too long to be shown here; use the API";
 /// Marks of forms that are remembered.
 const MOST_SENT: usize = 1_000;
 /// Longest form.
@@ -133,7 +133,7 @@ impl SubmittedForm {
         if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, own)) {
             return Ok(());
         }
-        Err(Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"))
+        Err(Problem::new(StatusCode::FORBIDDEN, "this form has expired: reload the page"))
     }
 }
 
@@ -240,7 +240,7 @@ impl PageContext {
         *request.method_mut() = method;
         match path.parse() {
             Ok(path) => *request.uri_mut() = path,
-            Err(_) => return Problem::bad("the path is no path").into_response(),
+            Err(_) => return Problem::bad("the path is not valid").into_response(),
         }
         *request.headers_mut() = self.own.clone();
         if let Some(media) = media {
@@ -320,7 +320,7 @@ pub async fn json_of(response: Response) -> HandlerResult<Json> {
 /// 400 with what it is a number of.
 pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> HandlerResult<&'t str> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} has a number")))
+    text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} must be a number")))
 }
 
 /// How many rows are left out at the front; none where nothing is said.

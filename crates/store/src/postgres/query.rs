@@ -816,9 +816,9 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan) -
     let rows = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)";
     let few = session.one(rows, &[&name(&["r", &collection.name])])?.at::<i64>(0)? < FEW;
     let mut lines = vec![match (all, SqlBuilder::new(catalogue, 1, plan)?.is_indexed && few) {
-        (true, true) => "reads all records, which are few; would find them through an index".to_owned(),
+        (true, true) => "scans all records because there are few; an index is available".to_owned(),
         (true, false) => "reads every record of the collection".to_owned(),
-        (false, _) => "finds records through an index".to_owned(),
+        (false, _) => "uses an index".to_owned(),
     }];
     lines.extend(steps);
     lines.push(sql);

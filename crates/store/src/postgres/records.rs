@@ -270,7 +270,7 @@ pub fn write(
         let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";
         if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
             let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
-            let row = known.ok_or_else(|| DatabaseError::Retry("an old call was forgotten meanwhile".into()))?;
+            let row = known.ok_or_else(|| DatabaseError::Retry("an expired idempotency key was removed meanwhile".into()))?;
             let same = row.at::<&[u8]>(0)? == call.request;
             unit.repeated(same, row.at(1)?);
             return Ok((CommitReceipt { committed_at: stamp, rows: 0 }, Vec::new()));

@@ -84,10 +84,10 @@ impl From<DatabaseError> for StoreError {
     fn from(trouble: DatabaseError) -> Self {
         match trouble {
             DatabaseError::Store(error) => error,
-            DatabaseError::Retry(reason) => StoreError::Other(format!("other transactions were in the way too often: {reason}")),
+            DatabaseError::Retry(reason) => StoreError::Other(format!("gave up after repeated transaction conflicts: {reason}")),
             DatabaseError::ConnectionLost(reason) => StoreError::ReadOnly(format!("the connection is lost: {reason}")),
             DatabaseError::CommitUnknown(reason) => {
-                StoreError::ReadOnly(format!("the connection was lost while a change was being committed, look whether it was done: {reason}"))
+                StoreError::ReadOnly(format!("the connection was lost during a commit; check whether the change was applied: {reason}"))
             }
         }
     }
@@ -298,7 +298,7 @@ impl Session {
 
     /// The only row.
     pub fn one(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Row> {
-        self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database gave no row".into()).into())
+        self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database returned no row".into()).into())
     }
 
     /// Calls `visit` with each row as it comes.

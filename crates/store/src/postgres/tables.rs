@@ -307,7 +307,7 @@ pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: 
         return Ok(());
     }
     if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
-        return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
+        return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; create it with `stook prepare`")).into());
     }
     if purpose != AccessMode::Admin && has_citus(session)? && meta(session, "distributed")?.is_none() {
         let reason = "the database is a cluster's coordinator now; `stook prepare` spreads the records over its servers";
@@ -376,7 +376,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                 if field.fold && !ty.is_list() {
                     session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
                 }
-                changes.push(format!("field `{of}.{}` is new; records get it when their documents are imported again", field.name));
+                changes.push(format!("field `{of}.{}` is new; import documents again to fill it", field.name));
             }
             // a cluster does not pass it on
             if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {

@@ -75,9 +75,10 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
 fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
     match error.kind() {
         ErrorKind::StorageFull => StoreError::Other(format!("{}: the disk is full", path.display())),
-        ErrorKind::AlreadyExists => {
-            StoreError::Wrong(format!("{} exists: another backup is being written, or was stopped; remove it then", path.display()))
-        }
+        ErrorKind::AlreadyExists => StoreError::Wrong(format!(
+            "{} exists: another backup is running or was interrupted; if it was interrupted, remove the file",
+            path.display()
+        )),
         _ => StoreError::Other(format!("{}: {error}", path.display())),
     }
 }

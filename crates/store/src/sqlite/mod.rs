@@ -270,9 +270,7 @@ impl SqliteStore {
             connection.progress_handler(0, None::<fn() -> bool>).map_err(failure)?;
         }
         if self.still.is_some() && self.still != ImmutableFile::of(&self.path) {
-            return Err(StoreError::Other(
-                "its file was changed while it was read without locks, which cannot be written beside it; try again".into(),
-            ));
+            return Err(StoreError::Other("the file changed while it was read without locks (its folder is read-only); try again".into()));
         }
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < 16
@@ -288,7 +286,7 @@ impl SqliteStore {
     }
 
     fn write_as<T: Send + 'static>(&self, urgency: Priority, mut work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
-        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
+        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
         let (answer, received) = std::sync::mpsc::channel();
         let small = move |connection: &Connection, stamp: i64| {
             let value = work(connection, stamp)?;
@@ -297,7 +295,7 @@ impl SqliteStore {
         };
         writer.run(WriterCommand::Function(Box::new(small)), urgency).wait()?;
         // of work that was begun again the last answer counts
-        received.try_iter().last().ok_or_else(|| StoreError::Other("the writer gave no answer".into()))
+        received.try_iter().last().ok_or_else(|| StoreError::Other("the writer thread has stopped".into()))
     }
 
     /// Runs a small write after which chunks may wait.
@@ -335,7 +333,7 @@ fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
     };
     let Some(still) = ImmutableFile::of(path) else {
         return Err(StoreError::ReadOnly(format!(
-            "{reason}; what was written last is in its log ({}-wal), which is read where files beside it can be written: copy both there",
+            "{reason}; the latest changes are in its write-ahead log ({}-wal), which needs a writable folder: copy both files to one",
             path.display()
         )));
     };
@@ -396,7 +394,7 @@ fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
         if mode("PRAGMA journal_mode")? != "wal" {
             let now = mode("PRAGMA journal_mode = WAL")?;
             if now != "wal" {
-                return Err(StoreError::Other(format!("its file system has no memory that processes share (the journal's mode stays {now})")));
+                return Err(StoreError::Other(format!("the file system does not support shared memory (the journal's mode stays {now})")));
             }
         }
         Ok(())
@@ -596,7 +594,7 @@ impl Store for SqliteStore {
     fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
         let Some(writer) = &self.writer else {
             let (answer, pending) = CommitReply::new(None);
-            answer.send(Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit));
+            answer.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
             return pending;
         };
         writer.run(WriterCommand::Unit(unit), urgency)
@@ -738,7 +736,7 @@ impl Store for SqliteStore {
     }
 
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
-        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
+        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
         let passed = Arc::new(Mutex::new(PassReport::default()));
         let changed = Arc::new(Mutex::new(Vec::new()));
         let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());

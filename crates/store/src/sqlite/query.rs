@@ -393,7 +393,7 @@ impl<'a> SqlBuilder<'a> {
             let column = known(catalogue, collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
                 builder.index = format!(" INDEXED BY {index}");
-                builder.access = format!("walks the index on {}", column.name);
+                builder.access = format!("scans the index on {} in order", column.name);
             }
         } else if !plan.distinct {
             builder.index = format!(" INDEXED BY \"k_{}\"", collection.name);
@@ -413,13 +413,13 @@ impl<'a> SqlBuilder<'a> {
             AccessPath::Ordered(index) => {
                 self.index = format!(" INDEXED BY {index}");
                 self.access = match test {
-                    Comparison::Equal(_) | Comparison::In(_) => format!("looks up {name} in its index"),
+                    Comparison::Equal(_) | Comparison::In(_) => format!("looks {name} up in its index"),
                     _ => format!("reads a range of the index on {name}"),
                 };
             }
             AccessPath::Elements if known.tags.is_some() && matches!(test, Comparison::Equal(_)) => {
                 self.index = format!(" INDEXED BY \"k_{collection}\"");
-                self.access = "reads who carries the tag in the order of keys".into();
+                self.access = "reads the records with the tag in key order".into();
                 self.before = "tagged AS t CROSS JOIN ";
                 self.parameters.push(Sql::Integer(self.tenant));
                 let comparison = comparison("t.value", test, known, &mut self.parameters)?;
@@ -440,7 +440,7 @@ impl<'a> SqlBuilder<'a> {
             }
             AccessPath::Conflicts => {
                 self.index = format!(" INDEXED BY {}", conflict_index(collection));
-                self.access = "reads those on which contributors disagree, in the order of keys".into();
+                self.access = "reads records with conflicts in key order".into();
                 self.conditions.push("conflict IS NOT NULL".into());
             }
             AccessPath::Trigrams(query) => {

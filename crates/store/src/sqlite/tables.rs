@@ -385,7 +385,7 @@ fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
 pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) -> Result<()> {
     let has_tables = connection.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0));
     if !has_tables.map_err(failure)? {
-        return Err(StoreError::Wrong("there is no store in it yet; `stook prepare` or an import makes it".into()));
+        return Err(StoreError::Wrong("there is no store in this file yet; create it with `stook prepare` or an import".into()));
     }
     check_format(connection)?;
     let meta = |name| meta(connection, name);

@@ -29,7 +29,7 @@ pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
         Some(INDEXES_WITH_FUNCTIONS) => {
             with_columns(connection)?;
             Ok(Some(format!(
-                "the store was brought from format {INDEXES_WITH_FUNCTIONS} to {FORMAT}; earlier versions of this program cannot open it any more"
+                "the store was upgraded from format {INDEXES_WITH_FUNCTIONS} to {FORMAT}; older versions of this program can no longer open it"
             )))
         }
         _ => Ok(None),

@@ -114,8 +114,8 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     changes.sort();
     let expected = [
         "collection `shelf` is new",
-        "field `item.badge` is new; records get it when their documents are imported again",
-        "field `item.size` is new; records get it when their documents are imported again",
+        "field `item.badge` is new; import documents again to fill it",
+        "field `item.size` is new; import documents again to fill it",
         "index on `item.place` is new",
         "index on `item.price` was dropped",
         "index on `item.title` is new",
@@ -134,7 +134,7 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     assert_eq!(told.refused.len(), 1);
     let shelf = desk.catalogue.collection("shelf").expect("it is new").0;
     desk.work().write(put(shelf, "s", None, content(&desk.catalogue, shelf, &[]))).done(&*desk.store);
-    // once applied there is nothing to report
+    // once applied nothing found to report
     assert_eq!(desk.reopen(place).store.changes(), Vec::<String>::new());
 }
 
@@ -307,7 +307,7 @@ pub fn all_reasons_are_given_at_once(place: &Place) {
     for reason in ["`exists` of `item` changed", "how `item.both` gets", "state field `item.place` is not"] {
         assert!(said.contains(reason), "{said}");
     }
-    assert!(said.contains("put that back, or export with the old definition"), "it says what to do: {said}");
+    assert!(said.contains("revert these changes, or export with the old definition"), "it says what to do: {said}");
 }
 
 pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {

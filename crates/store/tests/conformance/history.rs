@@ -90,7 +90,7 @@ fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
     }
 }
 
-/// The write for a change of a record that was read like this; nothing when there is nothing to touch or delete.
+/// The write for a change of a record that was read like this; nothing when nothing found to touch or delete.
 fn write_of(catalogue: &Catalogue, number: usize, read: &ReadRecord, kind: Kind, statement: i64) -> Option<RecordWrite> {
     let (version, held) = read;
     match (kind, merge(held.as_ref(), kind, statement)) {

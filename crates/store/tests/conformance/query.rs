@@ -801,7 +801,7 @@ pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
     let keys = |sort: &[(&str, bool)]| desk.keys(desk.sorted(desk.plan(vec![]), sort)).concat();
     assert_eq!(keys(&[]), "abcdef");
     assert_eq!(keys(&[("key", true)]), "fedcba");
-    assert_eq!(keys(&[("ordered", false)]), "abefcd", "no value comes first, the key decides between equals");
+    assert_eq!(keys(&[("ordered", false)]), "abefcd", "no value comes first, ties are broken by key");
     assert_eq!(keys(&[("ordered", true)]), "cdbefa");
     assert_eq!(keys(&[("ordered", false), ("number", true)]), "aebfcd");
     assert_eq!(keys(&[("number", false), ("ordered", true)]), "acdbfe");

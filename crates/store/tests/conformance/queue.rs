@@ -329,11 +329,11 @@ pub fn releasing_a_lease_that_was_lost_changes_nothing(place: &Place) {
     let id = job_of(&desk, 1);
     let slow = lease(&desk, 1, 0).remove(0);
     let quick = lease_one(&desk);
-    desk.store.release(fence(&slow), "too late", 0, 1).expect("there is nothing to do");
+    desk.store.release(fence(&slow), "too late", 0, 1).expect("nothing found to do");
     let info = infos(&desk, id).remove(0);
     assert_eq!((info.state, info.reason), (ChunkState::Leased, None));
     finish(&desk, &quick);
-    desk.store.release(fence(&slow), "far too late", 0, 1).expect("there is nothing to do");
+    desk.store.release(fence(&slow), "far too late", 0, 1).expect("nothing found to do");
     assert_eq!(job(&desk, id).state, JobState::Completed);
 }
 
@@ -694,7 +694,7 @@ pub fn ending_a_job_that_has_ended_changes_nothing(place: &Place) {
     let id = job_of(&desk, 1);
     finish(&desk, &lease_one(&desk));
     let before = job(&desk, id);
-    desk.store.end_job(id, JobState::Cancelled, "too late").expect("there is nothing to do");
+    desk.store.end_job(id, JobState::Cancelled, "too late").expect("nothing found to do");
     assert_eq!(job(&desk, id), before);
     let running = job_of(&desk, 1);
     for state in [JobState::Queued, JobState::Running, JobState::Interrupted, JobState::Completed, JobState::CompletedWithErrors] {
@@ -717,8 +717,8 @@ pub fn a_job_that_is_not_there_is_named_in_the_error(place: &Place) {
         assert!(error.to_string().contains("there is no job 77"), "{error}");
     }
     assert_eq!(desk.store.jobs(None, 10).expect("reading works"), []);
-    assert_eq!(desk.store.take_over(77).expect("there is nothing to do"), 0);
-    desk.store.release(LeaseToken { chunk: ChunkId { job: 77, ordinal: 1 }, token: 1 }, "lost", 0, 1).expect("there is nothing to do");
+    assert_eq!(desk.store.take_over(77).expect("nothing found to do"), 0);
+    desk.store.release(LeaseToken { chunk: ChunkId { job: 77, ordinal: 1 }, token: 1 }, "lost", 0, 1).expect("nothing found to do");
 }
 
 pub fn jobs_are_listed_newest_first(place: &Place) {
@@ -885,7 +885,7 @@ pub fn chunks_given_back_wait_as_if_nobody_had_had_them(place: &Place) {
     let again = lease(&desk, 9, 60);
     assert_eq!(again.iter().map(|lease| (lease.chunk.ordinal, lease.attempt)).collect::<Vec<_>>(), [(2, 1), (3, 1)]);
     // those that others have are theirs
-    desk.store.give_back(&[fence(&leases[1])]).expect("there is nothing to do");
+    desk.store.give_back(&[fence(&leases[1])]).expect("nothing found to do");
     again.iter().for_each(|lease| finish(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Completed);
 }

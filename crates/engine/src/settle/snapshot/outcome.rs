@@ -75,10 +75,10 @@ impl RetirementReport {
                 (false, 1) => "was",
                 (false, _) => "were",
             };
-            sentences.push(format!("{} of older files {are} retired, because a newer whole file does not name them", records(self.retired)));
+            sentences.push(format!("{} {are} retired because the newer complete delivery does not contain them", records(self.retired)));
         }
         if self.heard_again > 0 {
-            sentences.push(format!("{} not retired any longer, because the file that had retired them does not count", records(self.heard_again)));
+            sentences.push(format!("{} restored, because the delivery that had retired them no longer counts", records(self.heard_again)));
         }
         if self.refused > 0 {
             let (stay, it) = if self.refused == 1 { ("stays as it was", "it") } else { ("stay as they were", "they") };
@@ -94,8 +94,8 @@ impl RetirementReport {
 fn refused(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
-        "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the keys of the whole file before it are missing ({} of {}; `most` is {} %); \
-         if that is right, import it again with --retire-all",
+        "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the previous delivery's keys are missing ({} of {}; `most` is {} %); \
+         if this is intended, import the file again with --retire-all",
         lack.percent(),
         lack.missing,
         lack.of,
@@ -107,7 +107,7 @@ fn refused(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str
 fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
-        "in scope {scope:?} another file has the same time, so neither takes the place of the other: {about}{} of the {} keys of that file \
+        "in scope {scope:?} another delivery has the same as-of time, so neither replaces the other: {about}{} of the {} keys of that file \
          {are} not retired although this one lacks them; if this file is newer, give it a later time (`touch` does) and import it again",
         lack.missing, lack.of,
     )
@@ -222,7 +222,7 @@ impl<'t> RetirementDryRun<'t> {
             return Ok(());
         }
         if part.whole != Some(part.documents) {
-            self.found.files.push(FileRetirement::none(file, "it was not read to its end, so what it would retire is not known".to_owned()));
+            self.found.files.push(FileRetirement::none(file, "the file was not read completely, so what it would retire is unknown".to_owned()));
             return Ok(());
         }
         let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
