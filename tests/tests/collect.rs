@@ -259,12 +259,12 @@ fn a_service_in_trouble_is_asked_again() {
 fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
     for (trouble, words) in [
         (Trouble::Moved, "302"),
-        (Trouble::Words, "does not answer JSON"),
+        (Trouble::Words, "the response is not JSON"),
         (Trouble::Words, "it looks like HTML; it begins with: <html>no data today</html>"),
         (Trouble::Error, "no list `value` in its top object; it begins with: {\"error\": {\"code\": \"7\"}}"),
         (Trouble::Forbidden, "who are you?"),
         (Trouble::Endless, "more than"),
-        (Trouble::Everything, "does not keep to the window"),
+        (Trouble::Everything, "returned documents outside the requested window"),
     ] {
         let place = shop();
         let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), things(50..60))]);

@@ -488,9 +488,9 @@ fn one_service_s_trouble_is_its_own() {
             ("transfer", Fault::Wrong, "it sends text/html, not xml"),
             ("catalog", Fault::Wrong, "it sends text/html, not json"),
             ("catalog", Fault::Redirect, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
-            ("catalog", Fault::Endless, "it sends more than 8388608 bytes"),
-            ("transfer", Fault::Endless, "it sends more than 8388608 bytes"),
-            ("catalog", Fault::CompressionBomb, "it sends more than 8388608 bytes"),
+            ("catalog", Fault::Endless, "the response exceeds 8388608 bytes"),
+            ("transfer", Fault::Endless, "the response exceeds 8388608 bytes"),
+            ("catalog", Fault::CompressionBomb, "the response exceeds 8388608 bytes"),
             ("transfer", Fault::EntityBomb, "could not be read"),
             ("catalog", Fault::EntityBomb, "could not be read"),
             ("catalog", Fault::TruncatedBody, "could not be read"),
@@ -709,7 +709,7 @@ fn long_queries_are_watched() {
         let back = stook.get(&format!("/v1/main/query/asked/{}?wait=5", first["id"].as_str().unwrap())).with(200);
         assert_eq!((&back["rows"], back.get("id")), (&asked.whole(&query, "")["rows"], None));
         let never = stook.get("/v1/main/query/asked/00000000000000000000000000000000");
-        assert!(never.status == 404 && never.text().contains("ask it again"));
+        assert!(never.status == 404 && never.text().contains("send it again"));
         let blocks = all_blocks(&data).into_iter().filter(|block| block.dataset == data.dataset(5).name).count();
         assert_eq!(asked.whole(&query, "")["rows"].as_array().unwrap().len(), blocks);
         let first = stook.get("/v1/main/query/events?q=nothing");
@@ -1018,9 +1018,9 @@ fn mistakes_in_calls_are_found() {
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, as: epoch } } } } }", "`as: epoch` is for timestamps"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, takes: many } } } } }", "`many`"),
         ("{ service: s, calls: { c: { get: /c, page: { token: t } } } }", "a page has `offset` and `limit`"),
-        ("{ service: s, calls: { c: { get: /c, args: { i: some.of } } } }", "say with `by` which of its structs are one"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: some.of } } } }", "give `by`, the member that identifies a struct"),
         ("{ service: s, calls: { c: { get: /c, args: { i: one.by } } } }", "give it `index: equal`"),
-        ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, takes: list } } } } }", "one value, or a pattern"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, takes: list } } } } }", "takes one value or a pattern"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, default: x } } } } }", "nor has a condition on elements of a list"),
         ("{ service: s }", "calls"),
     ] {

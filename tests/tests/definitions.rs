@@ -243,7 +243,7 @@ fn a_definition_by_which_rows_look_alike_is_enough_to_read() {
             place.run(reader).exits(0);
         }
         // who writes by the definition is told
-        place.run(&["settle"]).exits(1).complains(&["is not the one the store was prepared for", "maps, rules, links, routes, services"]);
+        place.run(&["settle"]).exits(1).complains(&["is not the one the store was prepared for", "mappings, rules, links, routes, services"]);
         assert_eq!(shape(&place), before);
     }
 }

@@ -164,7 +164,7 @@ fn a_definition_that_needs_a_new_store_is_told_before_anything_is_written() {
 fn help_shows_expressions_and_commands() {
     let place = Place::new(TRIAL);
     let shown = place.ok(&["help", "expressions"]);
-    assert!(shown.contains("coalesce(any, ...) -> any?") && shown.contains("What is absent stays absent"), "{shown}");
+    assert!(shown.contains("coalesce(any, ...) -> any?") && shown.contains("An absent value stays absent"), "{shown}");
     let told = place.json(&["help", "expressions", "--json"]);
     let functions = told["functions"].as_array().unwrap();
     assert!(functions.iter().any(|function| function["name"] == "substring" && function["value"] == "S1A"), "{told}");

@@ -126,7 +126,7 @@ fn whatever_a_target_does_is_said_and_nothing_hangs() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    place.run(&["lab", "load", &format!("http://{address}/")]).exits(1).complains(&["nobody answers at", "refused"]);
+    place.run(&["lab", "load", &format!("http://{address}/")]).exits(1).complains(&["no server at", "refused"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || drop(listener.accept()));

@@ -131,7 +131,7 @@ fn a_list_that_is_edited_leads_elsewhere() {
         for author in ["p1", "p2", "p3"] {
             assert!(page.contains(&format!("/t/main/record?collection=author&amp;key={author}")), "{page}");
         }
-        assert!(page.contains("no such record yet"), "{page}");
+        assert!(page.contains("not imported yet"), "{page}");
         let page = stook.get(&format!("/t/main/search?q={}", encoded("book authors=p2 | grep key, authors"))).text();
         assert!(page.contains("/t/main/record?collection=author&amp;key=p3"), "{page}");
         let overview = stook.get("/v1/main").with(200);

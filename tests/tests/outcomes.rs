@@ -171,7 +171,7 @@ fn a_document_from_the_future_fails_and_blocks_nothing() {
     assert_eq!(counts(&place.import(&[&file])), "created 1, failed 1");
     let trouble = &place.troubles(1)[0];
     assert_eq!((&trouble["record"], &trouble["key"], &trouble["collection"]), (&json!(1), &json!("a"), &json!("thing")));
-    assert_eq!(reasons(trouble), "the document's time 2999-01-01T00:00:00Z is more than a day ahead");
+    assert_eq!(reasons(trouble), "the document's as-of time 2999-01-01T00:00:00Z is more than a day in the future");
     assert_eq!(deliver(&place, "upsert", &[("a", "one", 2)]), "created 1");
 }
 
@@ -447,7 +447,7 @@ fn broken(definition: &str, name: &str, bytes: &[u8], offset: usize, reason: &st
     assert!(shown.contains("job 1: completed with errors, 3 documents"), "{shown}");
     assert!(shown.contains("2 created, 1 failed"), "{shown}");
     assert!(shown.contains(&format!("failed: {name} record 2 at byte {offset}: ")), "{shown}");
-    assert!(shown.contains("all of them: stook journal 1 --errors"), "{shown}");
+    assert!(shown.contains("for all issues: stook journal 1 --errors"), "{shown}");
     let troubles = place.troubles(1);
     assert_eq!(troubles.len(), 1);
     assert_eq!((&troubles[0]["record"], &troubles[0]["offset"], &troubles[0]["outcome"]), (&json!(2), &json!(offset), &json!("failed")));
@@ -548,7 +548,7 @@ fn a_file_that_is_something_else_is_refused_before_a_job_is_made() {
     let file = place.file("noise", noise);
     place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["noise looks like csv, source `loc` reads marc"]);
     let folder = place.folder().to_str().unwrap().to_owned();
-    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["is a folder; name its files"]);
+    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["is a folder; give its files"]);
     place.run(&["import", "nowhere.mrc", "--profile", "upsert"]).exits(1).complains(&["nowhere.mrc"]);
     let json = place.file("page.json", "{}");
     place.run(&["import", &json, "--profile", "stock"]).exits(1).complains(&["page.json looks like json, source `holdings` reads csv"]);

@@ -287,7 +287,7 @@ fn pages_are_for_who_may_see_them() {
         }
         // what is wrong is said on a page, too, and among its answers
         for (wrong, status, said) in [
-            ("nowhere", 404, "there is no page"),
+            ("nowhere", 404, "page not found"),
             ("search?q=thing%20nmae%3D1", 400, "did you mean"),
             ("search?q=thing&idx=-1", 400, "idx is a number"),
             ("download?q=thing%20nmae%3D1", 400, "did you mean"),
@@ -367,7 +367,7 @@ fn pages_are_for_who_may_see_them() {
         let lines: String = (0..45).map(|number| json!({ "k": format!("long{number}"), "name": long }).to_string() + "\n").collect();
         place.import(&[&place.file("long.ndjson", lines), "--source", "s"]);
         let shown = writer.get("/t/main/search?q=thing%20k%3Dlong*").text();
-        assert!(shown.contains("there are only 5 on a page") && shown.len() < 2_000_000, "{}", &shown[..shown.len().min(3_000)]);
+        assert!(shown.contains("only 5 are on a page") && shown.len() < 2_000_000, "{}", &shown[..shown.len().min(3_000)]);
         let more: String = (0..12_000).map(|number| json!({ "k": format!("more{number}"), "name": "many" }).to_string() + "\n").collect();
         place.import(&[&place.file("more.ndjson", more), "--source", "s"]);
         let kept = writer.get("/t/main/download?q=thing%20name=many&format=csv").text();
@@ -608,7 +608,7 @@ fn dead_chunks_are_made_smaller_and_tried_again() {
     let (writer, own) = (Visitor::new(&stook, &write), Visitor::new(&stook, &admin));
     assert!(own.get("/t/main/home").text().contains("3 chunks are dead"), "{}", own.get("/t/main/home").text());
     let shown = own.get("/t/main/job?id=1").text();
-    assert!(shown.contains("dead chunk") && shown.contains("has changed since the job was made") && shown.contains("<button>rechunk"), "{shown}");
+    assert!(shown.contains("dead chunk") && shown.contains("has changed since the job was created") && shown.contains("<button>rechunk"), "{shown}");
     assert!(!writer.get("/t/main/job?id=1").text().contains("<button>rechunk"));
     let rechunk = format!("id=1&do=rechunk&chunk={}&documents=50", place.queue()[0]["ordinal"]);
     assert_eq!(own.post("/t/main/job/change", &rechunk).status, 403, "not from our page");

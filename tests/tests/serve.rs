@@ -102,7 +102,7 @@ fn a_server_whose_workers_fail_is_not_ready_until_they_work_again() {
         }
     };
     rename("chunks", "gone");
-    wait(503, "the import workers have ended");
+    wait(503, "the import workers stopped");
     rename("gone", "chunks");
     wait(200, "ready");
     assert_eq!(stook.end(), Some(0));

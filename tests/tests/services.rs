@@ -166,8 +166,8 @@ fn a_service_is_told_what_its_arguments_take() {
     for (calls, message) in [
         ("{ c: { get: '/{nobody}' } }", "`{nobody}` is no argument of this call"),
         ("{ c: { get: '/{id', args: { id: { field: id, required: true } } } }", "a `{` without a `}`"),
-        ("{ c: { get: '/{id}', args: { id: id } } }", "`id` stands in the path"),
-        ("{ c: { get: '/{id}', args: { id: { field: id, takes: list, required: true } } } }", "`id` stands in the path"),
+        ("{ c: { get: '/{id}', args: { id: id } } }", "`id` is part of the path"),
+        ("{ c: { get: '/{id}', args: { id: { field: id, takes: list, required: true } } } }", "`id` is part of the path"),
     ] {
         place.define(&definition(&service.url, "attempts: 1", calls));
         place.run(&["check"]).exits(1).complains(&[message]);

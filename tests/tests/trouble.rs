@@ -106,7 +106,7 @@ fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
     if place.job(1)["state"] == "failed" {
         let reason = place.queue()[0]["reason"].as_str().unwrap().to_owned();
         assert!(reason.contains("disk"), "{reason}");
-        assert!(place.ok(&["queue", "retry", "1"]).contains("wait again; stook work or stook import --resume 1 does them"));
+        assert!(place.ok(&["queue", "retry", "1"]).contains("will be retried; run stook work or stook import --resume 1"));
     }
     let job = place.run(&["import", "--resume", "1", "--json"]).exits(0).json();
     assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));
@@ -137,7 +137,7 @@ fn a_damaged_file_is_told_by_a_deep_check() {
     bytes[8192..].fill(0xff);
     std::fs::write(place.store(), bytes).unwrap();
     for words in [["check", "--deep"], ["import", &file], ["query", "authority"]] {
-        place.run(&words).exits(1).complains(&["the store is damaged", "put a copy of it in its place"]);
+        place.run(&words).exits(1).complains(&["the store is damaged", "restore a backup"]);
     }
 }
 
@@ -265,7 +265,7 @@ fn a_log_on_a_medium_that_cannot_be_written_is_read_or_told_of() {
     disk.resize("400m,rw");
     std::fs::remove_file(index).unwrap();
     disk.protect();
-    count(&place).exits(1).complains(&["is in its log", "store.sqlite-wal", "copy both"]);
+    count(&place).exits(1).complains(&["the latest changes are in its write-ahead log", "store.sqlite-wal", "copy both files"]);
 }
 
 #[test]
@@ -329,12 +329,12 @@ fn a_file_that_changed_since_its_job_was_made_is_refused() {
     std::fs::write(&file, &other[..bytes.len()]).unwrap();
     let answer = place.run(&["import", "--resume", "1"]).exits(1);
     let told = format!("{}{}", answer.text(), answer.err);
-    if !told.contains("has changed since the job was made; import it anew") {
+    if !told.contains("has changed since the job was created; import it again") {
         // it had been cut to the end: each chunk says so
-        assert!(told.contains("`stook queue ls` says why"), "{told}");
+        assert!(told.contains("see `stook queue ls`"), "{told}");
         let reasons = place.queue();
         assert!(
-            reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was made; import it anew"))
+            reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was created; import it again"))
         );
     }
     assert_eq!(place.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");
@@ -479,7 +479,7 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
             ),
             "`authority.control_number` is now unique, records in the store may not be",
         ),
-        (LIBRARY.replace("    survivorship: latest\n", "    survivorship: earliest\n"), "how `authority.lccn` gets its golden value changed"),
+        (LIBRARY.replace("    survivorship: latest\n", "    survivorship: earliest\n"), "the rule for the golden value of `authority.lccn` changed"),
     ];
     for (definition, reason) in changes {
         assert_ne!(definition, LIBRARY, "{reason}");

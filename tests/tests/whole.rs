@@ -238,7 +238,7 @@ fn an_answer_without_its_list_is_a_failed_one_and_retires_nothing() {
         ("{\"rows\": \"none\"}", "{\"rows\": \"none\"}"),
         ("[]", "no list `rows`"),
         ("", "nothing"),
-        (" \n\t ", "nothing in it but white space"),
+        (" \n\t ", "contains no document, only white space"),
         (PAGE, "it looks like HTML; it begins with: <html><head><title>502 Bad Gateway"),
         ("Service\u{1b} unavailable", "it begins with: Service unavailable"),
         ("null", "null"),
@@ -247,7 +247,7 @@ fn an_answer_without_its_list_is_a_failed_one_and_retires_nothing() {
         ("<error/>", "it begins with: <error/>"),
         ("<error code='7'>out of\n order</error>", "it begins with: <error code='7'>out of order</error>"),
         ("", "nothing"),
-        (" \n ", "nothing in it but white space"),
+        (" \n ", "contains no document, only white space"),
         (PAGE, "it looks like HTML; it begins with: <html><head><title>502 Bad Gateway"),
         ("{\"error\": 1}", "it begins with: {\"error\": 1}"),
     ];
@@ -291,7 +291,7 @@ fn no_answer_is_not_an_empty_one() {
         service.says(JSON, "{\"error\": \"out of order\"}");
         for query in ["thing", "thing | count(key)", "thing | grep name | unique"] {
             for format in ["table", "csv", "json", "ndjson"] {
-                let answer = ask(query, format).exits(1).complains(&["out of order", "nothing is known of this: no service has answered"]);
+                let answer = ask(query, format).exits(1).complains(&["out of order", "no result: no service has answered"]);
                 if matches!(format, "json" | "ndjson") {
                     let said = answer.json();
                     assert!(said["error"].as_str().unwrap().contains("out of order"), "{query}: {said}");

@@ -78,7 +78,7 @@ fn a_place_without_a_catalogue_or_store_says_how_to_get_one() {
     place.run(&["jobs"]).exits(1).complains(&["stook.sqlite does not exist yet; `stook import FILE` makes it"]);
     assert!(!place.store().exists(), "asking makes no store");
     std::fs::remove_file(place.path("catalogue.yaml")).unwrap();
-    place.run(&["check"]).exits(1).complains(&["catalogue.yaml", "name the catalogue's folder with -C, or make one with `stook init DIR`"]);
+    place.run(&["check"]).exits(1).complains(&["catalogue.yaml", "give the catalogue's folder with -C, or create one with `stook init DIR`"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_new_catalogue_is_sound_and_can_be_used_at_once() {
     let folder = place.path("new");
     let folder = folder.to_str().unwrap();
     let own = |arguments: &[&str]| Command::new(stook()).args(["-C", folder]).args(arguments).output().unwrap();
-    assert!(place.ok(&["init", folder]).contains("next: change it, then `stook -C "));
+    assert!(place.ok(&["init", folder]).contains("edit it, then run `stook -C "));
     assert!(own(&["check"]).status.success());
     let file = place.file("list.csv", "id,name,size,changed\n1,One,2 GB,2020-01-01\n");
     assert!(own(&["import", &file]).status.success());
@@ -355,22 +355,22 @@ fn dead_chunks_are_told_with_their_reason_and_live_again() {
     let modified = place.job(1)["files"][0]["modified"].as_u64().unwrap();
     std::fs::write(&file, "id,text\n").unwrap();
     let answer = place.run(&["import", "--resume", "1"]).exits(1).text();
-    assert!(answer.contains("job 1: failed") && answer.contains("`stook queue ls` says why"), "{answer}");
+    assert!(answer.contains("job 1: failed") && answer.contains("see `stook queue ls`"), "{answer}");
     let queue = place.queue();
-    assert!(queue.iter().all(|chunk| chunk["state"] == "dead" && chunk["reason"].as_str().unwrap().contains("has changed since the job was made")));
+    assert!(queue.iter().all(|chunk| chunk["state"] == "dead" && chunk["reason"].as_str().unwrap().contains("has changed since the job was created")));
     assert_eq!((&place.job(1)["state"], &place.job(1)["chunks_dead"]), (&json!("failed"), &json!(queue.len())));
     let shown = place.ok(&["queue", "ls"]);
-    assert!(shown.contains("dead") && shown.contains("has changed since the job was made"), "{shown}");
+    assert!(shown.contains("dead") && shown.contains("has changed since the job was created"), "{shown}");
     // the file is back as it was
     std::fs::write(&file, &bytes).unwrap();
     let handle = std::fs::File::options().write(true).open(&file).unwrap();
     handle.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_micros(modified)).unwrap();
     let first = format!("1.{}", queue[0]["ordinal"]);
-    assert_eq!(place.ok(&["queue", "retry", &first]), "1 chunk wait again; stook work or stook import --resume 1 does them\n");
+    assert_eq!(place.ok(&["queue", "retry", &first]), "1 chunk will be retried; run stook work or stook import --resume 1\n");
     place.ok(&["queue", "rechunk", &first, "--documents", "128"]);
     let others = queue.len() - 1;
     let plural = if others == 1 { "" } else { "s" };
-    assert_eq!(place.ok(&["queue", "retry", "1"]), format!("{others} chunk{plural} wait again; stook work or stook import --resume 1 does them\n"));
+    assert_eq!(place.ok(&["queue", "retry", "1"]), format!("{others} chunk{plural} will be retried; run stook work or stook import --resume 1\n"));
     place.run(&["import", "--resume", "1"]).exits(0);
     whole(&place, RECORDS);
 }

@@ -203,11 +203,11 @@ fn assert_last_words(place: &Place, said: &str) {
     let (done, planned) = (job["documents"].as_u64().unwrap(), job["planned"].as_u64().unwrap());
     assert!(said.contains("job 1 was interrupted: "), "{said}");
     let numbers = if job["progress"]["complete"] == true {
-        assert!(said.contains("workers go on with them (`stook work`"), "{said}");
-        format!("{} of {} documents are done", spaced(done), spaced(planned))
+        assert!(said.contains("workers will process them (`stook work`"), "{said}");
+        format!("{} of {} documents are committed", spaced(done), spaced(planned))
     } else {
-        assert!(said.contains("only this reads the rest of the files"), "{said}");
-        format!("{} documents are done, of {} in the files as far as they were read", spaced(done), spaced(planned))
+        assert!(said.contains("to read the rest of the files"), "{said}");
+        format!("{} of the {} documents read so far are committed", spaced(done), spaced(planned))
     };
     for words in [&numbers, "stook import --resume 1", "stook cancel 1"] {
         assert!(said.contains(words), "{words} is missing in {said}");
@@ -236,7 +236,7 @@ fn an_import_interrupted_while_its_file_is_read_says_who_reads_the_rest() {
         let job = place.job(1);
         assert_eq!((&job["chunks_left"], &job["chunks_working"], &job["documents"]), (&0.into(), &0.into(), &job["planned"]), "{job}");
         if job["state"] != "completed" {
-            assert!(place.ok(&["jobs"]).contains("nobody works on it now"), "{job}");
+            assert!(place.ok(&["jobs"]).contains("no worker is processing it now"), "{job}");
             place.run(&["import", "--resume", "1"]).exits(0);
         }
         Left::of(&place, 1).equals(&wanted);
@@ -263,10 +263,10 @@ fn a_job_that_is_cancelled_keeps_what_is_done_and_says_how_much_that_is() {
         assert!(listed.contains("cancelled") && listed.contains(&of_all), "{listed}");
         // nobody goes on with it
         assert_eq!(place.run(&["work", "--drain", "--json"]).exits(0).lines().len(), 0);
-        assert!(place.ok(&["import", "--resume", "1"]).contains("job 1 is cancelled already"));
+        assert!(place.ok(&["import", "--resume", "1"]).contains("job 1 is already cancelled; nothing to do"));
         assert_eq!((place.journal(1).len() as u64, place.records("authority").len() as u64), (done, done));
         place.run(&["cancel", "1"]).exits(1).complains(&["job 1 has ended already: cancelled"]);
-        place.run(&["cancel", "77"]).exits(1).complains(&["there is no job 77"]);
+        place.run(&["cancel", "77"]).exits(1).complains(&["no job 77"]);
         place.run(&["cancel", "first"]).exits(64);
     }
 }
@@ -284,7 +284,7 @@ fn an_import_that_somebody_else_cancels_says_that_and_not_that_it_can_go_on() {
             (answer.code == 0).then_some((place, answer, output))
         });
         let (place, answer, output) = cancelled.expect("it was always done too soon");
-        assert!(answer.text().starts_with("job 1 is cancelled: ") && answer.text().contains("are done, and what came of them stays"), "{answer:?}");
+        assert!(answer.text().starts_with("job 1 cancelled; ") && answer.text().contains("of its documents are committed and remain"), "{answer:?}");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("job 1: cancelled") && !said.contains("can go on") && !said.contains("--resume"), "{said}");
@@ -309,7 +309,7 @@ fn chunks_that_fail_are_dead_in_the_end_and_come_back_when_told() {
         assert_eq!(dead.iter().map(|chunk| chunk["documents"].as_u64().unwrap()).sum::<u64>(), 2_500);
         for chunk in &dead {
             assert_eq!((&chunk["state"], &chunk["attempts"]), (&"dead".into(), &3.into()), "{chunk}");
-            assert!(chunk["reason"].as_str().unwrap().contains("has changed since the job was made"), "{chunk}");
+            assert!(chunk["reason"].as_str().unwrap().contains("has changed since the job was created"), "{chunk}");
         }
         assert_eq!(place.job(1)["state"], "failed");
         std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();

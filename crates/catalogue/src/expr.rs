@@ -320,9 +320,14 @@ impl Evaluator {
 
     /// Notes that an expression has failed where the work goes on without its value.
     pub fn note(&self, what: &str, expression: &Expression, error: &str) {
+        self.note_message(|| format!("{what}: `{}`: {error}; the value is missing", expression.source.trim()));
+    }
+
+    /// Notes that something else than an expression has no value, and why.
+    pub fn note_message(&self, message: impl FnOnce() -> String) {
         let mut failures = self.failures.borrow_mut();
         if failures.len() < MOST_FAILURES {
-            let message = format!("{what}: `{}`: {error}; the value is missing", expression.source.trim());
+            let message = message();
             if !failures.contains(&message) {
                 failures.push(message);
             }
@@ -722,7 +727,7 @@ mod tests {
     fn mistakes_are_found_when_compiling() {
         assert_eq!(
             evaluate("a + heding", &[("a", Cel::Null), ("heading", Cel::Null)]),
-            Err("4: `heding` is not known here; did you mean `heading`?".into())
+            Err("4: unknown name `heding`; did you mean `heading`?".into())
         );
         assert!(evaluate("coalece(a)", &[("a", Cel::Null)]).is_err_and(|error| error.contains("did you mean `coalesce`")));
         assert!(evaluate("now", &[]).is_err_and(|error| error.contains("only known in transitions")));

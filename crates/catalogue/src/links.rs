@@ -8,7 +8,7 @@
 
 use crate::definition::Collection;
 use crate::expr::{Evaluator, Expression, MemberReference};
-use crate::key::{Key, Template};
+use crate::key::{Key, KeyError, Template};
 use crate::value::{FieldType, SmolStr, Value};
 use regex::Regex;
 
@@ -110,7 +110,7 @@ pub const MOST_TARGETS: usize = 10_000;
 pub const MOST_COMBINED: usize = 64;
 
 /// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
-/// their order. A key that no record can have is nobody's.
+/// their order. A key that no record can have leads nowhere; one that is too long for that, or has a NUL character, is noted.
 pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
     let what = || format!("`when` of link `{link}`");
     if !when.is_none_or(|when| evaluator.holds_of(&what, when, collection, values)) {
@@ -123,7 +123,14 @@ pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: O
             let value = element.filter(|_| ty.is_list()).or(values.get(index)).filter(|value| !value.is_null())?;
             Some(value.show(if element.is_some() { ty.element() } else { ty }).into())
         });
-        filled.filter(|key| Key::new(key.as_str()).is_ok())
+        filled.filter(|key| match Key::new(key.as_str()) {
+            Ok(_) => true,
+            Err(KeyError::Empty) => false,
+            Err(error) => {
+                evaluator.note_message(|| format!("link `{link}`: {error}; the value is missing"));
+                false
+            }
+        })
     };
     match listed(collection, key) {
         None => filled(None).map_or(Value::Null, Value::text),

@@ -98,7 +98,7 @@ collections:
 #[test]
 fn a_source_must_say_when_its_documents_were_true() {
     let text = "catalogue: a\nsources: { s: { format: csv, into: x } }\ncollections: { x: { key: k, fields: { k: text } } }";
-    assert!(errors(text).contains("does not say when its documents were true"));
+    assert!(errors(text).contains("has no as-of time"));
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
             sum,
             read,
             "up: { to: parent, key: of }, like: { to: parent, same: { size: sum } }",
-            "link `like` looks for `parent.sum`, which is settled itself",
+            "link `like` matches on `parent.sum`, which is itself settled later",
         ),
         (
             "      turn: { type: integer, derive: favourite.read }\n    links: { favourite: { to: child, key: best } }\n",
             "      read: { type: integer, derive: up.turn }\n",
             up,
-            "`parent.turn` is settled from itself",
+            "`parent.turn` depends on itself",
         ),
     ] {
         let found = errors(&with(parent, child, links));
@@ -172,8 +172,8 @@ fn a_link_of_a_list_is_a_list() {
         assert_eq!((found.links[0].many, field.ty.is_list()), (many, many), "{link}");
     }
     for (fields, link, expected) in [
-        ("", "key: \"{names}:{sides}\"", "a key has the elements of one list, `names` and `sides` are two"),
-        ("", "key: \"{spots}\"", "`spots` has structs; a link speaks of one of their members: `spots.at`"),
+        ("", "key: \"{names}:{sides}\"", "a key can use the elements of one list only; `names` and `sides` are two"),
+        ("", "key: \"{spots}\"", "`spots` is a list of structs; name one of their members: `spots.at`"),
         ("", "key: \"{spots.at}\"", "a link by `spots.at` needs an index on that member: `index: { at: equal }`"),
         ("", "same: { spots.at: name }", "a link by `spots.at` needs an index on that member"),
         ("      born: { type: integer, derive: authors.born }\n", "key: names", "`authors.born` is a list: `type: [integer]`"),
@@ -293,11 +293,11 @@ fn words_that_would_do_nothing_are_refused() {
         ("feeds: [{ into: x, map: { k: { path: $.k, klean: trim } } }, { into: y }]", "", "", "klean"),
         ("feeds: [{ into: x, map: { k: { path: $.k, required: true } } }, { into: y }]", "", "", "required"),
         ("feeds: [{ into: x }, { into: y }], let: { a: { path: $.a, on_eror: fail } }", "", "", "on_eror"),
-        ("feeds: [{ into: x }, { into: y }], map: { k: $.k }", "", "", "in a source with `feeds`, `map` stands in each of them"),
+        ("feeds: [{ into: x }, { into: y }], map: { k: $.k }", "", "", "in a source with `feeds`, `map` belongs in each feed"),
         ("feeds: [{ into: x }, { into: y }], when: 'true'", "", "", "when"),
         ("feeds: [{ into: x }, { into: y }], contributor: '{who}'", "", "", "there is no `let` value `who`"),
         (both, ", u: { type: text, survivorship: by_contributor, index: equal }", "", "`u` is kept by contributor"),
-        (both, ", u: { type: text, derive: m.name, unique: true }", ", links: { m: { to: y, key: k } }", "`u` follows from other records"),
+        (both, ", u: { type: text, derive: m.name, unique: true }", ", links: { m: { to: y, key: k } }", "`u` is derived from other records"),
     ] {
         let found = errors(&fed(source, fields, more));
         assert!(found.contains(expected), "{source} {fields}: {found}");
@@ -377,7 +377,7 @@ fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
     assert_eq!(document.embedded.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["lldp", "lshw"]);
     for (from, to, expected) in [
         ("raw: keep", "raw: drop", "an XPath is asked of kept documents: add `raw: keep`"),
-        ("root: lshw,", "root: enlist,", "`enlist` is json; an XPath is asked of xml"),
+        ("root: lshw,", "root: enlist,", "`enlist` is json; XPath tags need xml"),
         ("parts: { lshw: lshw,", "parts: { lshw: lshv,", "did you mean `lshw`?"),
         ("name: \"{id}.lshw.xml\"", "name: \"{ed}.lshw.xml\"", "there is no `let` value `ed`"),
         ("      lldp: { path:", "      lldq: { path:", "did you mean `lldp`?"),
@@ -419,13 +419,13 @@ collections:
         ("[{ site: text, at: timestamp, runs: ranges }]", "[ranges]", "ranges are a set already"),
         ("by: site", "by: sit", "did you mean `site`?"),
         ("by: site", "by: runs", "ranges cannot identify structs"),
-        ("by: site", "by: site, survivorship: union", "`by` says which structs of all contributors are one"),
-        ("by: site", "derive: k", "`parts` is a list of structs: documents give it"),
+        ("by: site", "by: site, survivorship: union", "use either `by` or `survivorship`, not both"),
+        ("by: site", "derive: k", "`parts` is a list of structs and can only be contributed"),
         ("index: { site: [equal, prefix] }", "index: equal", "`parts` has members, each with an index of its own"),
         ("index: { site: [equal, prefix] }", "index: { sit: equal }", "did you mean `site`?"),
         ("index: { site: [equal, prefix] }", "index: { runs: equal }", "ranges have no index"),
-        ("index: { site: [equal, prefix] }", "index: { at: prefix }", "only text has an index of this kind"),
-        ("parts: { path: p, map: { site: '@s', at: '@t' } }", "parts: p", "a struct of xml says where its members come from"),
+        ("index: { site: [equal, prefix] }", "index: { at: prefix }", "only text can have this kind of index"),
+        ("parts: { path: p, map: { site: '@s', at: '@t' } }", "parts: p", "the structs of xml need a rule for each member"),
         ("map: { site: '@s', at: '@t' }", "map: { sit: '@s' }", "did you mean `site`?"),
         ("map: { site: '@s', at: '@t' }", "map: { site: { expr: \"'a'\" } }", "a member comes from a path"),
         ("path: p, map", "map", "`path` says where the structs are"),

@@ -362,7 +362,7 @@ fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() 
         desk.work(1);
         let said = replaced(desk, job);
         assert_eq!((words(), said.retired, said.files[0].counts), (91, 0, false));
-        assert!(said.sentences()[0].contains("98 % of the keys of the whole file before it are missing (88 of 90"), "{said:?}");
+        assert!(said.sentences()[0].contains("98 % of the previous delivery's keys are missing (88 of 90"), "{said:?}");
         // again, or a day later, it is the same
         let job = desk.deliver(&tenant, &Delivery { made: 4, ..short.clone() });
         desk.work(1);

@@ -184,7 +184,7 @@ fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: usize, condition: 
     let fits = |shape: &regex::Regex| condition.values.iter().all(|value| shape.is_match(&value.pieces.join("*")));
     let accepted = tests.find(|(test, _)| test.matches.as_ref().is_none_or(fits));
     let Some((_, (_, field))) = accepted else {
-        let problem = Diagnostic::new(condition.span.clone(), format!("this is not a value of `{}` for `{}`", word.name, collection.name));
+        let problem = Diagnostic::new(condition.span.clone(), format!("`{}` cannot have this value for `{}`", word.name, collection.name));
         let shapes: Vec<&str> = word.tests.iter().filter_map(|test| test.matches.as_ref()).map(|shape| shape.as_str()).collect();
         return Err(problem.help(format!("a value looks like {}", shapes.join(" or "))));
     };

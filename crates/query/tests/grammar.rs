@@ -400,7 +400,7 @@ error: there is no collection `file.name`
 1 | file.name=x
   | ^^^^^^^^^
   |
-  = help: the collection stands alone, its fields behind it: file name=value
+  = help: write the collection first, then its fields: file name=value
 "#,
     );
 }
@@ -1319,7 +1319,7 @@ error: there is no collection `dataset.name`
 1 | dataset.name dataset=/a/b
   | ^^^^^^^^^^^^
   |
-  = help: the collection stands alone, its fields behind it: dataset name=value
+  = help: write the collection first, then its fields: dataset name=value
 
 error: "2010-13-01" is not a timestamp (RFC 3339, or a date and time in UTC)
  --> query:1:10

@@ -226,7 +226,7 @@ fn a_sort_without_conditions_on_indexes_walks_its_index() {
     ] {
         for query in [format!("book | sort {field}"), format!("book | sort {field}-"), format!("book note=x rank>1 | sort {field}-")] {
             let (words, lines) = explained(&query);
-            assert_eq!(words, format!("walks the index on {field}"), "{query}");
+            assert_eq!(words, format!("scans the index on {field} in order"), "{query}");
             assert_eq!(lines[0], format!("search r_book using index {index} (tenant=?)"), "{query}");
             // only records with equal values are put in order
             assert!(!lines.contains(&"use temp b-tree for order by".to_owned()), "{query}: {lines:?}");

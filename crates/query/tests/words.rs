@@ -87,17 +87,17 @@ fn examples_of_das_mean_what_they_say() {
 #[test]
 fn what_a_word_cannot_mean_is_an_error() {
     for (query, message, help) in [
-        ("release=CMSSW_4_1 datatype=mc", "`release` selects nothing by itself", "say what is asked for: dataset, block"),
+        ("release=CMSSW_4_1 datatype=mc", "`release` does not select a collection", "name a collection: dataset, block"),
         ("latitude=42 longitude=-72", "there is no collection `latitude`", "collections are"),
-        ("block release=CMSSW_4_1", "`release` tests nothing of `block`", "it is a condition on dataset"),
-        ("site=T9", "this is no `site` of `site`", "a value looks like ^T[0-3]_ or"),
-        ("block site in [T1_CH_CERN, srm.cern.ch]", "this is no `site` of `block`", ""),
-        ("file=abcdeasdf file dataset dataset=abcdes date = 20080201", "`date` tests nothing of `file`", "it is a condition on dataset, run"),
+        ("block release=CMSSW_4_1", "`release` has no meaning for `block`", "it is a condition on dataset"),
+        ("site=T9", "`site` cannot have this value for `site`", "a value looks like ^T[0-3]_ or"),
+        ("block site in [T1_CH_CERN, srm.cern.ch]", "`site` cannot have this value for `block`", ""),
+        ("file=abcdeasdf file dataset dataset=abcdes date = 20080201", "`date` has no meaning for `file`", "it is a condition on dataset, run"),
         ("run last dataset", "", ""),
         ("dataset in 2010", "", ""),
         ("dataset=/a/b/c file tier", "expected a comparison after `tier`", ""),
         ("file, tier dataset=/a/b/c", "expected a comparison after `tier`", ""),
-        ("lumi tier=2", "`lumi` selects nothing by itself", ""),
+        ("lumi tier=2", "`lumi` does not select a collection", ""),
         ("block | each replicas", "`replicas` is no list of structs of `block`", "it has replica"),
         ("block replica=T1_X", "`replica` is of type", "its members can: replica.site"),
         ("file lumis.lumi=a", "is not an integer", "for example: 42"),

@@ -5,7 +5,7 @@
 //! most functions of CEL, documents of one time that say different things. Of those the stores and all orders must agree.
 
 use super::case::{Case, Edit};
-use super::reading::{self, Outcome, Said, Statement, evaluate, filled, statements};
+use super::reading::{self, MAX_KEY_BYTES, Outcome, Said, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -469,17 +469,22 @@ impl<'c> Oracle<'c> {
             return match self.own(collection, record, key) {
                 Said::Value(Json::Array(elements)) => {
                     let keys: BTreeSet<String> = elements.iter().filter_map(Json::as_str).map(str::to_owned).collect();
-                    if keys.is_empty() || keys.contains("") { Said::Unknown } else { Said::Value(json!(keys)) }
+                    if keys.is_empty() || keys.iter().any(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) { Said::Unknown } else { Said::Value(json!(keys)) }
                 }
                 Said::Nothing => Said::Nothing,
                 _ => Said::Unknown,
             };
         }
-        filled(&braced, &|name| {
+        let filled = filled(&braced, &|name| {
             let field = &collection["fields"][name];
             let scalar = [field, &field["type"]].iter().any(|ty| **ty == "text" || **ty == "integer");
             if scalar { self.own(collection, record, name) } else { Said::Unknown }
-        })
+        });
+        match filled {
+            // no record has a key of that length
+            Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => Said::Nothing,
+            filled => filled,
+        }
     }
 
     /// Fields that are read through links.

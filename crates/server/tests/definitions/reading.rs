@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
 /// Keys may be that long.
-const MAX_KEY_BYTES: usize = 512;
+pub const MAX_KEY_BYTES: usize = 512;
 
 /// What is said of a field.
 #[derive(Debug, Clone, PartialEq)]

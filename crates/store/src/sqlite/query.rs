@@ -413,7 +413,7 @@ impl<'a> SqlBuilder<'a> {
             AccessPath::Ordered(index) => {
                 self.index = format!(" INDEXED BY {index}");
                 self.access = match test {
-                    Comparison::Equal(_) | Comparison::In(_) => format!("looks {name} up in its index"),
+                    Comparison::Equal(_) | Comparison::In(_) => format!("looks up {name} in its index"),
                     _ => format!("reads a range of the index on {name}"),
                 };
             }

@@ -433,7 +433,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
                 if field.fold && !field.ty.is_list() {
                     add_column(connection, &own.table, &format!("\"x_{}\"", field.name), "TEXT")?;
                 }
-                changes.push(format!("field `{name}.{}` is new; records get it when their documents are imported again", field.name));
+                changes.push(format!("field `{name}.{}` is new; import documents again to fill it", field.name));
             }
             let wanted = tables.shape.collections.get(name).and_then(|shape| shape.fields.get(&field.name));
             let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));

@@ -271,12 +271,12 @@ fn refusals() -> Vec<(Catalogue, &'static str)> {
         one("price: { type: integer,", "price: { type: text,", "field `item.price` was of type integer and is now text"),
         one("      words: { type: [text] }", "      words: text", "field `item.words` was of type [text] and is now text"),
         one("      place: text\n", "      place: uuid\n", "state field `item.place` was of type text and is now uuid"),
-        one("survivorship: latest, index", "survivorship: earliest, index", "how `item.price` gets its golden value changed"),
-        one("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "how `item.trusted` gets its golden value changed"),
-        one("prefer: [shop], then: latest", "prefer: [maker, shop], then: latest", "how `item.trusted` gets its golden value changed"),
-        one("heard: { type: text, from: [shop] }", "heard: text", "how `item.heard` gets its golden value changed"),
-        one("derive: \"title\"", "derive: \"folded\"", "how `item.both` gets its golden value changed"),
-        one("checked: { type: text, compare: true }", "checked: text", "how `item.checked` gets its golden value changed"),
+        one("survivorship: latest, index", "survivorship: earliest, index", "the rule for the golden value of `item.price` changed"),
+        one("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "the rule for the golden value of `item.trusted` changed"),
+        one("prefer: [shop], then: latest", "prefer: [maker, shop], then: latest", "the rule for the golden value of `item.trusted` changed"),
+        one("heard: { type: text, from: [shop] }", "heard: text", "the rule for the golden value of `item.heard` changed"),
+        one("derive: \"title\"", "derive: \"folded\"", "the rule for the golden value of `item.both` changed"),
+        one("checked: { type: text, compare: true }", "checked: text", "the rule for the golden value of `item.checked` changed"),
         one("folded: { type: text, fold: true }", "folded: text", "`fold` of `item.folded` changed"),
         one("      title: text\n", "      title: { type: text, fold: true }\n", "`fold` of `item.title` changed"),
         one("      title: text\n", "      title: { type: text, unique: true }\n", "`item.title` is now unique, records in the store may not be"),
@@ -304,7 +304,7 @@ pub fn all_reasons_are_given_at_once(place: &Place) {
     drop(first_desk(place));
     let catalogue = changed(&[("exists: latest", "exists: any"), ("      place: text\n", ""), ("derive: \"title\"", "derive: \"folded\"")]);
     let said = refused(place, &catalogue);
-    for reason in ["`exists` of `item` changed", "how `item.both` gets", "state field `item.place` is not"] {
+    for reason in ["`exists` of `item` changed", "the rule for the golden value of `item.both` changed", "state field `item.place` is not"] {
         assert!(said.contains(reason), "{said}");
     }
     assert!(said.contains("revert these changes, or export with the old definition"), "it says what to do: {said}");

@@ -450,7 +450,7 @@ pub fn chunks_are_added_to_a_living_job_only(place: &Place) {
     let completed = job_of(&desk, 0);
     let cancelled = job_of(&desk, 1);
     desk.store.end_job(cancelled, JobState::Cancelled, "enough").expect("ending works");
-    for (id, reason) in [(completed, "job 1 is completed"), (cancelled, "job 2 is cancelled"), (77, "there is no job 77")] {
+    for (id, reason) in [(completed, "job 1 is completed"), (cancelled, "job 2 is cancelled"), (77, "no job 77")] {
         let error = desk.store.add_chunks(id, chunks(5..=5), progress(5, true)).expect_err("the job has ended");
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -535,7 +535,7 @@ pub fn a_chunk_is_not_put_back_where_it_makes_no_sense(place: &Place) {
     let refusals = [
         (id, 1, format!("chunk {id}.1 is done already")),
         (id, 2, format!("chunk {id}.2 is leased")),
-        (77, 1, "there is no job 77".to_owned()),
+        (77, 1, "no job 77".to_owned()),
         (cancelled, 1, format!("job {cancelled} is cancelled")),
     ];
     for (job, ordinal, reason) in refusals {
@@ -714,7 +714,7 @@ pub fn a_job_that_is_not_there_is_named_in_the_error(place: &Place) {
     ];
     for error in errors {
         let error = error.expect_err("there is no such job");
-        assert!(error.to_string().contains("there is no job 77"), "{error}");
+        assert!(error.to_string().contains("no job 77"), "{error}");
     }
     assert_eq!(desk.store.jobs(None, 10).expect("reading works"), []);
     assert_eq!(desk.store.take_over(77).expect("nothing found to do"), 0);
@@ -939,7 +939,7 @@ pub fn a_chunk_whose_workers_never_answer_is_dead_in_the_end(place: &Place) {
     assert_eq!(lease(&desk, 1, 0), []);
     let own = job(&desk, id);
     assert_eq!((own.state, own.chunks_dead), (JobState::Failed, 1));
-    assert!(infos(&desk, id)[0].reason.as_deref().is_some_and(|reason| reason.contains("nobody who had it gave an answer")));
+    assert!(infos(&desk, id)[0].reason.as_deref().is_some_and(|reason| reason.contains("its workers stopped without reporting")));
     assert_eq!(desk.store.retry(id, None).expect("retrying works"), 1);
     finish(&desk, &lease_one(&desk));
     assert_eq!(job(&desk, id).state, JobState::Completed);
