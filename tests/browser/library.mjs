@@ -48,7 +48,7 @@ await step("goes on typing with what the catalogue has", page, async () => {
 });
 
 await step("turns the page", page, async () => {
-  await page.getByRole("link", { name: "later" }).click();
+  await page.getByRole("link", { name: "next" }).click();
   await page.getByText("51–100 of 400").waitFor();
 });
 

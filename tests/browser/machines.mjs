@@ -87,7 +87,7 @@ await step("compares two runs of the lab", page, async () => {
 await step("makes a token, which is shown once", page, async () => {
   await page.getByRole("link", { name: "Tokens" }).click();
   await page.getByLabel("Name").fill("a robot");
-  await page.getByRole("button", { name: "Make" }).click();
+  await page.getByRole("button", { name: "Create" }).click();
   expect((await page.locator("pre.secret").innerText()).startsWith("stook_"), "a secret");
   await page.getByRole("link", { name: "Back to tokens" }).click();
 });

@@ -263,7 +263,7 @@ fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
         (Trouble::Words, "it looks like HTML; it begins with: <html>no data today</html>"),
         (Trouble::Error, "no list `value` in its top object; it begins with: {\"error\": {\"code\": \"7\"}}"),
         (Trouble::Forbidden, "who are you?"),
-        (Trouble::Endless, "more than"),
+        (Trouble::Endless, "exceeds"),
         (Trouble::Everything, "returned documents outside the requested window"),
     ] {
         let place = shop();

@@ -127,7 +127,7 @@ fn what_two_services_know_is_one_answer() {
         // only a service that is told enough is asked
         let files = asked.get("file", "").1;
         assert_eq!(state(&files, "catalog_file")["state"], "unasked");
-        assert_eq!(state(&files, "catalog_file")["reason"], "it needs a condition on name or block or dataset");
+        assert_eq!(state(&files, "catalog_file")["reason"], "it requires a condition on name or block or dataset");
         let block = all_blocks(&data).into_iter().find(|block| block.catalogued).unwrap();
         let files = asked.whole(&format!("file block={} | count(key)", block.name), "");
         assert_eq!(files["rows"][0]["count(key)"], block.files);
@@ -483,11 +483,11 @@ fn one_service_s_trouble_is_its_own() {
         let stook = Served::new(&place, &["--workers", "1"]);
         let asked = Asked(&stook);
         let troubles = [
-            ("transfer", Fault::Failing, "it answers 503 Service Unavailable (out of order), 3 times"),
-            ("catalog", Fault::Failing, "it answers 503 Service Unavailable (out of order), 3 times"),
-            ("transfer", Fault::Wrong, "it sends text/html, not xml"),
-            ("catalog", Fault::Wrong, "it sends text/html, not json"),
-            ("catalog", Fault::Redirect, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
+            ("transfer", Fault::Failing, "it responded with 503 Service Unavailable (out of order) (3 attempts)"),
+            ("catalog", Fault::Failing, "it responded with 503 Service Unavailable (out of order) (3 attempts)"),
+            ("transfer", Fault::Wrong, "it sent text/html instead of xml"),
+            ("catalog", Fault::Wrong, "it sent text/html instead of json"),
+            ("catalog", Fault::Redirect, "it responded with 302 Found, a redirect to http://127.0.0.1:9/elsewhere"),
             ("catalog", Fault::Endless, "the response exceeds 8388608 bytes"),
             ("transfer", Fault::Endless, "the response exceeds 8388608 bytes"),
             ("catalog", Fault::CompressionBomb, "the response exceeds 8388608 bytes"),
@@ -537,7 +537,7 @@ fn one_service_s_trouble_is_its_own() {
         services.fault("transfer", Fault::Wrong, u64::MAX);
         let query = format!("block dataset={}", data.dataset(41).name);
         let answer = place.run(&["query", &query, "--format", "ndjson"]);
-        answer.clone().exits(2).complains(&["\"state\":\"failed\"", "it sends text/html, not xml"]);
+        answer.clone().exits(2).complains(&["\"state\":\"failed\"", "it sent text/html instead of xml"]);
         services.heal();
         place.run(&["query", &query, "--ask", "never"]).exits(0);
     }
@@ -832,7 +832,7 @@ fn clients_of_the_original_are_answered() {
             }
         };
         assert_eq!(partial["status"], "partial");
-        assert!(partial["reason"].as_str().unwrap().contains("catalog_block is failed: it sends text/html"), "{partial}");
+        assert!(partial["reason"].as_str().unwrap().contains("catalog_block is failed: it sent text/html"), "{partial}");
         services.heal();
     }
 }
@@ -973,7 +973,7 @@ fn records_of_all_collections_are_found() {
         let every = stook.get(&path("records", "&limit=1&total=true")).with(200);
         assert_eq!(every["total"], data.records + all_blocks(&data).len() as u64 + 60 + data.runs());
         for (wrong, reason) in
-            [("records nosuch=1", "nosuch"), ("records | sort name", "several collections"), ("records site=T1_* | count(key)", "several")]
+            [("records nosuch=1", "nosuch"), ("records | sort name", "across collections"), ("records site=T1_* | count(key)", "across collections")]
         {
             let reply = stook.get(&path(wrong, ""));
             assert!(reply.status == 400 && reply.text().contains(reason), "{wrong}: {}", reply.text());

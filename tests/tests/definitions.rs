@@ -191,7 +191,7 @@ fn no_command_but_those_that_say_so_changes_a_store_of_an_older_definition() {
                     let answer = own.run(arguments);
                     assert_eq!(answer.code, *code, "{arguments:?}: {}", answer.err);
                     assert_ne!(shape(&own), before, "{arguments:?}");
-                    answer.complains(&["note: collection `loan` is new", "note: index on `authority.status` is new", "must be started again"]);
+                    answer.complains(&["note: collection `loan` is new", "note: index on `authority.status` is new", "restart servers and workers"]);
                 }
                 // on a server that is a step of its own
                 Prepares if arguments[0] == "prepare" => {}
@@ -209,7 +209,7 @@ fn no_command_but_those_that_say_so_changes_a_store_of_an_older_definition() {
         place.define(&older());
         assert_eq!(place.records("authority").len(), 60);
         place.define(&newer());
-        place.run(&["prepare"]).exits(0).complains(&["note: collection `loan` is new", "must be started again"]);
+        place.run(&["prepare"]).exits(0).complains(&["note: collection `loan` is new", "restart servers and workers"]);
         assert_ne!(shape(&place), before);
         place.ok(&["query", "authority status=n"]);
     }

@@ -5,6 +5,9 @@
 //! begins with `catalogue:` is `catalogue.yaml`, and with "Append" in that paragraph it is added to the end of that. A block of the language `console` has commands after `$` with
 //! their output. A line `...` of output stands for any number of lines. `<!-- varies -->` before a block: its output is not compared.
 //! `<!-- not run -->` before a block, or in the first lines of a page: it is not run.
+//!
+//! With `STOOK_TEST_UPDATE=1` pages are changed to show what is printed; lines that differ only by what varies stay, and so does output with
+//! a line `...`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -111,7 +114,7 @@ fn run(page: &Path) -> Vec<String> {
     let root = folder.path().canonicalize().unwrap();
     let (port, other_port) = (free_port(), free_port());
     let mut script = String::from("set +e\n");
-    let mut expected: Vec<(usize, String, Option<String>)> = Vec::new();
+    let mut expected: Vec<(usize, String, Option<(String, String)>)> = Vec::new();
     for block in blocks(&text) {
         let says = |word: &str| block.before.trim_end().lines().last().is_some_and(|line| line.contains(&format!("<!-- {word}")));
         if says("not run") {
@@ -133,7 +136,7 @@ fn run(page: &Path) -> Vec<String> {
                 ),
             };
             writeln!(script, "{own}\necho '{END}'").unwrap();
-            let shown = (!says("varies")).then(|| output.replace(":7070", &format!(":{port}")));
+            let shown = (!says("varies")).then(|| (output.replace(":7070", &format!(":{port}")), output));
             expected.push((block.line, command, shown));
         }
     }
@@ -149,15 +152,33 @@ fn run(page: &Path) -> Vec<String> {
     let outputs: Vec<&str> = output.split(&format!("{END}\n")).collect();
     let name = page.strip_prefix(repository()).unwrap_or(page).display();
     let mut wrong = Vec::new();
+    let (mut updated, updates) = (text.clone(), std::env::var_os("STOOK_TEST_UPDATE").is_some());
     for (number, (line, command, shown)) in expected.iter().enumerate() {
-        let Some(shown) = shown else { continue };
+        let Some((shown, written)) = shown else { continue };
         let own = outputs.get(number).copied().unwrap_or("(it was not run)");
+        let printed = own;
         let (shown, own) = (plain(shown, &root), plain(own, &root));
         if !fits(&shown.lines().collect::<Vec<_>>(), &own.lines().collect::<Vec<_>>()) {
+            if updates && !written.lines().any(|line| line == "...") {
+                let printed = printed.replace(&format!(":{port}"), ":7070").replace(&other_port.to_string(), "8000");
+                updated = updated.replacen(&format!("$ {command}\n{written}"), &format!("$ {command}\n{}", merged(written, &printed, &root)), 1);
+            }
             wrong.push(format!("{name}:{line}: $ {command}\nthe page shows\n{shown}\nit prints\n{own}\n"));
         }
     }
+    if updated != text {
+        std::fs::write(page, updated).unwrap();
+    }
     wrong
+}
+
+/// What is printed, with lines as they are written where they differ only by what varies.
+fn merged(written: &str, printed: &str, folder: &Path) -> String {
+    let lines = printed.lines().map(|line| {
+        let same = written.lines().find(|own| plain(own, folder) == plain(line, folder));
+        same.map_or_else(|| line.trim_end().replace(&folder.display().to_string(), "."), str::to_owned)
+    });
+    lines.map(|line| line + "\n").collect()
 }
 
 fn pages(folder: &str) -> Vec<PathBuf> {

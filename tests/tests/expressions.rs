@@ -66,7 +66,7 @@ fn what_fails_on_a_document_is_a_warning_that_names_field_and_expression() {
         ]);
         let told = reasons(&place, 2);
         let has = |key: &str, part: &str| told.iter().any(|(own, reason)| own == key && reason.contains(part));
-        assert!(has("zero", "field `ratio`: `whole / part`: a division by zero; it is left out"), "{told:?}");
+        assert!(has("zero", "field `ratio`: `whole / part`: a division by zero; the value is missing"), "{told:?}");
         assert!(has("zero", "link `in_box`: `100 / part > 0`: a division by zero"), "{told:?}");
         assert!(has("word", "state field `level`: `int(mode)`: \"two\" is not an integer"), "{told:?}");
         assert!(has("word", "field `share`: `whole / in_box.size`: a division by zero"), "{told:?}");
@@ -98,7 +98,7 @@ fn what_fails_is_told_to_whoever_asks_edits_withdraws_or_settles() {
         let served = Served::new(&place, &["--workers", "0"]).with_token(&token);
         // an edit
         let edited = served.call("PUT", "/v1/main/item/new", &json!({ "whole": 6, "part": 0, "box": "x", "mode": "1" })).with(201);
-        let division = "field `ratio`: `whole / part`: a division by zero; it is left out";
+        let division = "field `ratio`: `whole / part`: a division by zero; the value is missing";
         assert!(edited["$warnings"].as_array().unwrap().contains(&json!(division)), "{edited}");
         let edited = served.call("PUT", "/v1/main/item/new", &json!({ "whole": 6, "part": 2, "mode": "1", "box": "x" })).with(200);
         assert_eq!((&edited["$warnings"], &edited["ratio"]), (&Json::Null, &json!(3)));
@@ -110,8 +110,8 @@ fn what_fails_is_told_to_whoever_asks_edits_withdraws_or_settles() {
         assert_eq!(
             told,
             [
-                "item odd: `half`: `100 / part`: a division by zero; it is left out",
-                r#"item odd: `mode`: `int(mode)`: \"\u{e4}\" is not an integer; it is left out"#,
+                "item odd: `half`: `100 / part`: a division by zero; the value is missing",
+                r#"item odd: `mode`: `int(mode)`: \"\u{e4}\" is not an integer; the value is missing"#,
             ]
         );
         assert_eq!(served.get("/items?box=none").header("stook-warning"), None);

@@ -114,7 +114,7 @@ fn tags_are_given_taken_and_deleted_by_command() {
             (&json!(2), &json!("by the door"), &json!("nomodeset"))
         );
         place.ok(&["tag", "create", "intel", "--xpath", "//node[@class='processor']/vendor = 'Intel Corp.'"]);
-        place.run(&["tag", "remove", "intel", &ids[0]]).exits(1).complains(&["only manual tags are assigned manually"]);
+        place.run(&["tag", "remove", "intel", &ids[0]]).exits(1).complains(&["only manual tags can be assigned by hand"]);
         for tag in ["rack7", "intel"] {
             assert_eq!(place.json(&["tag", "delete", tag, "--json"]), json!({ "deleted": tag }));
             assert_eq!(keys(&place, &format!("machine tag={tag}")), BTreeSet::new());

@@ -311,7 +311,7 @@ fn documents_fail_for_what_they_lack_and_the_rest_goes_in() {
     let job = place.import(&[&file]);
     assert_eq!(counts(&job), "created 2, failed 3");
     let told: Vec<(u64, String)> = place.troubles(1).iter().map(|trouble| (trouble["record"].as_u64().unwrap(), reasons(trouble))).collect();
-    assert_eq!(told[0], (2, "required but missing: name".to_owned()));
+    assert_eq!(told[0], (2, "missing required field: name".to_owned()));
     assert_eq!(told[1], (3, "there is no key: `id` has no value".to_owned()));
     assert_eq!(told[2].0, 4);
     assert!(told[2].1.starts_with("size: ") && told[2].1.contains("many"), "{}", told[2].1);
@@ -355,7 +355,7 @@ fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() 
     );
     assert!(trouble["file"].as_str().unwrap().ends_with("rows.csv"));
     let told = reasons(trouble);
-    assert!(told.contains("width: ") && told.contains("\"x\" is not one of a, b, secret, wrong") && told.contains("it is left out"), "{told}");
+    assert!(told.contains("width: ") && told.contains("\"x\" is not one of a, b, secret, wrong") && told.contains("it is ignored"), "{told}");
     assert_eq!(place.get("thing", "a"), json!({"key": "a", "id": "a", "name": "one"}));
     let shown = place.run(&["import", &file]).exits(0).text();
     assert!(shown.contains("2 warnings"), "{shown}");
@@ -689,11 +689,11 @@ fn a_dry_run_shows_the_troubles_an_import_would_have() {
     assert_eq!(
         preview["troubles"][1],
         json!({
-            "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "required but missing: name",
+            "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "missing required field: name",
         })
     );
     let shown = place.run(&["import", "--dry-run", &file]).exits(2).text();
-    assert!(shown.contains("nothing was changed") && shown.contains("failed: record 2 at byte 44: required but missing: name"), "{shown}");
+    assert!(shown.contains("nothing was changed") && shown.contains("failed: record 2 at byte 44: missing required field: name"), "{shown}");
     assert!(!place.store().exists());
 }
 
@@ -820,7 +820,7 @@ fn aggregates_are_also_told_by_source() {
         let sources = json!([{ "source": "one", "row": without(of("one")) }, { "source": "two", "row": without(of("two")) }]);
         assert_eq!(answer["by_source"], sources);
         assert_eq!(stook.get(&format!("/v1/main/query?q={}&by_source=true", encoded("thing | sum(twice)"))).status, 400);
-        place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is not what sources say"]);
+        place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is derived or of type ranges, so it has no values by source"]);
     }
 }
 

@@ -367,7 +367,7 @@ fn pages_are_for_who_may_see_them() {
         let lines: String = (0..45).map(|number| json!({ "k": format!("long{number}"), "name": long }).to_string() + "\n").collect();
         place.import(&[&place.file("long.ndjson", lines), "--source", "s"]);
         let shown = writer.get("/t/main/search?q=thing%20k%3Dlong*").text();
-        assert!(shown.contains("only 5 are on a page") && shown.len() < 2_000_000, "{}", &shown[..shown.len().min(3_000)]);
+        assert!(shown.contains("so only 5 are shown per page") && shown.len() < 2_000_000, "{}", &shown[..shown.len().min(3_000)]);
         let more: String = (0..12_000).map(|number| json!({ "k": format!("more{number}"), "name": "many" }).to_string() + "\n").collect();
         place.import(&[&place.file("more.ndjson", more), "--source", "s"]);
         let kept = writer.get("/t/main/download?q=thing%20name=many&format=csv").text();

@@ -141,7 +141,7 @@ fn a_server_that_is_not_prepared_says_so() {
     let place = Place::library();
     let file = place.file("names.mrc", authorities(10, 1, 1));
     let with_store = |arguments: &[&str]| place.run(&[arguments, &["--store", &url]].concat());
-    with_store(&["import", &file]).exits(1).complains(&["there is no store in schema `fresh`; `stook prepare` makes it"]);
+    with_store(&["import", &file]).exits(1).complains(&["there is no store in schema `fresh`; create it with `stook prepare`"]);
     with_store(&["prepare"]).exits(0);
     with_store(&["import", &file]).exits(0);
     place.define(&LIBRARY.replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }"));

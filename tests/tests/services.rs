@@ -152,9 +152,9 @@ fn a_service_is_told_what_its_arguments_take() {
     service.targets();
     // what it cannot be told is said
     for (query, reason) in [
-        ("thing size=3", "it needs a condition on id or kind"),
-        ("thing id=t*", "it needs a condition on kind, or values of id, or one value of id"),
-        ("thing kind=Odd1", "it needs a condition on id, or one value of its form of kind"),
+        ("thing size=3", "it requires a condition on id or kind"),
+        ("thing id=t*", "it requires a condition on kind, or values of id, or one value of id"),
+        ("thing kind=Odd1", "it requires a condition on id, or one value of its form of kind"),
     ] {
         let (_, said) = ask(&stook, query, "");
         assert_eq!((&said["state"], &said["reason"]), (&json!("unasked"), &json!(reason)), "{query}");

@@ -161,7 +161,7 @@ fn a_withdrawal_names_what_it_leaves_because_another_record_has_the_value() {
             let file = place.file("one.ndjson", document);
             place.import(&[&file, "--source", source, "--as-of", &format!("2026-05-0{}T00:00:00Z", number + 1)]);
         }
-        let answer = place.run(&["withdraw", "y", "--json"]).exits(2).complains(&["not withdrawn: item b: `u` is unique", "\"a\""]);
+        let answer = place.run(&["withdraw", "y", "--json"]).exits(2).complains(&["not withdrawn: item b: `u` must be unique", "\"a\""]);
         let told = answer.json();
         assert_eq!((&told["records"], told["refused"].as_array().map(Vec::len)), (&json!(0), Some(1)), "{told}");
         assert_eq!(place.get("item", "b")["u"], "new");
@@ -241,7 +241,7 @@ fn a_record_that_a_newer_file_would_give_a_value_of_another_one_stays_and_is_cou
         let file = place.file("second.csv", "id,u\nd,fourth\n");
         let shown = place.run(&["import", &file, "--source", "plan", "--as-of", "2026-05-04T00:00:00Z"]);
         let told = format!("{}{}", shown.text(), shown.err);
-        assert!(told.contains("1 record stays as it was") && told.contains("1 record of older files was retired"), "{told}");
+        assert!(told.contains("1 record stays as it was") && told.contains("1 record was retired because"), "{told}");
         let jobs = place.json(&["jobs", "--json"]);
         let replaced = place.run(&["journal", &jobs[0]["id"].to_string()]).exits(0);
         assert!(format!("{}{}", replaced.text(), replaced.err).contains("1 record stays as it was"), "{}", replaced.text());

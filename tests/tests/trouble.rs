@@ -455,7 +455,7 @@ fn a_new_collection_and_a_new_index_are_applied_and_said() {
         .replace("\nprofiles:", "\n  loan:\n    key: number\n    fields: { number: text }\n\nprofiles:")
         .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {");
     place.define(&definition);
-    let told = ["note: collection `loan` is new", "note: index on `authority.status` is new", "must be started again"];
+    let told = ["note: collection `loan` is new", "note: index on `authority.status` is new", "restart servers and workers"];
     place.run(&["work", "--drain"]).exits(0).complains(&told);
     place.run(&["query", "authority status=n", "--limit", "1"]).exits(0);
 }

@@ -237,7 +237,7 @@ fn an_answer_without_its_list_is_a_failed_one_and_retires_nothing() {
         ("{\"error\": \"out of\\u0007 order\"}", "{\"error\""),
         ("{\"rows\": \"none\"}", "{\"rows\": \"none\"}"),
         ("[]", "no list `rows`"),
-        ("", "nothing"),
+        ("", "empty response"),
         (" \n\t ", "contains no document, only white space"),
         (PAGE, "it looks like HTML; it begins with: <html><head><title>502 Bad Gateway"),
         ("Service\u{1b} unavailable", "it begins with: Service unavailable"),
@@ -246,7 +246,7 @@ fn an_answer_without_its_list_is_a_failed_one_and_retires_nothing() {
     let errors_of_xml = [
         ("<error/>", "it begins with: <error/>"),
         ("<error code='7'>out of\n order</error>", "it begins with: <error code='7'>out of order</error>"),
-        ("", "nothing"),
+        ("", "empty response"),
         (" \n ", "contains no document, only white space"),
         (PAGE, "it looks like HTML; it begins with: <html><head><title>502 Bad Gateway"),
         ("{\"error\": 1}", "it begins with: {\"error\": 1}"),
@@ -331,7 +331,7 @@ fn values_that_are_left_out_are_said() {
         assert!(told[0]["example"].as_str().unwrap().contains("many"), "{told:?}");
         let over = json!({ "values": 1, "rows": 4 });
         assert_eq!(told[1], json!({ "over": { "sum(size)": over, "max(size)": over } }));
-        place.run(&["query", "thing | sum(size)"]).exits(0).complains(&["2 values could not be read (the first: ", "sum(size) is of 1 of 4 rows"]);
+        place.run(&["query", "thing | sum(size)"]).exits(0).complains(&["2 values could not be read (the first: ", "sum(size) covers 1 of 4 rows"]);
         let stook = Served::new(&place, &["--workers", "1"]);
         let answer = stook.get("/v1/main/query?q=thing%20%7C%20sum(size)").with(200);
         assert_eq!((&answer["over"]["sum(size)"], &answer["services"][0]["unreadable"]), (&over, &json!(2)), "{answer}");

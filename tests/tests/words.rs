@@ -75,7 +75,7 @@ fn the_exit_code_says_how_it_went() {
 #[test]
 fn a_place_without_a_catalogue_or_store_says_how_to_get_one() {
     let place = Place::library();
-    place.run(&["jobs"]).exits(1).complains(&["stook.sqlite does not exist yet; `stook import FILE` makes it"]);
+    place.run(&["jobs"]).exits(1).complains(&["stook.sqlite does not exist yet; `stook import FILE` creates it"]);
     assert!(!place.store().exists(), "asking makes no store");
     std::fs::remove_file(place.path("catalogue.yaml")).unwrap();
     place.run(&["check"]).exits(1).complains(&["catalogue.yaml", "give the catalogue's folder with -C, or create one with `stook init DIR`"]);
@@ -270,7 +270,7 @@ fn mistakes_of_a_query_are_shown_at_their_place_with_advice() {
 fn unknown_names_are_answered_with_the_known_ones() {
     let (place, _) = library(3);
     let asked: [(&[&str], &str); 8] = [
-        (&["import", "x", "--profile", "upsrt"], "there is no profile `upsrt`; the definition has create_on_no_match, upsert, stock"),
+        (&["import", "x", "--profile", "upsrt"], "no profile `upsrt`; profiles are create_on_no_match, upsert, stock"),
         (&["import", "x", "--source", "lock"], "there is no source `lock`; the definition has loc, holdings"),
         (&["import", "x", "--source", "loc", "--profile", "stock"], "profile `stock` is not for source `loc`"),
         (&["get", "autority", "x"], "there is no collection `autority`; the definition has authority, item"),
@@ -334,7 +334,7 @@ fn waiting_chunks_can_be_cut_smaller_and_put_back_and_nothing_is_done_twice() {
     assert_eq!(place.ok(&["queue", "load", dump]), "loaded 1 chunk\n", "it takes its own place");
     let before = place.queue().len();
     let said = place.ok(&["queue", "rechunk", &name, "--documents", "300"]);
-    assert_eq!(said, format!("chunk {name} is now 4 chunks; stook work or stook import --resume 1 does them\n"));
+    assert_eq!(said, format!("chunk {name} was split into 4 chunks; run stook work or stook import --resume 1\n"));
     let queue = place.queue();
     assert_eq!(queue.len(), before + 3);
     let parts: Vec<u64> = queue[queue.len() - 4..].iter().map(|chunk| chunk["documents"].as_u64().unwrap()).collect();

@@ -265,7 +265,7 @@ fn a_job_that_is_cancelled_keeps_what_is_done_and_says_how_much_that_is() {
         assert_eq!(place.run(&["work", "--drain", "--json"]).exits(0).lines().len(), 0);
         assert!(place.ok(&["import", "--resume", "1"]).contains("job 1 is already cancelled; nothing to do"));
         assert_eq!((place.journal(1).len() as u64, place.records("authority").len() as u64), (done, done));
-        place.run(&["cancel", "1"]).exits(1).complains(&["job 1 has ended already: cancelled"]);
+        place.run(&["cancel", "1"]).exits(1).complains(&["job 1 has already ended: cancelled"]);
         place.run(&["cancel", "77"]).exits(1).complains(&["no job 77"]);
         place.run(&["cancel", "first"]).exits(64);
     }

@@ -72,7 +72,7 @@ impl HttpClient {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
         let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
-        let reason = format!("it responded with {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
+        let reason = format!("it responded with {status}{}{}", place.map(|place| format!(", a redirect to {place}")).unwrap_or_default(), quoted(&said));
         match status.as_u16() {
             408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait.map(Duration::from_secs)),
             _ => HttpAttempt::GiveUp(reason),
@@ -119,7 +119,7 @@ pub fn persist<T>(
             HttpAttempt::RetryLater(reason, asked) => (reason, asked),
         };
         if number >= attempts {
-            return Err(format!("{reason} ({attempts} attempts)"));
+            return Err(format!("{reason} ({attempts} attempt{})", if attempts == 1 { "" } else { "s" }));
         }
         // others that failed together do not come back together
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());

@@ -16,7 +16,9 @@ use stook_catalogue::key::Key;
 use stook_catalogue::links::{MOST_COMBINED, MOST_TARGETS};
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
+use stook_engine::deliver;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
+use stook_engine::import::UploadRequest;
 use stook_engine::record;
 use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, WorkerOptions};
@@ -608,6 +610,52 @@ proptest! {
         if support::on_a_server(&schema, &definition(&designs[0].text())).is_some() {
             redesigned(&|catalogue| support::on_a_server(&schema, catalogue).expect("it was there"), &designs, &steps);
         }
+    }
+}
+
+// --- at the same time ---------------------------------------------------------------------------------------------------
+
+/// Two deliveries at the same time: one says that a work is gone and that another one cites it, the other one, which is newer and comes a
+/// moment earlier, that it is there. Whoever prepared the citing work had taken the cited one for gone.
+fn cited_meanwhile(desk: &Desk) {
+    let store = &*desk.stores[0];
+    let rules = Arc::new(SettleRules::new(&desk.catalogue));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for _ in 0..40 {
+        let tenant = tenant();
+        let mapped = |documents: &[Json]| {
+            let upload = UploadRequest {
+                name: "works".into(),
+                size: None,
+                profile: None,
+                source: Some("work".into()),
+                tenant: tenant.clone(),
+                as_of: None,
+                retires_all: false,
+            };
+            let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
+            deliver::map(&rules, store, &upload, "test", text.into()).expect("it is mapped")
+        };
+        let newer = mapped(&[json!({ "id": "w2", "kind": "a", "made": "2026-01-02T00:00:00Z" })]);
+        let older = mapped(&[
+            json!({ "id": "w2", "gone": true, "made": "2026-01-01T00:00:00Z" }),
+            json!({ "id": "w1", "refs": ["w2"], "made": "2026-01-01T00:00:00Z" }),
+        ]);
+        let newer = newer.submit(store).expect("it is written");
+        let older = older.submit(store).expect("it is written");
+        runtime.block_on(async { (newer.end().await.expect("it ends"), older.end().await.expect("it ends")) });
+        desk.settle(0);
+        let work = record::get(&desk.catalogue, store, &tenant, "work", "w1", false).expect("it reads").expect("it is there");
+        let explained = work.explain(&desk.catalogue, store, &tenant).expect("it explains");
+        assert_eq!(explained["fields"]["cited_kinds"]["value"], json!(["a"]), "{explained}");
+    }
+}
+
+#[test]
+fn a_record_that_was_taken_for_gone_and_is_there_is_read_again() {
+    cited_meanwhile(&on_a_file(plain(Rule::Key)));
+    if let Some(desk) = on_a_server(plain(Rule::Key)) {
+        cited_meanwhile(&desk);
     }
 }
 

@@ -109,7 +109,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         }
         nav.pages aria-label="Pages of rows" {
             @if idx > 0 { a rel="prev" href=(other_rows(idx.saturating_sub(ROWS))) { "← earlier" } }
-            @if idx + (rows.len() as u64) < total { a rel="next" href=(other_rows(idx + ROWS)) { "later →" } }
+            @if idx + (rows.len() as u64) < total { a rel="next" href=(other_rows(idx + ROWS)) { "next →" } }
         }
     };
     Ok(RenderedPage::new(format!("Coverage: {name}"), body))

@@ -41,7 +41,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             select #role name="role" {
                 option value="read" { "read" } option value="write" { "also write and import" } option value="admin" { "do everything" }
             }
-            button { "Make" }
+            button { "Create" }
         }
     };
     Ok(RenderedPage::new("Tokens", body))

@@ -469,7 +469,11 @@ impl<'c> Oracle<'c> {
             return match self.own(collection, record, key) {
                 Said::Value(Json::Array(elements)) => {
                     let keys: BTreeSet<String> = elements.iter().filter_map(Json::as_str).map(str::to_owned).collect();
-                    if keys.is_empty() || keys.iter().any(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) { Said::Unknown } else { Said::Value(json!(keys)) }
+                    if keys.is_empty() || keys.iter().any(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) {
+                        Said::Unknown
+                    } else {
+                        Said::Value(json!(keys))
+                    }
                 }
                 Said::Nothing => Said::Nothing,
                 _ => Said::Unknown,

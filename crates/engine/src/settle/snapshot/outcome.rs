@@ -75,7 +75,8 @@ impl RetirementReport {
                 (false, 1) => "was",
                 (false, _) => "were",
             };
-            sentences.push(format!("{} {are} retired because the newer complete delivery does not contain them", records(self.retired)));
+            let them = if self.retired == 1 { "it" } else { "them" };
+            sentences.push(format!("{} {are} retired because the newer complete delivery does not contain {them}", records(self.retired)));
         }
         if self.heard_again > 0 {
             sentences.push(format!("{} restored, because the delivery that had retired them no longer counts", records(self.heard_again)));
