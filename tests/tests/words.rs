@@ -276,7 +276,7 @@ fn unknown_names_are_answered_with_the_known_ones() {
         (&["get", "autority", "x"], "there is no collection `autority`; the definition has authority, item"),
         (&["export", "autority", "--format", "csv"], "there is no collection `autority`; the definition has authority, item"),
         (&["get", "authority", "n00000001"], "there is no authority \"n00000001\" (keys are compared exactly, including spaces)"),
-        (&["import", "--resume", "7"], "there is no job 7; `stook jobs` lists them"),
+        (&["import", "--resume", "7"], "no job 7; see `stook jobs`"),
         (&["import", "x", "--profil", "upsert"], "a similar argument exists: '--profile'"),
     ];
     for (arguments, words) in asked {

@@ -461,7 +461,7 @@ impl Suggester<'_> {
                 guess(
                     Interpretation::Condition(format!("{name}={}", quoted(&format!("*{meant}*")))),
                     0.8 * score,
-                    format!("`{token}` may be {meant}, which stands in values of {name}"),
+                    format!("`{token}` may be {meant}, which occurs in values of {name}"),
                 );
             }
         }
