@@ -2,14 +2,14 @@
 
 use super::typed::{Types, golden};
 use super::{DefinitionParser, placeholder};
-use crate::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
-use crate::expr::Expression;
-use crate::key::Template;
-use crate::links::*;
-use crate::types::{Expected, TextConversion, Type, TypeKind};
+use crate::eval::expression::Expression;
+use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
+use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
+use crate::model::key::Template;
+use crate::model::links::*;
+use crate::parse::words;
+use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, Value};
-use crate::words;
-use crate::yaml::{Node, NodeKind};
 use regex::Regex;
 
 /// A collection's node, its name's and its name.

@@ -5,26 +5,29 @@
 
 mod links;
 mod routes;
+pub mod schema;
 mod services;
 mod tags;
 mod typed;
 mod vocabulary;
+pub mod words;
+pub mod yaml;
 
-use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::expr::{ConstantTable, ConstantTables, Expression, TableValue};
-use crate::key::Template;
-use crate::links::{Derivation, Link, id_of};
-use crate::path::{Path, PathLanguage};
-use crate::types::{Expected, TextConversion, Type};
+use crate::eval::expression::{ConstantTable, ConstantTables, Expression, TableValue};
+use crate::eval::types::{Expected, TextConversion, Type};
+use crate::model::definition::*;
+use crate::model::key::Template;
+use crate::model::links::{Derivation, Link, id_of};
+use crate::model::path::{Path, PathLanguage};
 use crate::value::{FieldType, StructMember, TYPE_NAMES, Value, from_text};
-use crate::words::{self, Keyword};
-use crate::yaml::{self, Node, NodeKind};
 use regex::RegexBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use typed::{Types, meta};
+use words::Keyword;
+use yaml::{Node, NodeKind};
 
 /// Parses, checks and compiles a definition.
 ///

@@ -2,18 +2,18 @@
 
 use super::DefinitionParser;
 use super::typed::{Types, golden};
-use crate::definition::Collection;
 use crate::diagnostic::Diagnostic;
-use crate::expr::Expression;
-use crate::key::Template;
-use crate::route::{
+use crate::eval::expression::Expression;
+use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
+use crate::model::definition::Collection;
+use crate::model::key::Template;
+use crate::model::route::{
     ASK_PARTS, IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
     ParamLocation, Projection, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
 };
-use crate::types::{Expected, TextConversion, Type, TypeKind};
+use crate::parse::words;
+use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, from_text};
-use crate::words;
-use crate::yaml::{Node, NodeKind};
 
 /// Deepest includes of includes.
 const DEEPEST: usize = 5;

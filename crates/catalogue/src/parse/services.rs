@@ -1,13 +1,13 @@
 //! Services that are asked when a query needs them.
 
 use super::{DefinitionParser, SourceContext};
-use crate::definition::{
+use crate::model::definition::{
     ArgumentForm, AsOfRule, CallArgument, Collection, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
 };
-use crate::links::{Derivation, id_of};
+use crate::model::links::{Derivation, id_of};
+use crate::parse::words;
+use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, Value, from_text};
-use crate::words;
-use crate::yaml::{Node, NodeKind};
 
 const SECOND: i64 = 1_000_000;
 

@@ -1,12 +1,12 @@
 //! Tags of a collection, and documents inside documents, of which tags are asked.
 
 use super::{DefinitionParser, PathSettings, SourceContext};
-use crate::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
 use crate::diagnostic::Diagnostic;
-use crate::key::Template;
-use crate::links::id_of;
-use crate::words;
-use crate::yaml::Node;
+use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
+use crate::model::key::Template;
+use crate::model::links::id_of;
+use crate::parse::words;
+use crate::parse::yaml::Node;
 
 impl DefinitionParser<'_> {
     pub(super) fn embeds(&mut self, node: &Node, format: PathSettings<'_>, lets: &[LetValue], context: &SourceContext<'_>) -> Vec<EmbeddedDocument> {

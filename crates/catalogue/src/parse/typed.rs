@@ -1,13 +1,13 @@
-//! What expressions of a definition may name, and of which types that is; see [`crate::types`] for the check itself.
+//! What expressions of a definition may name, and of which types that is; see [`crate::eval::types`] for the check itself.
 
 use super::DefinitionParser;
-use crate::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
 use crate::diagnostic::Diagnostic;
-use crate::expr::Expression;
-use crate::links::{Derivation, Link};
-use crate::types::{self, Expected, TextConversion, Type, TypeKind};
+use crate::eval::expression::Expression;
+use crate::eval::types::{self, Expected, TextConversion, Type, TypeKind};
+use crate::model::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
+use crate::model::links::{Derivation, Link};
+use crate::parse::yaml::{Node, NodeKind};
 use crate::value::FieldType;
-use crate::yaml::{Node, NodeKind};
 use std::collections::HashMap;
 
 /// Names, each with its type.
@@ -171,7 +171,7 @@ pub(super) fn golden(collection: &Collection, created: bool) -> Types {
         KeyDefinition::Template(template) => template.names().any(|own| own == name),
         KeyDefinition::Expression(_) => false,
     };
-    let of = |(index, field): (usize, &crate::definition::Field)| {
+    let of = |(index, field): (usize, &crate::model::definition::Field)| {
         let ty = match field.survivorship {
             Survivorship::ByContributor if field.derive.is_none() => Type::mapping(format!("`{}`", field.name), Type::of(&field.ty).as_json()),
             _ => Type::of(field.golden_type()),

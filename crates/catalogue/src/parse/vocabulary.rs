@@ -1,9 +1,9 @@
 //! Words of queries.
 
 use super::DefinitionParser;
-use crate::definition::{AliasTarget, Collection, QueryAlias};
-use crate::words;
-use crate::yaml::{Node, NodeKind};
+use crate::model::definition::{AliasTarget, Collection, QueryAlias};
+use crate::parse::words;
+use crate::parse::yaml::{Node, NodeKind};
 
 impl DefinitionParser<'_> {
     pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryAlias> {

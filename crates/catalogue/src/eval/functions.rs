@@ -3,8 +3,8 @@
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
-use crate::expr::{CelValue as Cel, ConstantTables, TableValue, text_to_cel};
-use crate::fold::fold;
+use crate::eval::expression::{CelValue as Cel, ConstantTables, TableValue, text_to_cel};
+use crate::value::fold::fold;
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::common::value::{CowVal, Val};
 use cel::objects::{Key as CelKey, Map as CelMap};

@@ -5,7 +5,7 @@
 //! What is not plain, in an expression or in the values it meets, is left to CEL, so both give the same answers; a test
 //! compares them.
 
-use crate::expr::{ConstantTables, TableValue};
+use crate::eval::expression::{ConstantTables, TableValue};
 use crate::value::{FieldType, SmolStr, Value, from_json};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::{Map, Value as Json};
@@ -168,7 +168,7 @@ impl<'v> PlainValue<'v> {
             (PlainValue::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
             (PlainValue::Float(number), FieldType::Float) => Value::float(number),
             (PlainValue::Text(text), FieldType::Text) => Value::text(text),
-            (PlainValue::Time(micros), FieldType::Timestamp) => Value::Int(crate::time::in_range(micros)?),
+            (PlainValue::Time(micros), FieldType::Timestamp) => Value::Int(crate::value::time::in_range(micros)?),
             (PlainValue::Length(micros), FieldType::Duration) => Value::Int(micros),
             (PlainValue::Whole(value, own), ty) if own == ty => value.clone(),
             (PlainValue::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
@@ -321,7 +321,7 @@ impl PlainExpression {
             PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
                 (PlainValue::Text(first), PlainValue::Text(second)) => PlainValue::Text(PlainText::Made([&*first, &*second].concat())),
                 (PlainValue::Length(first), PlainValue::Length(second)) => PlainValue::Length(first.checked_add(second)?),
-                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::time::in_range(first.checked_add(second)?)?),
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::value::time::in_range(first.checked_add(second)?)?),
                 (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_add(second)?),
                 (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
@@ -330,7 +330,7 @@ impl PlainExpression {
                 (PlainValue::Time(first), PlainValue::Time(second)) | (PlainValue::Length(first), PlainValue::Length(second)) => {
                     PlainValue::Length(first.checked_sub(second)?)
                 }
-                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::time::in_range(first.checked_sub(second)?)?),
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::value::time::in_range(first.checked_sub(second)?)?),
                 (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_sub(second)?),
                 (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
@@ -454,7 +454,7 @@ fn call<'v>(
         }
         (PlainFunction::StartsWith, PlainValue::Text(text), PlainValue::Text(beginning)) => PlainValue::Bool(text.starts_with(&*beginning)),
         (PlainFunction::EndsWith, PlainValue::Text(text), PlainValue::Text(end)) => PlainValue::Bool(text.ends_with(&*end)),
-        (PlainFunction::Md5, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(crate::functions::md5(&text))),
+        (PlainFunction::Md5, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(crate::eval::functions::md5(&text))),
         (PlainFunction::Hex, PlainValue::Text(digits), _) => PlainValue::Int(i64::from_str_radix(&digits, 16).ok()?),
         (PlainFunction::Hex, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(format!("{number:X}"))),
         (PlainFunction::Text, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(number.to_string())),
@@ -471,7 +471,7 @@ fn call<'v>(
             _ => return None,
         },
         (PlainFunction::Uuid5, PlainValue::Text(name), PlainValue::Text(text)) => {
-            PlainValue::Text(PlainText::Made(crate::functions::uuid5(&name, &text)))
+            PlainValue::Text(PlainText::Made(crate::eval::functions::uuid5(&name, &text)))
         }
         (PlainFunction::Trim, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(text.trim().to_owned())),
         _ => return None,

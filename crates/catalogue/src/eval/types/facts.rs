@@ -1,7 +1,7 @@
 //! What is known not to be null where a condition has come out in a certain way.
 
 use super::infer::{TypeChecker, TypeResult};
-use crate::functions;
+use crate::eval::functions;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 /// What a condition has come out as.

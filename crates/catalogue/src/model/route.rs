@@ -3,8 +3,8 @@
 //! A look-up names a collection and equal fields, includes what other collections have with equal fields, and projects what it
 //! found. Everything is looked up in bulk: one look-up for each include, however many records it is for.
 
-use crate::expr::Expression;
-use crate::key::Template;
+use crate::eval::expression::Expression;
+use crate::model::key::Template;
 use crate::value::FieldType;
 
 /// A declared route.

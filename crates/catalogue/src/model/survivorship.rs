@@ -3,11 +3,11 @@
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`Consolidator::survive`] is the only place where golden values are made.
 
-use crate::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
-use crate::expr::{Evaluator, Expression};
-use crate::links::{Derivation, keyed};
-use crate::parts;
-use crate::record::{Contribution, ContributionContent, Hash, Retirement, put_value};
+use crate::eval::expression::{Evaluator, Expression};
+use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
+use crate::model::links::{Derivation, keyed};
+use crate::model::parts;
+use crate::model::record::{Contribution, ContributionContent, Hash, Retirement, put_value};
 use crate::value::{FieldType, StructMember, Value, among, member_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

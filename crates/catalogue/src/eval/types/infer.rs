@@ -3,9 +3,9 @@
 use super::facts::Assumption;
 use super::operators::{binary, unify};
 use super::{ExpressionError, StructType, Type, TypeKind};
-use crate::eval::{Macro, MacroKind, constant, macro_of};
-use crate::expr::{ConstantTables, Expression};
-use crate::functions::{self, CallForm, EvalError};
+use crate::eval::expression::{ConstantTables, Expression};
+use crate::eval::functions::{self, CallForm, EvalError};
+use crate::eval::walk::{Macro, MacroKind, constant, macro_of};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 /// The type of an expression over names of these types.

@@ -1,10 +1,10 @@
 //! A validated definition: what the other crates work with. [`crate::parse`] makes one from text.
 
-use crate::expr::{ConstantTables, Expression};
-use crate::key::Template;
-use crate::links::{Coverage, Derivation, Link};
-use crate::path::{Path, PathLanguage};
-use crate::route::Route;
+use crate::eval::expression::{ConstantTables, Expression};
+use crate::model::key::Template;
+use crate::model::links::{Coverage, Derivation, Link};
+use crate::model::path::{Path, PathLanguage};
+use crate::model::route::Route;
 use crate::value::{FieldType, SmolStr, StructMember, Value};
 use regex::{CaptureLocations, Regex};
 use regex_syntax::hir::Look;
@@ -366,7 +366,7 @@ pub struct Field {
     pub index: FieldIndexes,
     /// One record per value.
     pub unique: bool,
-    /// Compared by [`crate::fold::fold`].
+    /// Compared by [`crate::value::fold::fold`].
     pub fold: bool,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
@@ -411,7 +411,7 @@ impl Field {
 #[derive(Debug, Clone)]
 pub struct UnparsedRule {
     /// The definition's own node.
-    pub node: crate::yaml::Node,
+    pub node: crate::parse::yaml::Node,
 }
 
 /// Questions a store answers without reading every record.
@@ -421,7 +421,7 @@ pub struct FieldIndexes {
     pub ordered: bool,
     /// Text anywhere inside.
     pub contains: bool,
-    /// Equality, for settling alone: the children of a link that is [only read](crate::links::Link::is_only_read), if it is not ordered.
+    /// Equality, for settling alone: the children of a link that is [only read](crate::model::links::Link::is_only_read), if it is not ordered.
     pub by_link: bool,
 }
 

@@ -1,7 +1,11 @@
 //! The values of fields: their types, and the conversions from what documents hold.
 
-pub use crate::time::show_timestamp;
-use crate::time::timestamp_from_text;
+pub mod fold;
+pub mod json;
+pub mod time;
+
+pub use time::show_timestamp;
+
 use jiff::SignedDuration;
 use jiff::civil;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -9,6 +13,7 @@ use serde_json::Value as Json;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+use time::timestamp_from_text;
 
 pub use smol_str::SmolStr;
 
@@ -445,7 +450,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
     match ty {
         FieldType::Text | FieldType::List(_) => Ok(Value::text(text)),
         FieldType::Ranges => ranges_from_text(trimmed).map(ranges_of).ok_or_else(|| wrong("a set of integers (1-5, 8)")),
-        FieldType::Struct(_) => match crate::json::parse(trimmed.as_bytes()) {
+        FieldType::Struct(_) => match crate::value::json::parse(trimmed.as_bytes()) {
             Ok(json @ Json::Object(_)) => from_json(&json, ty, format),
             _ => Err(wrong("a JSON object")),
         },
@@ -472,7 +477,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         }
         FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
         FieldType::Uuid => uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID")),
-        FieldType::Json => crate::json::parse(trimmed.as_bytes()).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
+        FieldType::Json => crate::value::json::parse(trimmed.as_bytes()).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::infer::{TypeChecker, TypeError, TypeResult};
 use super::{Type, TypeKind};
-use crate::expr::TableValue;
-use crate::functions::FunctionSpec;
+use crate::eval::expression::TableValue;
+use crate::eval::functions::FunctionSpec;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 impl TypeChecker<'_> {
@@ -79,7 +79,7 @@ impl TypeChecker<'_> {
     }
 
     /// The table that a constant names.
-    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::expr::ConstantTable>, TypeError> {
+    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::eval::expression::ConstantTable>, TypeError> {
         match &name.expr {
             Expr::Literal(LiteralValue::String(text)) => match self.tables.get(text.inner()) {
                 Some(table) => Ok(Some(table)),

@@ -31,7 +31,7 @@
 //!
 //! Versions 1 to 3 are still read: they have no sums, 1 and 2 have no `unread`, and 1 has no flag 128.
 
-use crate::definition::{Collection, Field};
+use crate::model::definition::{Collection, Field};
 use crate::value::{SmolStr, Value};
 use bytes::Bytes;
 use std::sync::Arc;

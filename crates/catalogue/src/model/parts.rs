@@ -4,9 +4,9 @@
 //! the place of older ones as far as it goes: of the elements that satisfy its condition, or of everything where it has none. So what the
 //! source says is a function of its statements, whatever order they came in.
 
-use crate::definition::{Catalogue, Collection, Survivorship};
-use crate::record::{Contribution, ContributionContent};
-use crate::survivorship::{order, union, union_by};
+use crate::model::definition::{Catalogue, Collection, Survivorship};
+use crate::model::record::{Contribution, ContributionContent};
+use crate::model::survivorship::{order, union, union_by};
 use crate::value::{StructMember, Value, member_of};
 use std::borrow::Cow;
 

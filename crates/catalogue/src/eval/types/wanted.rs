@@ -2,7 +2,7 @@
 
 use super::infer::{TypeError, type_of};
 use super::{Type, TypeKind};
-use crate::expr::{ConstantTables, Expression};
+use crate::eval::expression::{ConstantTables, Expression};
 use crate::value::{FieldType, StructMember, from_text};
 use cel::common::ast::{Expr, LiteralValue};
 

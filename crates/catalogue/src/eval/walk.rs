@@ -5,8 +5,8 @@
 //! Null beside `&&` and `||` is not known: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, `coalesce`, `min`
 //! and `max` see null as a value. A condition that is null does not hold.
 
-use crate::expr::{CelValue as Cel, ConstantTables, text_to_cel};
-use crate::functions::{self, EvalError, EvalResult};
+use crate::eval::expression::{CelValue as Cel, ConstantTables, text_to_cel};
+use crate::eval::functions::{self, EvalError, EvalResult};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;

@@ -6,9 +6,9 @@
 //! tell. Children may only tell what documents said of them, never what was read through a link: that is what keeps settling
 //! finite.
 
-use crate::definition::Collection;
-use crate::expr::{Evaluator, Expression, MemberReference};
-use crate::key::{Key, KeyError, Template};
+use crate::eval::expression::{Evaluator, Expression, MemberReference};
+use crate::model::definition::Collection;
+use crate::model::key::{Key, KeyError, Template};
 use crate::value::{FieldType, SmolStr, Value};
 use regex::Regex;
 

@@ -1,7 +1,7 @@
 //! The JSON Schema (2020-12) of the definition language, for editors and validators.
 
+use crate::parse::words::{self, Keyword};
 use crate::value::TYPE_NAMES;
-use crate::words::{self, Keyword};
 use serde_json::{Map, Value as Json, json};
 
 /// The schema as JSON.

@@ -1,10 +1,10 @@
 //! CEL, the Common Expression Language, as definitions use it: compiled once, evaluated over field values. Its functions are those of
-//! [`crate::functions`], its types those of [`crate::types`]. Absent is null. There is no clock: `now` is only known where a caller passes it.
+//! [`crate::eval::functions`], its types those of [`crate::eval::types`]. Absent is null. There is no clock: `now` is only known where a caller passes it.
 
-use crate::definition::Collection;
-use crate::eval::EvalContext;
-use crate::functions::{self, EvalError, FUNCTIONS};
-use crate::plain::{self, PlainExpression, PlainValue};
+use crate::eval::functions::{self, EvalError, FUNCTIONS};
+use crate::eval::plain::{self, PlainExpression, PlainValue};
+use crate::eval::walk::EvalContext;
+use crate::model::definition::Collection;
 use crate::value::{FieldType, Value};
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -501,7 +501,7 @@ fn cel_to_json(value: &Cel) -> Json {
 pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, crate::value::ConvertError> {
     match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),
-        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => crate::time::in_range(time.timestamp_micros())
+        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => crate::value::time::in_range(time.timestamp_micros())
             .map(Value::Int)
             .ok_or_else(|| crate::value::ConvertError::new("this time", "a time in the years -9999 to 9999")),
         (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => {
@@ -564,11 +564,11 @@ mod tests {
         let evaluator = Evaluator::new(Arc::new([("kinds".to_owned(), table)].into()));
         for function in FUNCTIONS {
             let expression = Expression::compile(function.example, &[]).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
-            let ty =
-                crate::types::type_of(&expression, &evaluator.tables, &|_| None).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
+            let ty = crate::eval::types::type_of(&expression, &evaluator.tables, &|_| None)
+                .unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
             let found = evaluator.find(&expression, |_| Cel::Null).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
             assert_eq!(cel_to_json(&found).to_string(), function.value, "{}", function.example);
-            assert!(crate::types::is_of(&found, &ty), "{} is {found:?}, not {ty}", function.example);
+            assert!(crate::eval::types::is_of(&found, &ty), "{} is {found:?}, not {ty}", function.example);
             assert!(function.example.contains(&format!("{}(", function.name)), "{} shows {}", function.example, function.name);
         }
     }

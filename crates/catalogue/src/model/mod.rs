@@ -1,0 +1,10 @@
+//! What a definition and a record are, once both are read. Nothing here parses a definition.
+
+pub mod definition;
+pub mod key;
+pub mod links;
+pub mod parts;
+pub mod path;
+pub mod record;
+pub mod route;
+pub mod survivorship;
