@@ -1,19 +1,20 @@
-//! Links, rollups and coverages: read when all collections are known, because they speak of several.
+//! Links between collections. They are read when all collections are known, and so are the rollups and coverages over them.
 
-use super::typed::{Types, golden};
-use super::{DefinitionParser, placeholder};
+use super::expressions::{Types, golden};
+use super::fields::placeholder;
+use super::parser::{CollectionNode, DefinitionParser};
+use super::words;
+use super::yaml::{Node, NodeKind};
+use crate::diagnostic::Diagnostic;
 use crate::eval::expression::Expression;
-use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
-use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
+use crate::eval::types::{Expected, TextConversion};
+use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::key::Template;
-use crate::model::links::*;
-use crate::parse::words;
-use crate::parse::yaml::{Node, NodeKind};
-use crate::value::{FieldType, Value};
-use regex::Regex;
+use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, listed, members_of};
+use crate::value::FieldType;
 
-/// A collection's node, its name's and its name.
-type CollectionNode<'n> = (&'n str, &'n Node, &'n Node);
+/// A group is text.
+pub(super) const TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
 
 impl DefinitionParser<'_> {
     /// The fields that hold keys of linked records. What they are is read later, with [`DefinitionParser::relations`].
@@ -176,7 +177,7 @@ impl DefinitionParser<'_> {
             Ok(template) => {
                 for name in template.names().filter(|name| !own.contains(name)) {
                     let at = text.find(name).unwrap_or(0);
-                    self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), format!("there is no field `{name}`")));
+                    self.problems.push(Diagnostic::new(self.inside(node, at), format!("there is no field `{name}`")));
                 }
                 let mut lists: Vec<&str> = template.names().filter(|name| own.contains(name)).collect();
                 lists.retain(|name| collection.field(name).is_some_and(|(_, field)| field.golden_type().is_list()));
@@ -191,7 +192,7 @@ impl DefinitionParser<'_> {
                 Some(template)
             }
             Err((at, message)) => {
-                self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), message));
+                self.problems.push(Diagnostic::new(self.inside(node, at), message));
                 None
             }
         }
@@ -209,33 +210,6 @@ impl DefinitionParser<'_> {
                 format!("a link by `{name}` needs an index on that member: `index: {{ {}: equal }}`", name.rsplit('.').next().unwrap_or(name)),
             );
         }
-    }
-
-    /// Two fields of type timestamp.
-    fn span(&mut self, node: &Node, collection: &Collection) -> Option<(usize, usize)> {
-        let NodeKind::List(items) = &node.kind else {
-            self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
-            return None;
-        };
-        let [start, stop] = items.as_slice() else {
-            self.problem(node, "an interval is a list of two fields: where it starts and where it stops");
-            return None;
-        };
-        Some((self.time_field(start, collection)?, self.time_field(stop, collection)?))
-    }
-
-    fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
-        let index = self.field_of(node, collection)?;
-        let field = &collection.fields[index];
-        if *field.golden_type() != FieldType::Timestamp {
-            self.problem(node, format!("an interval has timestamps, `{}` is {}", field.name, field.golden_type()));
-        }
-        Some(index)
-    }
-
-    fn field_of(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
-        let names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
-        self.reference(node, "field", &names)
     }
 
     fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(usize, usize)>> {
@@ -281,129 +255,31 @@ impl DefinitionParser<'_> {
         Some(IntervalOverlap { mine, theirs, tolerance, reach: reach.max(1) })
     }
 
-    /// A duration, in microseconds.
-    pub(super) fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
-        let text = self.text_of(node, what)?.to_owned();
-        match crate::value::from_text(&text, &FieldType::Duration, None) {
-            Ok(Value::Int(length)) => Some(length),
-            _ => {
-                self.problem(node, format!("{what} is a duration, such as 15s or 1h"));
-                None
-            }
-        }
-    }
-
-    fn pattern(&mut self, node: &Node) -> Option<Regex> {
-        self.regex(node, |text| format!("^(?:{text})"))
-    }
-
-    /// A regular expression, of what `whole` makes of the text.
-    pub(super) fn regex(&mut self, node: &Node, whole: impl Fn(&str) -> String) -> Option<Regex> {
-        let text = self.text_of(node, "a regular expression")?.to_owned();
-        match Regex::new(&whole(&text)) {
-            Ok(pattern) => Some(pattern),
-            Err(_) => {
-                self.problem(node, format!("`{text}` is not a regular expression"));
-                None
-            }
-        }
-    }
-
-    /// A link as `COLLECTION.LINK`, which leads to `parent`.
-    fn over(&mut self, node: &Node, parent: usize, collections: &[Collection], links: &[Link]) -> Option<usize> {
-        let here: Vec<(usize, String)> = links
-            .iter()
-            .enumerate()
-            .filter(|(_, link)| link.target_collection == parent)
-            .map(|(index, link)| (index, format!("{}.{}", collections[link.child_collection].name, link.name)))
-            .collect();
-        let names: Vec<&str> = here.iter().map(|(_, name)| name.as_str()).collect();
-        let place = self.reference(node, "link to this collection", &names)?;
-        Some(here[place].0)
-    }
-
-    /// The number of a condition on a link's children.
-    fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
-        let condition = match node {
-            Some(node) => self.cel_of(node, &own_types(&collections[link.child_collection]), Expected::Condition)?,
-            None => Expression::compile("true", &[]).ok()?,
+    /// Two fields of type timestamp.
+    fn span(&mut self, node: &Node, collection: &Collection) -> Option<(usize, usize)> {
+        let NodeKind::List(items) = &node.kind else {
+            self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
+            return None;
         };
-        let known = link.conditions.iter().position(|known| known.source() == condition.source());
-        Some(known.unwrap_or_else(|| {
-            link.conditions.push(condition);
-            link.conditions.len() - 1
-        }))
-    }
-
-    /// The place of a child's field among those that edges carry.
-    fn told(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
-        let field = self.field_of(node, &collections[link.child_collection])?;
-        Some(tell(link, field))
-    }
-
-    fn rollup(&mut self, parent: usize, node: &Node, collections: &[Collection], links: &mut [Link]) -> Option<Rollup> {
-        self.section(node, "a rollup", &[words::ROLLUP])?;
-        let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
-        let groups = node.get("groups").and_then(|node| self.pattern(node));
-        let condition = self.condition(node.get("where"), &mut links[link], collections)?;
-        let functions =
-            [("sum", RollupFunction::Sum), ("min", RollupFunction::Min), ("max", RollupFunction::Max), ("distinct", RollupFunction::Distinct)];
-        let given: Vec<_> = functions.into_iter().filter_map(|(word, function)| Some((node.get(word)?, function))).collect();
-        let counts = node.get("count").is_some_and(|count| self.boolean(Some(count), "count"));
-        let (function, told) = match (given.as_slice(), counts) {
-            ([], true) => (RollupFunction::Count, None),
-            ([(field, function)], false) => (*function, Some(self.told(field, &mut links[link], collections)?)),
-            _ => {
-                self.problem(node, "a rollup is one of `count: true`, `sum`, `min`, `max` and `distinct` with a field of the children");
-                return None;
-            }
+        let [start, stop] = items.as_slice() else {
+            self.problem(node, "an interval is a list of two fields: where it starts and where it stops");
+            return None;
         };
-        Some(Rollup { link, groups, condition, function, edge_field: told })
+        Some((self.time_field(start, collection)?, self.time_field(stop, collection)?))
     }
 
-    /// A rollup has the type of what it computes: nothing converts it on its way into the record.
-    fn rollup_fits(&mut self, node: &Node, ty: &FieldType, rollup: &Rollup, child: &Collection, link: &Link) {
-        let told = rollup.edge_field.map(|told| &child.fields[link.edge_fields[told]]);
-        let element = told.map(|field| field.golden_type().element());
-        let name = told.map(|field| field.name.as_str()).unwrap_or_default();
-        let fits = match (rollup.function, element) {
-            (RollupFunction::Sum, Some(element @ (FieldType::Integer | FieldType::Size | FieldType::Duration))) => {
-                ty == element || (*ty == FieldType::Float && *element != FieldType::Duration)
-            }
-            (RollupFunction::Sum, Some(FieldType::Float)) => *ty == FieldType::Float,
-            (RollupFunction::Sum, Some(element)) => {
-                return self.problem(node, format!("`{name}` is {element}, which has no sum"));
-            }
-            (RollupFunction::Min | RollupFunction::Max, Some(element)) => ty == element,
-            _ => *ty == FieldType::Integer,
-        };
-        if !fits {
-            let is = match (rollup.function, element) {
-                (RollupFunction::Sum | RollupFunction::Min | RollupFunction::Max, Some(element)) => element,
-                _ => &FieldType::Integer,
-            };
-            self.problem(node, format!("this rollup is {is}, the field is {ty}: say `type: {is}`"));
+    fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+        let index = self.field_of(node, collection)?;
+        let field = &collection.fields[index];
+        if *field.golden_type() != FieldType::Timestamp {
+            self.problem(node, format!("an interval has timestamps, `{}` is {}", field.name, field.golden_type()));
         }
+        Some(index)
     }
 
-    /// A derivation that reads a settled field, or a linked record, is settled itself.
-    fn spread_settling(&mut self, collections: &mut [Collection]) {
-        for collection in collections {
-            loop {
-                let reads_settled = |field: &Field| {
-                    let Some(Derivation::SameRecord(expression)) = &field.derive else { return false };
-                    let settled = |name: &String| {
-                        let derive = collection.field(name).and_then(|(_, read)| read.derive.as_ref());
-                        derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::TargetKey(..)))
-                    };
-                    expression.variables().iter().any(settled)
-                };
-                let Some(place) = collection.fields.iter().position(reads_settled) else { break };
-                if let Some(Derivation::SameRecord(expression)) = collection.fields[place].derive.take() {
-                    collection.fields[place].derive = Some(Derivation::ThroughLinks(expression));
-                }
-            }
-        }
+    pub(super) fn field_of(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+        let names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+        self.reference(node, "field", &names)
     }
 
     /// Numbers the links of fields, and notes what is read through them.
@@ -446,7 +322,7 @@ impl DefinitionParser<'_> {
                             None => {
                                 let at = derive.text().and_then(|text| text.find(member)).unwrap_or(0);
                                 let message = format!("`{}` has no field `{member}`", target.name);
-                                self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(derive, at), message));
+                                self.problems.push(Diagnostic::new(self.inside(derive, at), message));
                             }
                         }
                     }
@@ -457,254 +333,10 @@ impl DefinitionParser<'_> {
             link.read_fields.sort_unstable();
         }
     }
-
-    #[expect(clippy::too_many_arguments, reason = "expressions of a coverage can use its parent, the parent's links and other coverages")]
-    fn coverage(
-        &mut self,
-        parent: usize,
-        name: &str,
-        name_node: &Node,
-        node: &Node,
-        collections: &mut Vec<Collection>,
-        links: &mut [Link],
-        coverages: &mut Vec<Coverage>,
-    ) -> Option<()> {
-        self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
-        let own = golden(&collections[parent], true);
-        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Expected::Condition));
-        let mut with = Vec::new();
-        for item in self.items(node.get("with"), "with") {
-            with.extend(self.field_of(item, &collections[parent]));
-        }
-        let of = |kind| Coverage { name: name.to_owned(), parent, rows: collections.len(), when: when.clone(), kind };
-        let (coverage, ty) = if let Some(of_node) = node.get("of") {
-            let known: Vec<(usize, &str)> =
-                coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
-            let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
-            let place = self.reference(of_node, "coverage above this one", &names)?;
-            let summed = known[place].0;
-            if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
-                self.problem(of_node, "`runs` have no values to sum");
-            }
-            let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(TypeKind::Float)));
-            let row = numbers.iter().map(|(name, ty)| (name.clone(), ty.clone().or_null())).collect();
-            let group = ("group".to_owned(), Type::from(TypeKind::Text));
-            let mut names: Types = numbers.into_iter().chain([group.clone(), ("by".to_owned(), TypeKind::Text.into())]).collect();
-            names.insert("rows".to_owned(), Type::mapping("rows", Type::structure("a row", row)));
-            let by = match node.get("by") {
-                Some(by) => self.cel_of(by, &[group].into(), TEXT)?,
-                None => Expression::compile("'all'", &[]).ok()?,
-            };
-            let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
-            let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
-            let ty = collections[coverages[summed].rows].fields[2].ty.clone();
-            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), Some(ty))
-        } else {
-            let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
-            let condition = self.condition(node.get("where"), &mut links[link], collections)?;
-            if let Some(runs) = node.get("runs") {
-                self.section(runs, "runs", &[words::RUNS])?;
-                let told = self.required(runs, "value").and_then(|value| self.told(value, &mut links[link], collections))?;
-                let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
-                if links[link].span.is_none() {
-                    self.problem(runs, "runs need the link's `span`");
-                }
-                (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
-            } else {
-                let mut known = own.clone();
-                known.insert("group".to_owned(), TypeKind::Text.into());
-                let texts = FieldType::List(Box::new(FieldType::Text));
-                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Expected::Field(&texts, TextConversion::Value)));
-                let mut cases = Vec::new();
-                for item in self.items(node.get("cases"), "cases") {
-                    self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
-                    cases.push(self.case(item, &known, &mut links[link], collections)?);
-                }
-                if cases.is_empty() || node.get("measure").is_some() {
-                    cases.push(self.case(node, &known, &mut links[link], collections)?);
-                }
-                let all_times = cases.iter().all(|case| case.measure == Measure::Union);
-                let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
-                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), Some(ty))
-            }
-        };
-        if own.contains_key("group") {
-            self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
-        }
-        let rows = rows_collection(&collections[parent], name, coverages.len(), ty, &with);
-        coverages.push(coverage);
-        collections.push(rows);
-        Some(())
-    }
-
-    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<MeasureCase> {
-        let pattern = node.get("match").and_then(|node| self.pattern(node));
-        let measure_node = self.required(node, "measure")?;
-        let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
-            self.section(measure_node, "a measure", &[words::DISTINCT])?;
-            let mut told = Vec::new();
-            let distinct = self.required(measure_node, "distinct")?;
-            for item in self.items(Some(distinct), "distinct") {
-                told.push(self.told(item, link, collections)?);
-            }
-            let near = match measure_node.get("near") {
-                Some(near) => Some(self.length(near, "near")?),
-                None => None,
-            };
-            Measure::Distinct { edge_fields: told, tolerance: near }
-        } else {
-            self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
-                .map(|union| if union { Measure::Union } else { Measure::Count })?
-        };
-        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { tolerance: Some(_), .. }) || node.get("gaps").is_some();
-        if needs_span && link.span.is_none() {
-            self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
-        }
-        let mut with_value = known.clone();
-        with_value.insert("value".to_owned(), Type::of(&measure.ty()));
-        let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Expected::Number));
-        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Expected::Number));
-        let gaps = match node.get("gaps") {
-            None => None,
-            Some(gaps) => {
-                self.section(gaps, "gaps", &[words::GAPS])?;
-                let within = self.required(gaps, "within")?;
-                let [from, to] = self.items(Some(within), "within") else {
-                    self.problem(within, "`within` is a list of two expressions: from, to");
-                    return None;
-                };
-                let shift = match gaps.get("shift") {
-                    Some(shift) => Some(self.length(shift, "shift")?),
-                    None => None,
-                };
-                Some(GapRule {
-                    within: (self.cel_of(from, known, Expected::Number)?, self.cel_of(to, known, Expected::Number)?),
-                    start_tolerance: shift,
-                })
-            }
-        };
-        Some(MeasureCase { pattern, measure, value, expected, gaps })
-    }
-
-    /// What edges carry must not be settled, or settling would not end.
-    fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
-        for link in links {
-            let child = &collections[link.child_collection];
-            let settled = |field: usize| child.fields[field].is_settled();
-            let mut used: Vec<usize> = link.edge_fields.clone();
-            let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
-            used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
-            used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
-            match &link.target_rule {
-                TargetRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
-                TargetRule::Same { fields, overlap } => {
-                    used.extend(fields.iter().map(|(own, _)| *own));
-                    used.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
-                    let target = &collections[link.target_collection];
-                    let theirs =
-                        fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
-                    for field in theirs.filter(|field| target.fields[*field].is_settled()) {
-                        let message =
-                            format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);
-                        self.problem(nodes[link.child_collection].1, message);
-                    }
-                }
-            }
-            for field in used.into_iter().filter(|field| settled(*field)) {
-                let message = format!(
-                    "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
-                    link.name, child.name, child.fields[field].name
-                );
-                self.problem(nodes[link.child_collection].1, message);
-            }
-        }
-    }
-
-    /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
-    /// they would keep each other for ever.
-    fn created_records_end(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
-        let goes_on = |link: &&Link| {
-            let (TargetRule::Key(key), collection) = (&link.target_rule, &collections[link.child_collection]) else { return false };
-            let has_value = |name: &str| {
-                let is_key = |index: usize| matches!(collection.key, KeyDefinition::Field(key) if key == index);
-                collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::SameRecord(_))))
-            };
-            link.create && key.names().all(has_value)
-        };
-        let going_on: Vec<&Link> = links.iter().filter(goes_on).collect();
-        for start in &going_on {
-            let (mut seen, mut next) = (vec![start.target_collection], vec![start.target_collection]);
-            while let Some(place) = next.pop() {
-                for to in going_on.iter().filter(|link| link.child_collection == place).map(|link| link.target_collection) {
-                    if !seen.contains(&to) {
-                        seen.push(to);
-                        next.push(to);
-                    }
-                }
-            }
-            if seen.contains(&start.child_collection) {
-                let name = &collections[start.child_collection].name;
-                self.problem_with_help(
-                    nodes[start.child_collection].1,
-                    format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
-                    "they would keep each other alive for ever; remove `create` from one of the links",
-                );
-            }
-        }
-    }
-
-    /// A settled field may read others through links, but not itself.
-    fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
-        let settled: Vec<(usize, usize)> = (0..collections.len())
-            .flat_map(|collection| (0..collections[collection].fields.len()).map(move |field| (collection, field)))
-            .filter(|(collection, field)| collections[*collection].fields[*field].is_settled())
-            .collect();
-        let reads = |(collection, field): (usize, usize)| -> Vec<(usize, usize)> {
-            let Some(Derivation::ThroughLinks(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
-            let mut reads = Vec::new();
-            for name in expression.variables() {
-                if let Some((own, _)) = collections[collection].field(name) {
-                    reads.push((collection, own));
-                }
-                for link in links.iter().filter(|link| link.child_collection == collection && link.name == *name) {
-                    let members = members_of(expression, name).filter_map(|member| collections[link.target_collection].field(&member.name));
-                    reads.extend(members.map(|(read, _)| (link.target_collection, read)));
-                }
-            }
-            reads
-        };
-        for start in &settled {
-            let mut seen = vec![*start];
-            let mut next = reads(*start);
-            while let Some(place) = next.pop() {
-                if place == *start {
-                    let (collection, field) = *start;
-                    let message = format!("`{}.{}` depends on itself", collections[collection].name, collections[collection].fields[field].name);
-                    self.problem(nodes[collection].1, message);
-                    break;
-                }
-                if !seen.contains(&place) {
-                    seen.push(place);
-                    next.extend(reads(place));
-                }
-            }
-        }
-    }
 }
-
-/// The place of a child's field among those that edges carry.
-fn tell(link: &mut Link, field: usize) -> usize {
-    link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
-        link.edge_fields.push(field);
-        link.edge_fields.len() - 1
-    })
-}
-
-/// A group is text.
-const TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
 
 /// Fields that a collection's own rules may name: links are named by rules about other records.
-fn own_types(collection: &Collection) -> Types {
+pub(super) fn own_types(collection: &Collection) -> Types {
     let mut own = golden(collection, true);
     collection.fields.iter().filter(|field| field.is_link()).for_each(|field| drop(own.remove(&field.name)));
     own
@@ -730,49 +362,5 @@ impl Link {
         let text = |expression: &Option<Expression>| expression.as_ref().map(|expression| expression.source().to_owned());
         let many = if self.many { " many" } else { "" };
         format!("{} {rule} {:?} {:?} {span:?} {}{many}", collections[self.target_collection].name, text(&self.when), text(&self.group), self.create)
-    }
-}
-
-/// The collection of a coverage's rows.
-fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
-    let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
-    let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };
-    let key_text;
-    let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
-    match ty {
-        Some(ty) => {
-            key_text = format!("{{{}}}#{{group}}", parent.name);
-            let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
-            for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
-                fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { FieldIndexes::default() }));
-            }
-        }
-        None => {
-            key_text = format!("{{{}}}@{{start}}", parent.name);
-            let types = [FieldType::Text, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
-            for (name, ty) in RUN_FIELDS.into_iter().zip(types) {
-                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { FieldIndexes::default() }));
-            }
-        }
-    }
-    for copied in with {
-        let copied = &parent.fields[*copied];
-        if fields.iter().all(|known| known.name != copied.name) {
-            fields.push(field(&copied.name, copied.golden_type().clone(), FieldIndexes { ordered: copied.index.ordered, ..FieldIndexes::default() }));
-        }
-    }
-    let key = Template::parse(&key_text).map_or(KeyDefinition::Field(0), KeyDefinition::Template);
-    Collection {
-        name: format!("{}.{name}", parent.name),
-        key,
-        key_text,
-        keep_raw: false,
-        exists: ExistenceRule::Latest,
-        history: None,
-        fields,
-        states: Vec::new(),
-        transitions: Vec::new(),
-        tags: None,
-        rows_of: Some(coverage),
     }
 }

@@ -1,7 +1,7 @@
 //! Declared routes.
 
-use super::DefinitionParser;
-use super::typed::{Types, golden};
+use super::expressions::{Types, golden};
+use super::parser::DefinitionParser;
 use crate::diagnostic::Diagnostic;
 use crate::eval::expression::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};

@@ -1,6 +1,7 @@
 //! Services that are asked when a query needs them.
 
-use super::{DefinitionParser, SourceContext};
+use super::parser::DefinitionParser;
+use super::rules::SourceContext;
 use crate::model::definition::{
     ArgumentForm, AsOfRule, CallArgument, Collection, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
 };

@@ -1,6 +1,7 @@
 //! Tags of a collection, and documents inside documents, of which tags are asked.
 
-use super::{DefinitionParser, PathSettings, SourceContext};
+use super::parser::DefinitionParser;
+use super::rules::{PathSettings, SourceContext};
 use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
 use crate::model::key::Template;

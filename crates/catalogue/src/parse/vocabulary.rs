@@ -1,6 +1,6 @@
 //! Words of queries.
 
-use super::DefinitionParser;
+use super::parser::DefinitionParser;
 use crate::model::definition::{AliasTarget, Collection, QueryAlias};
 use crate::parse::words;
 use crate::parse::yaml::{Node, NodeKind};

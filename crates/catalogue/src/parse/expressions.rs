@@ -1,19 +1,44 @@
-//! What expressions of a definition may name, and of which types that is; see [`crate::eval::types`] for the check itself.
+//! The expressions of a definition: what they may name, and of which types that is; see [`crate::eval::types`] for the check itself.
 
-use super::DefinitionParser;
+use super::parser::DefinitionParser;
+use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::expression::Expression;
 use crate::eval::types::{self, Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
 use crate::model::links::{Derivation, Link};
-use crate::parse::yaml::{Node, NodeKind};
 use crate::value::FieldType;
 use std::collections::HashMap;
 
 /// Names, each with its type.
 pub(super) type Types = HashMap<String, Type>;
 
+/// Names that mean something in expressions and so cannot name fields.
+pub(super) const RESERVED: [&str; 12] = ["meta", "args", "now", "caller", "role", "key", "tag", "true", "false", "null", "in", "conflict"];
+
 impl DefinitionParser<'_> {
+    pub(super) fn cel(&mut self, node: &Node, names: &[&str]) -> Option<Expression> {
+        let source = self.text_of(node, "a CEL expression")?.to_owned();
+        let is_known = |name: &String| names.contains(&name.as_str());
+        if let Some(same) = self.compiled.get(&source).filter(|same| same.variables().iter().all(is_known)) {
+            return Some(same.clone());
+        }
+        match Expression::compile(&source, names) {
+            Ok(expression) => {
+                self.compiled.insert(source, expression.clone());
+                Some(expression)
+            }
+            Err((at, message)) => {
+                let mut problem = Diagnostic::new(self.inside(node, at), message);
+                if source.contains("??") {
+                    problem = problem.help("CEL has no `??`: write coalesce(a, b)");
+                }
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
     /// Checks the types of an expression.
     pub(super) fn typed(&mut self, node: &Node, expression: &Expression, names: &Types, wanted: Expected<'_>) {
         let found = types::check(expression, &self.tables, &|name| names.get(name).cloned(), wanted);

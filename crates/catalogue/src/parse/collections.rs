@@ -1,0 +1,118 @@
+//! Collections: their fields and keys, and whether sources feed them.
+
+use super::expressions::RESERVED;
+use super::fields::placeholder;
+use super::parser::DefinitionParser;
+use super::words;
+use super::yaml::Node;
+use crate::diagnostic::Diagnostic;
+use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefinition, Source, Survivorship};
+use crate::model::key::Template;
+
+/// Most fields of a collection.
+const MAX_FIELDS: usize = 500;
+
+impl DefinitionParser<'_> {
+    pub(super) fn collection(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Collection {
+        self.section(node, "a collection", &[words::COLLECTION]);
+        let default_rule = match node.get("survivorship") {
+            Some(rule) => self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest),
+            None => Survivorship::Latest,
+        };
+        let field_nodes = self.named(node.get("fields"), "fields");
+        if field_nodes.is_empty() {
+            self.problem(node, format!("collection `{name}` has no fields"));
+        }
+        let mut field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
+        let link_fields = self.link_fields(node, &field_names);
+        field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
+        let mut fields = Vec::with_capacity(field_nodes.len());
+        for (name, name_node, node) in &field_nodes {
+            if RESERVED.contains(name) {
+                self.problem(name_node, format!("`{name}` is reserved in expressions and queries; choose another name"));
+            }
+            fields.push(self.field(name, node, &default_rule, source_names, &field_names).unwrap_or_else(|| placeholder(name)));
+        }
+        self.derivations_are_acyclic(&fields, &field_nodes);
+        fields.extend(link_fields.iter().cloned());
+        let members = self.member_fields(&fields, &field_nodes);
+        fields.extend(members);
+        if fields.len() > MAX_FIELDS {
+            self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
+        }
+        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyDefinition::Field(0), String::new()));
+        let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
+        let exists = self
+            .choice(node.get("exists"), "choice for exists", &[("latest", ExistenceRule::Latest), ("any", ExistenceRule::Any)])
+            .unwrap_or(ExistenceRule::Latest);
+        let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
+        let states = self.states(node, &field_names);
+        let transitions = self.transitions(node, &fields, &states);
+        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions, tags: None, rows_of: None }
+    }
+
+    fn key_rule(&mut self, name: &str, node: &Node, fields: &[Field]) -> Option<(KeyDefinition, String)> {
+        let Some(key) = node.get("key") else {
+            self.problem(node, format!("collection `{name}` has no key"));
+            return None;
+        };
+        let text = self.text_of(key, "a key")?.to_owned();
+        let contributed: Vec<&str> = fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
+        let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_name {
+            self.reference(key, "field", &contributed)?;
+            let index = fields.iter().position(|field| field.name == text)?;
+            if !fields[index].ty.is_ordered() {
+                self.problem(key, format!("a key is a scalar, `{text}` is {}", fields[index].ty));
+            }
+            return Some((KeyDefinition::Field(index), text));
+        }
+        if text.contains('{') {
+            match Template::parse(&text) {
+                Ok(template) => {
+                    for placeholder in template.names() {
+                        if !contributed.contains(&placeholder) {
+                            let at = text.find(placeholder).unwrap_or(0);
+                            self.problems.push(Diagnostic::new(self.inside(key, at), format!("there is no field `{placeholder}`")));
+                        }
+                    }
+                    return Some((KeyDefinition::Template(template), text));
+                }
+                Err((at, message)) => {
+                    self.problems.push(Diagnostic::new(self.inside(key, at), message));
+                    return None;
+                }
+            }
+        }
+        Some((KeyDefinition::Expression(self.cel(key, &contributed)?), text))
+    }
+
+    /// Every collection must be fed, every required field given, every source of `from` and `prefer` heard.
+    pub(super) fn collection_is_fed(
+        &mut self,
+        collection: &Collection,
+        created: bool,
+        name_node: &Node,
+        sources: &[Source],
+        collections: &[Collection],
+    ) {
+        let own = |feed: &&Feed| collections[feed.collection].name == collection.name;
+        if !created && !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
+            self.problem_with_help(name_node, format!("no source feeds `{}`", collection.name), format!("add `into: {}` to one", collection.name));
+        }
+        for source in sources {
+            for feed in source.feeds.iter().filter(own) {
+                for (index, field) in collection.fields.iter().enumerate() {
+                    if field.required && feed.map.iter().all(|entry| entry.field != index) {
+                        self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));
+                    }
+                }
+                if let KeyDefinition::Field(index) = collection.key
+                    && feed.map.iter().all(|entry| entry.field != index)
+                {
+                    self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
+                }
+            }
+        }
+    }
+}

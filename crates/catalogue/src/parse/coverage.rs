@@ -1,0 +1,188 @@
+//! Coverages, and the collections of their rows.
+
+use super::expressions::{Types, golden};
+use super::fields::placeholder;
+use super::links::TEXT;
+use super::parser::DefinitionParser;
+use super::words;
+use super::yaml::{Node, NodeKind};
+use crate::eval::expression::Expression;
+use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
+use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
+use crate::model::key::Template;
+use crate::model::links::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Link, Measure, MeasureCase, RUN_FIELDS};
+use crate::value::FieldType;
+
+impl DefinitionParser<'_> {
+    #[expect(clippy::too_many_arguments, reason = "expressions of a coverage can use its parent, the parent's links and other coverages")]
+    pub(super) fn coverage(
+        &mut self,
+        parent: usize,
+        name: &str,
+        name_node: &Node,
+        node: &Node,
+        collections: &mut Vec<Collection>,
+        links: &mut [Link],
+        coverages: &mut Vec<Coverage>,
+    ) -> Option<()> {
+        self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
+        let own = golden(&collections[parent], true);
+        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Expected::Condition));
+        let mut with = Vec::new();
+        for item in self.items(node.get("with"), "with") {
+            with.extend(self.field_of(item, &collections[parent]));
+        }
+        let of = |kind| Coverage { name: name.to_owned(), parent, rows: collections.len(), when: when.clone(), kind };
+        let (coverage, ty) = if let Some(of_node) = node.get("of") {
+            let known: Vec<(usize, &str)> =
+                coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
+            let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
+            let place = self.reference(of_node, "coverage above this one", &names)?;
+            let summed = known[place].0;
+            if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
+                self.problem(of_node, "`runs` have no values to sum");
+            }
+            let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(TypeKind::Float)));
+            let row = numbers.iter().map(|(name, ty)| (name.clone(), ty.clone().or_null())).collect();
+            let group = ("group".to_owned(), Type::from(TypeKind::Text));
+            let mut names: Types = numbers.into_iter().chain([group.clone(), ("by".to_owned(), TypeKind::Text.into())]).collect();
+            names.insert("rows".to_owned(), Type::mapping("rows", Type::structure("a row", row)));
+            let by = match node.get("by") {
+                Some(by) => self.cel_of(by, &[group].into(), TEXT)?,
+                None => Expression::compile("'all'", &[]).ok()?,
+            };
+            let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
+            let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
+            let ty = collections[coverages[summed].rows].fields[2].ty.clone();
+            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), Some(ty))
+        } else {
+            let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
+            let condition = self.condition(node.get("where"), &mut links[link], collections)?;
+            if let Some(runs) = node.get("runs") {
+                self.section(runs, "runs", &[words::RUNS])?;
+                let told = self.required(runs, "value").and_then(|value| self.told(value, &mut links[link], collections))?;
+                let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
+                if links[link].span.is_none() {
+                    self.problem(runs, "runs need the link's `span`");
+                }
+                (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
+            } else {
+                let mut known = own.clone();
+                known.insert("group".to_owned(), TypeKind::Text.into());
+                let texts = FieldType::List(Box::new(FieldType::Text));
+                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Expected::Field(&texts, TextConversion::Value)));
+                let mut cases = Vec::new();
+                for item in self.items(node.get("cases"), "cases") {
+                    self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
+                    cases.push(self.case(item, &known, &mut links[link], collections)?);
+                }
+                if cases.is_empty() || node.get("measure").is_some() {
+                    cases.push(self.case(node, &known, &mut links[link], collections)?);
+                }
+                let all_times = cases.iter().all(|case| case.measure == Measure::Union);
+                let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
+                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), Some(ty))
+            }
+        };
+        if own.contains_key("group") {
+            self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
+        }
+        let rows = rows_collection(&collections[parent], name, coverages.len(), ty, &with);
+        coverages.push(coverage);
+        collections.push(rows);
+        Some(())
+    }
+
+    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<MeasureCase> {
+        let pattern = node.get("match").and_then(|node| self.pattern(node));
+        let measure_node = self.required(node, "measure")?;
+        let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
+            self.section(measure_node, "a measure", &[words::DISTINCT])?;
+            let mut told = Vec::new();
+            let distinct = self.required(measure_node, "distinct")?;
+            for item in self.items(Some(distinct), "distinct") {
+                told.push(self.told(item, link, collections)?);
+            }
+            let near = match measure_node.get("near") {
+                Some(near) => Some(self.length(near, "near")?),
+                None => None,
+            };
+            Measure::Distinct { edge_fields: told, tolerance: near }
+        } else {
+            self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
+                .map(|union| if union { Measure::Union } else { Measure::Count })?
+        };
+        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { tolerance: Some(_), .. }) || node.get("gaps").is_some();
+        if needs_span && link.span.is_none() {
+            self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
+        }
+        let mut with_value = known.clone();
+        with_value.insert("value".to_owned(), Type::of(&measure.ty()));
+        let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Expected::Number));
+        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Expected::Number));
+        let gaps = match node.get("gaps") {
+            None => None,
+            Some(gaps) => {
+                self.section(gaps, "gaps", &[words::GAPS])?;
+                let within = self.required(gaps, "within")?;
+                let [from, to] = self.items(Some(within), "within") else {
+                    self.problem(within, "`within` is a list of two expressions: from, to");
+                    return None;
+                };
+                let shift = match gaps.get("shift") {
+                    Some(shift) => Some(self.length(shift, "shift")?),
+                    None => None,
+                };
+                Some(GapRule {
+                    within: (self.cel_of(from, known, Expected::Number)?, self.cel_of(to, known, Expected::Number)?),
+                    start_tolerance: shift,
+                })
+            }
+        };
+        Some(MeasureCase { pattern, measure, value, expected, gaps })
+    }
+}
+
+/// The collection of a coverage's rows.
+fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
+    let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
+    let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };
+    let key_text;
+    let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
+    match ty {
+        Some(ty) => {
+            key_text = format!("{{{}}}#{{group}}", parent.name);
+            let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
+            for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
+                fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { FieldIndexes::default() }));
+            }
+        }
+        None => {
+            key_text = format!("{{{}}}@{{start}}", parent.name);
+            let types = [FieldType::Text, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
+            for (name, ty) in RUN_FIELDS.into_iter().zip(types) {
+                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { FieldIndexes::default() }));
+            }
+        }
+    }
+    for copied in with {
+        let copied = &parent.fields[*copied];
+        if fields.iter().all(|known| known.name != copied.name) {
+            fields.push(field(&copied.name, copied.golden_type().clone(), FieldIndexes { ordered: copied.index.ordered, ..FieldIndexes::default() }));
+        }
+    }
+    let key = Template::parse(&key_text).map_or(KeyDefinition::Field(0), KeyDefinition::Template);
+    Collection {
+        name: format!("{}.{name}", parent.name),
+        key,
+        key_text,
+        keep_raw: false,
+        exists: ExistenceRule::Latest,
+        history: None,
+        fields,
+        states: Vec::new(),
+        transitions: Vec::new(),
+        tags: None,
+        rows_of: Some(coverage),
+    }
+}

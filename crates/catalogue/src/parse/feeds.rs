@@ -1,0 +1,169 @@
+//! Feeds: to which collections a source contributes, and from where in its documents each field gets its value.
+
+use super::expressions::Types;
+use super::fingerprint::canonical;
+use super::parser::DefinitionParser;
+use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
+use super::words;
+use super::yaml::{Node, NodeKind};
+use crate::diagnostic::Diagnostic;
+use crate::eval::types::{Expected, Type};
+use crate::model::definition::{Feed, FieldMapping, FormatFamily, LetValue};
+use crate::model::key::Template;
+use crate::model::path::Path;
+
+impl DefinitionParser<'_> {
+    pub(super) fn feeds(
+        &mut self,
+        name_node: &Node,
+        node: &Node,
+        format: PathSettings<'_>,
+        lets: (&[LetValue], &Types),
+        context: &SourceContext<'_>,
+    ) -> Vec<Feed> {
+        let collection_names: Vec<&str> = context.collections.iter().map(|collection| collection.name.as_str()).collect();
+        let mut feeds = Vec::new();
+        match (node.get("into"), node.get("feeds")) {
+            (Some(into), None) => {
+                if let Some(collection) = self.reference(into, "collection", &collection_names) {
+                    feeds.extend(self.feed(collection, node, node, format, lets, context));
+                }
+            }
+            (None, Some(list)) => {
+                for word in ["map", "when"] {
+                    if let Some(value) = node.get(word) {
+                        self.problem(value, format!("in a source with `feeds`, `{word}` belongs in each feed"));
+                    }
+                }
+                if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
+                    self.problem(list, "this source feeds no collection: name one, `feeds: [{ into: COLLECTION }]`");
+                }
+                for item in self.items(Some(list), "feeds") {
+                    if self.section(item, "a feed", &[words::FEED]).is_none() {
+                        continue;
+                    }
+                    let into = self.required(item, "into").and_then(|into| self.reference(into, "collection", &collection_names));
+                    let Some(collection) = into else { continue };
+                    if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
+                        self.problem(item, format!("this source feeds `{}` twice", collection_names[collection]));
+                    }
+                    feeds.extend(self.feed(collection, item, node, format, lets, context));
+                }
+            }
+            (Some(into), Some(_)) => self.problem(into, "`into` is short for one feed: use it or `feeds`, not both"),
+            (None, None) => self.problem(name_node, "this source feeds no collection: add `into: COLLECTION`"),
+        }
+        feeds
+    }
+
+    /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
+    fn feed(
+        &mut self,
+        collection: usize,
+        node: &Node,
+        source: &Node,
+        format: PathSettings<'_>,
+        lets: (&[LetValue], &Types),
+        context: &SourceContext<'_>,
+    ) -> Option<Feed> {
+        let let_names: Vec<&str> = lets.0.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Expected::Condition));
+        // the source's own is every feed's
+        let contributor = match node.get("contributor").or(source.get("contributor")) {
+            None => None,
+            Some(template_node) => {
+                let text = self.text_of(template_node, "a contributor")?.to_owned();
+                let braced = if text.contains('{') { text } else { format!("{{{text}}}") };
+                match Template::parse(&braced) {
+                    Ok(template) => {
+                        for name in template.names() {
+                            if !let_names.contains(&name) {
+                                self.problem(template_node, format!("there is no `let` value `{name}`"));
+                            }
+                        }
+                        Some(template)
+                    }
+                    Err((at, message)) => {
+                        self.problems.push(Diagnostic::new(self.inside(template_node, at), message));
+                        None
+                    }
+                }
+            }
+        };
+        let map = self.map(collection, node, format, lets, context);
+        let (_, _, collection_node) = context.collection_nodes[collection];
+        let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
+        let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
+        let key = &context.collections[collection].key_text;
+        let text = format!("{}\n{fields}\n{key}", canonical(source, &["accept", "was"]));
+        let mut generation = [0; 16];
+        generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+        Some(Feed { collection, when, contributor, map, generation })
+    }
+
+    fn map(
+        &mut self,
+        collection: usize,
+        node: &Node,
+        format: PathSettings<'_>,
+        (lets, types): (&[LetValue], &Types),
+        context: &SourceContext<'_>,
+    ) -> Vec<FieldMapping> {
+        let fields = &context.collections[collection].fields;
+        let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        // which node gives each field its rule: the feed's own map, or the field itself
+        let mut rules: Vec<(usize, Node)> = Vec::new();
+        match node.get("map") {
+            Some(map) => {
+                for (_, name_node, rule) in self.named(Some(map), "fields to map") {
+                    let Some(index) = self.reference(name_node, "field", &field_names) else { continue };
+                    if fields[index].derive.is_some() {
+                        self.problem(name_node, format!("`{}` is derived, documents do not give it", fields[index].name));
+                    }
+                    self.is_a_rule(rule);
+                    rules.push((index, rule.clone()));
+                }
+            }
+            None => {
+                for (index, field) in fields.iter().enumerate() {
+                    rules.extend(field.rule.as_ref().map(|rule| (index, rule.node.clone())));
+                }
+            }
+        }
+        let own_map = node.get("map").is_some();
+        let has_path = |rule: &Node| !["expr", "match"].iter().any(|word| rule.get(word).is_some());
+        rules.sort_by_key(|(_, rule)| usize::from(!has_path(rule)));
+        let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
+        let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let mut types = types.clone();
+        let mut map: Vec<FieldMapping> = Vec::new();
+        for (index, rule_node) in &rules {
+            let field = &fields[*index];
+            let default_path = match format.family {
+                FormatFamily::Json => Some(format!("$.{}", field.name)),
+                FormatFamily::Csv => Some(field.name.clone()),
+                FormatFamily::Marc | FormatFamily::Xml => None,
+            };
+            let says_nothing = !own_map && !matches!(rule_node.kind, NodeKind::Map(_)) || {
+                matches!(rule_node.kind, NodeKind::Map(_))
+                    && !["path", "first", "cases", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
+            };
+            if says_nothing && default_path.is_none() {
+                continue;
+            }
+            let scope = RuleScope { format, names: &names, types: &types, reads_meta: &meta_lets, context };
+            let rule = if says_nothing && !matches!(rule_node.kind, NodeKind::Map(_)) {
+                let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
+                path.map(|path| plain_rule(&field.ty, path))
+            } else {
+                self.rule(rule_node, &field.ty, default_path, &scope)
+            };
+            if let Some(rule) = rule {
+                map.push(FieldMapping { field: *index, rule });
+                names.push(&field.name);
+                types.insert(field.name.clone(), Type::of(&field.ty).or_null());
+            }
+        }
+        map
+    }
+}

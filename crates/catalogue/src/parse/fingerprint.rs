@@ -1,0 +1,42 @@
+//! The definition as text by which two of them are compared: the same text, the same meaning.
+
+use super::yaml::{Node, NodeKind};
+use crate::model::definition::Collection;
+use crate::model::links::Link;
+
+/// Everything by which records are settled, as text.
+pub(super) fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], collections: &[Collection]) -> String {
+    let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
+    let mut text = String::new();
+    for (name, _, node) in nodes {
+        let Some(Node { kind: NodeKind::Map(fields), .. }) = node.get("fields") else { continue };
+        let derived = fields.iter().filter(|(_, field)| field.get("derive").is_some() || field.get("rollup").is_some());
+        let derived: Vec<String> = derived.map(|(name, field)| format!("{} {}", part(Some(name)), part(Some(field)))).collect();
+        let is_rolled_up = fields.iter().any(|(_, field)| field.get("rollup").is_some());
+        if is_rolled_up || node.get("links").is_some() || node.get("coverage").is_some() {
+            text.push_str(&format!("{name} {} {} {derived:?}\n", part(node.get("links")), part(node.get("coverage"))));
+        }
+    }
+    // links of lists were settled otherwise once: what of them changes is settled again
+    for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
+        text.push_str(&format!("{} {} lists\n", collections[link.child_collection].name, link.name));
+    }
+    if text.is_empty() { text } else { text + &part(root.get("lookups")) }
+}
+
+/// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.
+pub(super) fn canonical(node: &Node, without: &[&str]) -> String {
+    match &node.kind {
+        NodeKind::Scalar { text, quoted } => format!("{}{text:?}", if *quoted { "'" } else { "" }),
+        NodeKind::List(items) => format!("[{}]", items.iter().map(|item| canonical(item, without)).collect::<Vec<_>>().join(",")),
+        NodeKind::Map(entries) => {
+            let mut lines: Vec<String> = entries
+                .iter()
+                .filter(|(name, _)| !name.text().is_some_and(|name| without.contains(&name)))
+                .map(|(name, value)| format!("{:?}:{}", name.text().unwrap_or_default(), canonical(value, without)))
+                .collect();
+            lines.sort();
+            format!("{{{}}}", lines.join(","))
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The reader of a definition: what it has found wrong so far, and how it takes a single node, with a problem where that is not as it should be.
+
+use super::words::Keyword;
+use super::yaml::{Node, NodeKind};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::eval::expression::{ConstantTables, Expression};
+use crate::value::{FieldType, Value, from_text};
+use regex::Regex;
+use std::collections::HashMap;
+use std::ops::{Range, RangeInclusive};
+
+/// A collection's node, its name's and its name.
+pub(super) type CollectionNode<'n> = (&'n str, &'n Node, &'n Node);
+
+pub(super) struct DefinitionParser<'t> {
+    pub(super) text: &'t str,
+    pub(super) problems: Vec<Diagnostic>,
+    /// Expressions whose types are wrong.
+    pub(super) mistyped: Vec<Diagnostic>,
+    /// Constant tables.
+    pub(super) tables: ConstantTables,
+    /// Expressions by their text: sources that are alike repeat theirs.
+    pub(super) compiled: HashMap<String, Expression>,
+}
+
+impl DefinitionParser<'_> {
+    pub(super) fn problem(&mut self, node: &Node, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(node.span.clone(), message));
+    }
+
+    pub(super) fn problem_with_help(&mut self, node: &Node, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Diagnostic::new(node.span.clone(), message).help(help));
+    }
+
+    /// The entries of a mapping whose keys must all be among `words`.
+    pub(super) fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Keyword]]) -> Option<&'n [(Node, Node)]> {
+        let NodeKind::Map(entries) = &node.kind else {
+            self.problem(node, format!("{what} is a mapping, this is {}", node.shape()));
+            return None;
+        };
+        let known = || words.iter().flat_map(|words| words.iter()).map(|word| word.name);
+        for (name, _) in entries {
+            let written = name.text().unwrap_or_default();
+            if known().any(|word| word == written) {
+                continue;
+            }
+            let message = format!("{what} has no key `{written}`");
+            match did_you_mean(written, known()) {
+                Some(meant) => self.problem_with_help(name, message, format!("did you mean `{meant}`?")),
+                None => self.problem_with_help(name, message, format!("its keys are {}", known().collect::<Vec<_>>().join(", "))),
+            }
+        }
+        Some(entries)
+    }
+
+    /// The entries of a mapping from names to something.
+    pub(super) fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<(&'n str, &'n Node, &'n Node)> {
+        let Some(node) = node else { return Vec::new() };
+        let NodeKind::Map(entries) = &node.kind else {
+            self.problem(node, format!("{what} are a mapping from names, this is {}", node.shape()));
+            return Vec::new();
+        };
+        let mut named = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let written = name.text().unwrap_or_default();
+            let valid = written.starts_with(|c: char| c.is_ascii_lowercase())
+                && written.len() <= 48
+                && written.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+            if valid {
+                named.push((written, name, value));
+            } else {
+                self.problem(name, format!("`{written}` is not a name: a small letter, then small letters, digits and _, at most 48"));
+            }
+        }
+        named
+    }
+
+    pub(super) fn text_of<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        let text = match &node.kind {
+            NodeKind::Scalar { text, .. } if !node.is_null() => Some(text.as_str()),
+            _ => None,
+        };
+        if text.is_none() {
+            let hint = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
+            let message = format!("{what} is text, this is {}", node.shape());
+            if hint && self.text[node.span.clone()].starts_with(['{', '[']) {
+                self.problem_with_help(node, message, "YAML reads { and [ as a mapping or a list: quote this path or expression");
+            } else {
+                self.problem(node, message);
+            }
+        }
+        text
+    }
+
+    pub(super) fn boolean(&mut self, node: Option<&Node>, what: &str) -> bool {
+        let Some(node) = node else { return false };
+        match &node.kind {
+            NodeKind::Scalar { text, quoted: false } if text == "true" => true,
+            NodeKind::Scalar { text, quoted: false } if text == "false" => false,
+            _ => {
+                self.problem_with_help(
+                    node,
+                    format!("{what} is true or false, this is {}", node.shape()),
+                    "this is YAML 1.2: yes, no, on and off are text",
+                );
+                false
+            }
+        }
+    }
+
+    pub(super) fn choice<T: Copy>(&mut self, node: Option<&Node>, what: &str, choices: &[(&str, T)]) -> Option<T> {
+        let node = node?;
+        let text = self.text_of(node, what)?;
+        if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
+            return Some(*value);
+        }
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let message = format!("`{text}` is not a {what}");
+        match did_you_mean(text, names.iter().copied()) {
+            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            None => self.problem_with_help(node, message, format!("it is one of {}", names.join(", "))),
+        }
+        None
+    }
+
+    /// The index of a name among others, or a problem that lists them.
+    pub(super) fn reference(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<usize> {
+        let text = self.text_of(node, what)?.to_owned();
+        if let Some(index) = names.iter().position(|name| *name == text) {
+            return Some(index);
+        }
+        let message = format!("there is no {what} `{text}`");
+        match did_you_mean(&text, names.iter().copied()) {
+            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            None if names.is_empty() => self.problem(node, message),
+            None => self.problem_with_help(node, message, format!("there is {}", names.join(", "))),
+        }
+        None
+    }
+
+    pub(super) fn items<'n>(&mut self, node: Option<&'n Node>, what: &str) -> &'n [Node] {
+        match node.map(|node| (&node.kind, node)) {
+            None => &[],
+            Some((NodeKind::List(items), _)) => items,
+            Some((_, node)) => {
+                self.problem(node, format!("{what} is a list, this is {}", node.shape()));
+                &[]
+            }
+        }
+    }
+
+    pub(super) fn required<'n>(&mut self, node: &'n Node, word: &str) -> Option<&'n Node> {
+        let found = node.get(word);
+        if found.is_none() {
+            self.problem(node, format!("`{word}` is missing"));
+        }
+        found
+    }
+
+    pub(super) fn number_of(&mut self, node: &Node, what: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let number = self.text_of(node, what)?.parse().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            let most = if *range.end() == u32::MAX { String::new() } else { format!(" to {}", range.end()) };
+            self.problem(node, format!("{what} is a whole number from {}{most}", range.start()));
+        }
+        number
+    }
+
+    /// A duration, in microseconds.
+    pub(super) fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
+        let text = self.text_of(node, what)?.to_owned();
+        match from_text(&text, &FieldType::Duration, None) {
+            Ok(Value::Int(length)) => Some(length),
+            _ => {
+                self.problem(node, format!("{what} is a duration, such as 15s or 1h"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn pattern(&mut self, node: &Node) -> Option<Regex> {
+        self.regex(node, |text| format!("^(?:{text})"))
+    }
+
+    /// A regular expression, of what `whole` makes of the text.
+    pub(super) fn regex(&mut self, node: &Node, whole: impl Fn(&str) -> String) -> Option<Regex> {
+        let text = self.text_of(node, "a regular expression")?.to_owned();
+        match Regex::new(&whole(&text)) {
+            Ok(pattern) => Some(pattern),
+            Err(_) => {
+                self.problem(node, format!("`{text}` is not a regular expression"));
+                None
+            }
+        }
+    }
+
+    /// A place inside a scalar: exact for plain scalars and quoted ones without escapes before it.
+    pub(super) fn inside(&self, node: &Node, at: usize) -> Range<usize> {
+        let written = &self.text[node.span.clone()];
+        let quote = usize::from(written.starts_with(['"', '\'']));
+        let start = (node.span.start + quote + at).min(node.span.end.saturating_sub(quote)).max(node.span.start);
+        start..(start + 1).min(node.span.end).max(start)
+    }
+}

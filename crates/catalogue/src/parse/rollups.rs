@@ -1,0 +1,98 @@
+//! Rollups, and what they and coverages ask of the children of a link.
+
+use super::links::own_types;
+use super::parser::DefinitionParser;
+use super::words;
+use super::yaml::Node;
+use crate::eval::expression::Expression;
+use crate::eval::types::Expected;
+use crate::model::definition::Collection;
+use crate::model::links::{Link, Rollup, RollupFunction};
+use crate::value::FieldType;
+
+impl DefinitionParser<'_> {
+    pub(super) fn rollup(&mut self, parent: usize, node: &Node, collections: &[Collection], links: &mut [Link]) -> Option<Rollup> {
+        self.section(node, "a rollup", &[words::ROLLUP])?;
+        let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
+        let groups = node.get("groups").and_then(|node| self.pattern(node));
+        let condition = self.condition(node.get("where"), &mut links[link], collections)?;
+        let functions =
+            [("sum", RollupFunction::Sum), ("min", RollupFunction::Min), ("max", RollupFunction::Max), ("distinct", RollupFunction::Distinct)];
+        let given: Vec<_> = functions.into_iter().filter_map(|(word, function)| Some((node.get(word)?, function))).collect();
+        let counts = node.get("count").is_some_and(|count| self.boolean(Some(count), "count"));
+        let (function, told) = match (given.as_slice(), counts) {
+            ([], true) => (RollupFunction::Count, None),
+            ([(field, function)], false) => (*function, Some(self.told(field, &mut links[link], collections)?)),
+            _ => {
+                self.problem(node, "a rollup is one of `count: true`, `sum`, `min`, `max` and `distinct` with a field of the children");
+                return None;
+            }
+        };
+        Some(Rollup { link, groups, condition, function, edge_field: told })
+    }
+
+    /// A rollup has the type of what it computes: nothing converts it on its way into the record.
+    pub(super) fn rollup_fits(&mut self, node: &Node, ty: &FieldType, rollup: &Rollup, child: &Collection, link: &Link) {
+        let told = rollup.edge_field.map(|told| &child.fields[link.edge_fields[told]]);
+        let element = told.map(|field| field.golden_type().element());
+        let name = told.map(|field| field.name.as_str()).unwrap_or_default();
+        let fits = match (rollup.function, element) {
+            (RollupFunction::Sum, Some(element @ (FieldType::Integer | FieldType::Size | FieldType::Duration))) => {
+                ty == element || (*ty == FieldType::Float && *element != FieldType::Duration)
+            }
+            (RollupFunction::Sum, Some(FieldType::Float)) => *ty == FieldType::Float,
+            (RollupFunction::Sum, Some(element)) => {
+                return self.problem(node, format!("`{name}` is {element}, which has no sum"));
+            }
+            (RollupFunction::Min | RollupFunction::Max, Some(element)) => ty == element,
+            _ => *ty == FieldType::Integer,
+        };
+        if !fits {
+            let is = match (rollup.function, element) {
+                (RollupFunction::Sum | RollupFunction::Min | RollupFunction::Max, Some(element)) => element,
+                _ => &FieldType::Integer,
+            };
+            self.problem(node, format!("this rollup is {is}, the field is {ty}: say `type: {is}`"));
+        }
+    }
+
+    /// A link as `COLLECTION.LINK`, which leads to `parent`.
+    pub(super) fn over(&mut self, node: &Node, parent: usize, collections: &[Collection], links: &[Link]) -> Option<usize> {
+        let here: Vec<(usize, String)> = links
+            .iter()
+            .enumerate()
+            .filter(|(_, link)| link.target_collection == parent)
+            .map(|(index, link)| (index, format!("{}.{}", collections[link.child_collection].name, link.name)))
+            .collect();
+        let names: Vec<&str> = here.iter().map(|(_, name)| name.as_str()).collect();
+        let place = self.reference(node, "link to this collection", &names)?;
+        Some(here[place].0)
+    }
+
+    /// The number of a condition on a link's children.
+    pub(super) fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+        let condition = match node {
+            Some(node) => self.cel_of(node, &own_types(&collections[link.child_collection]), Expected::Condition)?,
+            None => Expression::compile("true", &[]).ok()?,
+        };
+        let known = link.conditions.iter().position(|known| known.source() == condition.source());
+        Some(known.unwrap_or_else(|| {
+            link.conditions.push(condition);
+            link.conditions.len() - 1
+        }))
+    }
+
+    /// The place of a child's field among those that edges carry.
+    pub(super) fn told(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+        let field = self.field_of(node, &collections[link.child_collection])?;
+        Some(tell(link, field))
+    }
+}
+
+/// The place of a child's field among those that edges carry.
+fn tell(link: &mut Link, field: usize) -> usize {
+    link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
+        link.edge_fields.push(field);
+        link.edge_fields.len() - 1
+    })
+}

@@ -1,0 +1,232 @@
+//! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
+
+use super::expressions::Types;
+use super::parser::DefinitionParser;
+use super::words;
+use super::yaml::{Node, NodeKind};
+use crate::diagnostic::Diagnostic;
+use crate::eval::expression::ConstantTables;
+use crate::eval::types::{Expected, TextConversion};
+use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule, WhitespaceRule};
+use crate::model::path::{Path, PathLanguage};
+use crate::value::{FieldType, from_text};
+
+pub(super) struct SourceContext<'a> {
+    pub(super) collections: &'a [Collection],
+    pub(super) collection_nodes: &'a [(&'a str, &'a Node, &'a Node)],
+    pub(super) tables: &'a ConstantTables,
+    pub(super) patterns: &'a [PatternSet],
+    pub(super) source_names: &'a [&'a str],
+    pub(super) service_names: &'a [&'a str],
+}
+
+/// How paths of a source are read.
+#[derive(Clone, Copy)]
+pub(super) struct PathSettings<'a> {
+    pub(super) family: FormatFamily,
+    pub(super) namespaces: &'a [(String, String)],
+}
+
+pub(super) struct RuleScope<'a> {
+    pub(super) format: PathSettings<'a>,
+    /// Names expressions may use here.
+    pub(super) names: &'a [&'a str],
+    /// Their types.
+    pub(super) types: &'a Types,
+    /// Those that depend on the envelope.
+    pub(super) reads_meta: &'a [&'a str],
+    pub(super) context: &'a SourceContext<'a>,
+}
+
+impl DefinitionParser<'_> {
+    /// The words of a rule that stands in `let` or `map`; the others of a field stand at the field.
+    pub(super) fn is_a_rule(&mut self, node: &Node) {
+        if matches!(node.kind, NodeKind::Map(_)) {
+            self.section(node, "a rule", &[words::RULE]);
+        }
+    }
+
+    pub(super) fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueRule> {
+        let has_members = !ty.members().is_empty();
+        if has_members && scope.format.family != FormatFamily::Json && node.get("map").is_none() {
+            let message = format!("the structs of {} need a rule for each member", scope.format.family.name());
+            self.problem_with_help(node, message, "for example: { path: replica, map: { site: '@node' } }");
+            return None;
+        }
+        if !matches!(node.kind, NodeKind::Map(_)) {
+            let path = self.path(node, scope.format)?;
+            return Some(plain_rule(ty, path));
+        }
+        let origins: Vec<&str> = ["path", "first", "cases", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
+        if origins.len() > 1 {
+            self.problem(node, format!("use only one of {}", origins.join(", ")));
+            return None;
+        }
+        let origin = match (origins.first().copied(), default_path) {
+            (Some("path") | None, default) if node.get("map").is_some() => self.elements(node, ty, default, scope)?,
+            (Some("path"), _) => ValueOrigin::Paths(vec![self.path(node.get("path")?, scope.format)?]),
+            (Some("first"), _) => {
+                let items = self.items(node.get("first"), "first");
+                let paths: Vec<Option<Path>> = items.iter().map(|item| self.path(item, scope.format)).collect();
+                ValueOrigin::Paths(paths.into_iter().collect::<Option<Vec<_>>>()?)
+            }
+            (Some("cases"), _) => {
+                let mut cases = Vec::new();
+                for item in self.items(node.get("cases"), "cases") {
+                    self.section(item, "a case", &[words::CASE])?;
+                    let path = self.required(item, "if").and_then(|path| self.path(path, scope.format))?;
+                    let then = self.required(item, "then")?;
+                    let text = self.text_of(then, "then")?.to_owned();
+                    if let Err(error) = from_text(&text, ty.element(), None) {
+                        self.problem(then, error.to_string());
+                    }
+                    cases.push((path, text));
+                }
+                ValueOrigin::Cases(cases)
+            }
+            (Some("expr"), _) => {
+                // what a table replaces, and what is read in a format, is text
+                let through_text = ["lookup", "format"].iter().any(|word| node.get(word).is_some());
+                let wanted = Expected::Field(if through_text { &FieldType::Text } else { ty }, TextConversion::Document);
+                let (expr, known) = (node.get("expr")?, scope.names);
+                let expression = self.cel(expr, known)?;
+                self.typed(expr, &expression, scope.types, wanted);
+                ValueOrigin::Expression(expression)
+            }
+            (Some("match"), _) => {
+                let names: Vec<&str> = scope.context.patterns.iter().map(|pattern| pattern.name.as_str()).collect();
+                let pattern = self.reference(node.get("match")?, "pattern", &names)?;
+                let of = self.required(node, "of")?;
+                let position = self.reference(of, "value", scope.names)?;
+                ValueOrigin::Match { pattern, of: scope.names[position].to_owned() }
+            }
+            (_, Some(path)) => ValueOrigin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
+            (_, None) => {
+                self.problem(node, "this value has no rule: give it `path`, `first`, `cases`, `expr` or `match`");
+                return None;
+            }
+        };
+        let reads_meta = match &origin {
+            ValueOrigin::Expression(expression) => {
+                expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str()))
+            }
+            ValueOrigin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
+        };
+        let each_field = self.choice(node.get("each"), "choice for each", &[("field", true), ("subfield", false)]).unwrap_or(false);
+        if let Some(each) = node.get("each") {
+            if scope.format.family != FormatFamily::Marc {
+                self.problem(each, "`each` is about MARC fields and subfields");
+            } else if each_field && node.get("join").is_none() {
+                self.problem(each, "`each: field` needs `join`, the separator between subfields");
+            }
+        }
+        let lookup = match node.get("lookup") {
+            None => None,
+            Some(lookup) => {
+                let names: Vec<&str> = scope.context.tables.keys().map(String::as_str).collect();
+                let index = self.reference(lookup, "lookup", &names)?;
+                Some(names[index].to_owned())
+            }
+        };
+        let join = match node.get("join") {
+            None => None,
+            Some(Node { kind: NodeKind::Scalar { text, .. }, .. }) => Some(text.clone()),
+            Some(other) => {
+                self.problem(other, format!("join is text, this is {}", other.shape()));
+                None
+            }
+        };
+        Some(ValueRule {
+            ty: ty.clone(),
+            origin,
+            each_field,
+            join,
+            clean: self.choice(node.get("clean"), "choice for clean", &[("trim", WhitespaceRule::Trim), ("squash", WhitespaceRule::Squash)]),
+            format: node.get("format").and_then(|format| self.format(format, ty)),
+            lookup,
+            strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
+            reads_meta,
+        })
+    }
+
+    /// `path` finds the places, `map` says of each member where it is from there.
+    fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueOrigin> {
+        let map = node.get("map")?;
+        let members = ty.members();
+        if members.is_empty() || !matches!(scope.format.family, FormatFamily::Json | FormatFamily::Xml) {
+            self.problem(map, "`map` is for lists of structs of json and xml");
+            return None;
+        }
+        let path = match (node.get("path"), default_path) {
+            (Some(path), _) => self.path(path, scope.format)?,
+            (None, Some(path)) => Path::compile(&path, PathLanguage::Json, &[]).ok()?,
+            (None, None) => {
+                self.problem(node, "`path` says where the structs are");
+                return None;
+            }
+        };
+        let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        let mut rules = Vec::new();
+        for (_, name_node, rule_node) in self.named(Some(map), "members") {
+            let Some(index) = self.reference(name_node, "member", &names) else { continue };
+            if let Some(other) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
+                self.problem(other, "a member comes from a path");
+                continue;
+            }
+            if matches!(rule_node.kind, NodeKind::Map(_)) {
+                self.section(rule_node, "a member's rule", &[words::RULE])?;
+            }
+            let own = &members[index];
+            let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", own.name));
+            if let Some(rule) = self.rule(rule_node, &own.ty, default, scope) {
+                rules.push((index, rule));
+            }
+        }
+        Some(ValueOrigin::Elements(path, rules))
+    }
+
+    fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {
+        let text = self.text_of(node, "format")?.to_owned();
+        let fits = match ty.element() {
+            FieldType::Timestamp => matches!(text.as_str(), "epoch" | "epoch_ms" | "epoch_us") || text.contains('%'),
+            FieldType::Date => text.contains('%'),
+            FieldType::Duration => matches!(text.as_str(), "d" | "h" | "m" | "s" | "ms" | "us"),
+            _ => false,
+        };
+        if !fits {
+            self.problem(node, format!("`{text}` is not a format of {ty}: timestamps and dates take a strftime pattern or epoch, durations a unit"));
+        }
+        fits.then_some(text)
+    }
+
+    pub(super) fn path(&mut self, node: &Node, format: PathSettings<'_>) -> Option<Path> {
+        let language = format.family.language();
+        let text = self.text_of(node, &format!("a {}", language.name()))?.to_owned();
+        match Path::compile(&text, language, format.namespaces) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                let problem = Diagnostic::new(self.inside(node, error.at), format!("not a {}: {}", language.name(), error.message));
+                self.problems.push(problem.help(format!(
+                    "paths are in the language of the source's format ({}); a source with another format needs a `map` of its own",
+                    format.family.name()
+                )));
+                None
+            }
+        }
+    }
+}
+
+pub(super) fn plain_rule(ty: &FieldType, path: Path) -> ValueRule {
+    ValueRule {
+        ty: ty.clone(),
+        origin: ValueOrigin::Paths(vec![path]),
+        each_field: false,
+        join: None,
+        clean: None,
+        format: None,
+        lookup: None,
+        strict: false,
+        reads_meta: false,
+    }
+}

@@ -1,0 +1,133 @@
+//! Which derived fields are settled, and whether settling ends: no value depends on itself, and records do not create each other for ever.
+
+use super::parser::{CollectionNode, DefinitionParser};
+use crate::eval::expression::Expression;
+use crate::model::definition::{Collection, Field, KeyDefinition};
+use crate::model::links::{Derivation, Link, TargetRule, members_of};
+
+impl DefinitionParser<'_> {
+    /// A derivation that reads a settled field, or a linked record, is settled itself.
+    pub(super) fn spread_settling(&mut self, collections: &mut [Collection]) {
+        for collection in collections {
+            loop {
+                let reads_settled = |field: &Field| {
+                    let Some(Derivation::SameRecord(expression)) = &field.derive else { return false };
+                    let settled = |name: &String| {
+                        let derive = collection.field(name).and_then(|(_, read)| read.derive.as_ref());
+                        derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::TargetKey(..)))
+                    };
+                    expression.variables().iter().any(settled)
+                };
+                let Some(place) = collection.fields.iter().position(reads_settled) else { break };
+                if let Some(Derivation::SameRecord(expression)) = collection.fields[place].derive.take() {
+                    collection.fields[place].derive = Some(Derivation::ThroughLinks(expression));
+                }
+            }
+        }
+    }
+
+    /// What edges carry must not be settled, or settling would not end.
+    pub(super) fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+        for link in links {
+            let child = &collections[link.child_collection];
+            let settled = |field: usize| child.fields[field].is_settled();
+            let mut used: Vec<usize> = link.edge_fields.clone();
+            let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
+            used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
+            used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
+            match &link.target_rule {
+                TargetRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
+                TargetRule::Same { fields, overlap } => {
+                    used.extend(fields.iter().map(|(own, _)| *own));
+                    used.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+                    let target = &collections[link.target_collection];
+                    let theirs =
+                        fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
+                    for field in theirs.filter(|field| target.fields[*field].is_settled()) {
+                        let message =
+                            format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);
+                        self.problem(nodes[link.child_collection].1, message);
+                    }
+                }
+            }
+            for field in used.into_iter().filter(|field| settled(*field)) {
+                let message = format!(
+                    "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
+                    link.name, child.name, child.fields[field].name
+                );
+                self.problem(nodes[link.child_collection].1, message);
+            }
+        }
+    }
+
+    /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
+    /// they would keep each other for ever.
+    pub(super) fn created_records_end(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+        let goes_on = |link: &&Link| {
+            let (TargetRule::Key(key), collection) = (&link.target_rule, &collections[link.child_collection]) else { return false };
+            let has_value = |name: &str| {
+                let is_key = |index: usize| matches!(collection.key, KeyDefinition::Field(key) if key == index);
+                collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::SameRecord(_))))
+            };
+            link.create && key.names().all(has_value)
+        };
+        let going_on: Vec<&Link> = links.iter().filter(goes_on).collect();
+        for start in &going_on {
+            let (mut seen, mut next) = (vec![start.target_collection], vec![start.target_collection]);
+            while let Some(place) = next.pop() {
+                for to in going_on.iter().filter(|link| link.child_collection == place).map(|link| link.target_collection) {
+                    if !seen.contains(&to) {
+                        seen.push(to);
+                        next.push(to);
+                    }
+                }
+            }
+            if seen.contains(&start.child_collection) {
+                let name = &collections[start.child_collection].name;
+                self.problem_with_help(
+                    nodes[start.child_collection].1,
+                    format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
+                    "they would keep each other alive for ever; remove `create` from one of the links",
+                );
+            }
+        }
+    }
+
+    /// A settled field may read others through links, but not itself.
+    pub(super) fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+        let settled: Vec<(usize, usize)> = (0..collections.len())
+            .flat_map(|collection| (0..collections[collection].fields.len()).map(move |field| (collection, field)))
+            .filter(|(collection, field)| collections[*collection].fields[*field].is_settled())
+            .collect();
+        let reads = |(collection, field): (usize, usize)| -> Vec<(usize, usize)> {
+            let Some(Derivation::ThroughLinks(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
+            let mut reads = Vec::new();
+            for name in expression.variables() {
+                if let Some((own, _)) = collections[collection].field(name) {
+                    reads.push((collection, own));
+                }
+                for link in links.iter().filter(|link| link.child_collection == collection && link.name == *name) {
+                    let members = members_of(expression, name).filter_map(|member| collections[link.target_collection].field(&member.name));
+                    reads.extend(members.map(|(read, _)| (link.target_collection, read)));
+                }
+            }
+            reads
+        };
+        for start in &settled {
+            let mut seen = vec![*start];
+            let mut next = reads(*start);
+            while let Some(place) = next.pop() {
+                if place == *start {
+                    let (collection, field) = *start;
+                    let message = format!("`{}.{}` depends on itself", collections[collection].name, collections[collection].fields[field].name);
+                    self.problem(nodes[collection].1, message);
+                    break;
+                }
+                if !seen.contains(&place) {
+                    seen.push(place);
+                    next.extend(reads(place));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Sources: the format of their documents, the values that they name with `let`, their as-of time, what is refused, what is collected from
+//! services, and what a complete delivery replaces.
+
+use super::expressions::{RESERVED, Types, meta};
+use super::fingerprint::canonical;
+use super::parser::DefinitionParser;
+use super::rules::{PathSettings, RuleScope, SourceContext};
+use super::words;
+use super::yaml::{Node, NodeKind};
+use crate::eval::types::{Expected, TextConversion, Type};
+use crate::model::definition::*;
+use crate::model::links::id_of;
+use crate::value::{FieldType, from_text};
+
+impl DefinitionParser<'_> {
+    pub(super) fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
+        self.section(node, "a source", &[words::SOURCE])?;
+        let families = [("marc", FormatFamily::Marc), ("xml", FormatFamily::Xml), ("json", FormatFamily::Json), ("csv", FormatFamily::Csv)];
+        let format = self.required(node, "format");
+        let family = self.choice(format, "format", &families)?;
+        let records = match (node.get("records"), family) {
+            (None, _) => None,
+            (Some(records), FormatFamily::Xml | FormatFamily::Json) => self.records(records, family),
+            (Some(records), _) => {
+                self.problem(records, format!("a {} file has no `records` to choose", family.name()));
+                None
+            }
+        };
+        let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
+        let mut namespaces = Vec::new();
+        if let Some(bindings) = node.get("namespaces") {
+            for (prefix, _, uri) in self.named(Some(bindings), "namespaces") {
+                namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
+            }
+        }
+        let mut lets: Vec<LetValue> = Vec::new();
+        let mut types: Types = [meta()].into();
+        for (let_name, let_node, rule_node) in self.named(node.get("let"), "let values") {
+            if RESERVED.contains(&let_name) {
+                self.problem(let_node, format!("`{let_name}` has a meaning in expressions; choose another name"));
+            }
+            let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+            let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
+            let format = PathSettings { family, namespaces: &namespaces };
+            let scope = RuleScope { format, names: &known, types: &types, reads_meta: &meta_lets, context };
+            let ty = match rule_node.get("type") {
+                Some(ty) => self.field_type(ty),
+                None if rule_node.get("match").is_some() => Some(FieldType::Json),
+                None if rule_node.get("expr").is_some() => Some(FieldType::Json),
+                None => Some(FieldType::Text),
+            };
+            let Some(ty) = ty else { continue };
+            self.is_a_rule(rule_node);
+            if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
+                types.insert(let_name.to_owned(), self.type_of_let(&rule, context.patterns, &types));
+                lets.push(LetValue { name: let_name.to_owned(), rule });
+            }
+        }
+        let feeds = self.feeds(name_node, node, PathSettings { family, namespaces: &namespaces }, (&lets, &types), context);
+        // a single feed's fields are as good as `let` values in the source's own conditions
+        let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
+        if let Some(feed) = only_feed {
+            let fields = feed.map.iter().map(|entry| &context.collections[feed.collection].fields[entry.field]);
+            types.extend(fields.map(|field| (field.name.clone(), Type::of(&field.ty).or_null())));
+        }
+        let mut accept = Vec::new();
+        for item in self.items(node.get("accept"), "accept") {
+            if self.section(item, "a condition", &[words::ACCEPT]).is_none() {
+                continue;
+            }
+            let unless = self.required(item, "unless").and_then(|node| self.cel_of(node, &types, Expected::Condition));
+            let skip = self.choice(item.get("do"), "choice for do", &[("fail", false), ("skip", true)]).unwrap_or(false);
+            let text = Expected::Field(&FieldType::Text, TextConversion::Value);
+            let reason = item.get("reason").and_then(|node| self.cel_of(node, &types, text));
+            accept.extend(unless.map(|unless| AcceptRule { unless, skip, reason }));
+        }
+        let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Expected::Condition));
+        let as_of = self.as_of(node, &lets, only_feed, &types, context)?;
+        let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
+        let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
+        let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
+        let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
+        Some(Source { name: name.to_owned(), family, records, empty, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
+    }
+
+    fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
+        self.section(node, "collect", &[words::COLLECT])?;
+        if family != FormatFamily::Json || records != Some("value") {
+            self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
+        }
+        let mut services = Vec::new();
+        match self.required(node, "odata").map(|odata| &odata.kind) {
+            Some(NodeKind::Map(entries)) => {
+                for (name, url) in entries {
+                    let (name, address) = (self.text_of(name, "a service's name"), self.url(url));
+                    let (Some(name), Some(address)) = (name, address) else { continue };
+                    services.push((name.to_owned(), address));
+                }
+            }
+            Some(_) => self.problem(node, "odata is a mapping from names of services to URLs"),
+            None => {}
+        }
+        let window = self.required(node, "window").and_then(|node| self.text_of(node, "window"))?.to_owned();
+        let page = match node.get("page").and_then(|node| Some((node, self.text_of(node, "page")?))) {
+            None => 1_000,
+            Some((node, text)) => text.parse().ok().filter(|page| (1..=100_000).contains(page)).unwrap_or_else(|| {
+                self.problem(node, "page is a number of documents, at most 100000");
+                1
+            }),
+        };
+        let lag = node.get("lag").and_then(|node| self.length(node, "lag")).unwrap_or(0);
+        let since = node.get("since").and_then(|node| {
+            let text = self.text_of(node, "since")?.to_owned();
+            let time = from_text(&text, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int());
+            if time.is_none() {
+                self.problem(node, "since is a time, such as 2026-01-01T00:00:00Z");
+            }
+            time
+        });
+        let filter = node.get("filter").and_then(|node| self.text_of(node, "filter")).map(str::to_owned);
+        let credentials = node.get("credentials").and_then(|node| self.text_of(node, "credentials")).map(str::to_owned);
+        Some(Collect { id: id_of(&format!("{source} collect")), services, window, page, lag, since, filter, credentials })
+    }
+
+    fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<CompleteDelivery> {
+        self.section(node, "replaces", &[words::REPLACES])?;
+        let text = Expected::Field(&FieldType::Text, TextConversion::Document);
+        let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
+        let at = node.get("at").and_then(|node| self.cel_of(node, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)));
+        let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
+        // what was said under other words is in other scopes
+        let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
+        Some(CompleteDelivery { id, scope, at, max_missing: most })
+    }
+
+    fn percent(&mut self, node: &Node) -> Option<f64> {
+        let text = self.text_of(node, "a share")?;
+        let share = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok()).filter(|share| (0.0..=100.0).contains(share));
+        if share.is_none() {
+            self.problem(node, format!("`{text}` is not a percentage such as 20%"));
+        }
+        share
+    }
+
+    fn records(&mut self, node: &Node, family: FormatFamily) -> Option<String> {
+        let text = self.text_of(node, "records")?.to_owned();
+        if family == FormatFamily::Xml {
+            let local = text.trim_start_matches('/');
+            let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
+            let valid = match local.rsplit_once('/') {
+                Some((around, own)) => is_name(around) && (is_name(own) || own == "*"),
+                None => is_name(local),
+            };
+            if !valid {
+                self.problem(
+                    node,
+                    "`records` of xml is the name of an element, such as `record` or `marc:record`, or behind the one around it: `list/record`",
+                );
+                return None;
+            }
+            return Some(local.to_owned());
+        }
+        let member = text.strip_suffix("[*]").unwrap_or(&text);
+        let name = member.strip_prefix("$.").filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        match name {
+            _ if member == "$" => None,
+            Some(name) => Some(name.to_owned()),
+            None => {
+                self.problem(node, "`records` of json is \"$[*]\" or one member of the top object, such as \"$.value[*]\"");
+                None
+            }
+        }
+    }
+
+    fn as_of(&mut self, node: &Node, lets: &[LetValue], feed: Option<&Feed>, names: &Types, context: &SourceContext<'_>) -> Option<AsOfRule> {
+        let Some(as_of) = node.get("as_of") else {
+            self.problem_with_help(
+                node,
+                "this source has no as-of time",
+                "add `as_of:` with a field of type timestamp, or `as_of: meta.received` (then the order of delivery matters)",
+            );
+            return None;
+        };
+        let text = self.text_of(as_of, "as_of")?.to_owned();
+        if text == "meta.received" {
+            return Some(AsOfRule::Received);
+        }
+        let is_time = |ty: &FieldType| matches!(ty, FieldType::Timestamp);
+        if let Some(index) = lets.iter().position(|known| known.name == text) {
+            if !is_time(&lets[index].rule.ty) {
+                self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", lets[index].rule.ty));
+            }
+            return Some(AsOfRule::Let(index));
+        }
+        if let Some(feed) = feed {
+            let collection = &context.collections[feed.collection];
+            if let Some((index, field)) = collection.field(&text) {
+                if !is_time(&field.ty) {
+                    self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", field.ty));
+                }
+                if feed.map.iter().all(|entry| entry.field != index) {
+                    self.problem(as_of, format!("no value for `{text}` in this source"));
+                }
+                return Some(AsOfRule::Field(index));
+            }
+        }
+        self.cel_of(as_of, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)).map(AsOfRule::Expression)
+    }
+}
