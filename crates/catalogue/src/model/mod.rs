@@ -1,4 +1,4 @@
-//! What a definition and a record are, once both are read. Nothing here parses a definition.
+//! What a definition and a record are, once both are read. Nothing here reads a definition.
 
 pub mod definition;
 pub mod key;
@@ -8,3 +8,4 @@ pub mod path;
 pub mod record;
 pub mod route;
 pub mod survivorship;
+mod union;

@@ -6,7 +6,7 @@
 
 use crate::model::definition::{Catalogue, Collection, Survivorship};
 use crate::model::record::{Contribution, ContributionContent};
-use crate::model::survivorship::{order, union, union_by};
+use crate::model::union::{union, union_by};
 use crate::value::{StructMember, Value, member_of};
 use std::borrow::Cow;
 
@@ -79,7 +79,7 @@ fn is_part(catalogue: &Catalogue, own: &Contribution) -> bool {
 pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
     let all = contributions.clone();
     contributions.retain(|own| {
-        let newer = |other: &Contribution| *other.contributor == *own.source() && other.is_heard() && order(other) > order(own);
+        let newer = |other: &Contribution| *other.contributor == *own.source() && other.is_heard() && other.order() > own.order();
         !is_part(catalogue, own) || !all.iter().any(newer)
     });
 }
@@ -93,7 +93,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
     let mut heard: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
     // a part of a list that the definition has no more says nothing
     heard.retain(|(own, part)| part.is_some() || *own.contributor == *source);
-    heard.sort_by_key(|(own, _)| order(own));
+    heard.sort_by_key(|(own, _)| own.order());
     // everything before what tells everything is over
     let begin = heard.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
     let heard = &heard[begin..];

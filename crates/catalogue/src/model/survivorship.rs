@@ -7,9 +7,10 @@ use crate::eval::expression::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::model::links::{Derivation, keyed};
 use crate::model::parts;
-use crate::model::record::{Contribution, ContributionContent, Hash, Retirement, put_value};
+use crate::model::record::{Contribution, ContributionContent, Hash, Retirement};
+use crate::model::union::{union, union_by};
 use crate::value::{FieldType, StructMember, Value, among, member_of};
-use std::collections::{HashMap, HashSet};
+
 use std::sync::Arc;
 
 /// What the contributions of a record add up to.
@@ -164,7 +165,7 @@ impl<'c> Consolidator<'c> {
             ExistenceRule::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
             ExistenceRule::Latest => {
                 let heard = contributions.iter().filter(|contribution| contribution.is_heard());
-                heard.max_by_key(|contribution| order(contribution)).is_some_and(living)
+                heard.max_by_key(|contribution| contribution.order()).is_some_and(living)
             }
         }
     }
@@ -207,7 +208,7 @@ impl<'c> Consolidator<'c> {
         let mut heard: Vec<&LiveContribution<'_>> =
             voices.iter().filter(|voice| from.is_none_or(|speakers| is_among(voice.speaker, speakers))).collect();
         match field {
-            None => heard.sort_by_key(|voice| order(voice.contribution)),
+            None => heard.sort_by_key(|voice| voice.contribution.order()),
             Some(field) => heard.sort_by_key(|voice| order_of(voice.contribution, field)),
         }
         if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
@@ -297,76 +298,10 @@ fn pick(index: usize, field: &Field, heard: &[&LiveContribution<'_>]) -> Value {
     }
 }
 
-/// The order of statements by their age.
-pub(crate) fn order(contribution: &Contribution) -> (i64, [u8; 16], &str) {
-    (contribution.as_of, contribution.hash, &contribution.contributor)
-}
-
 /// The order of what statements say of a field, which is older than they are where they could not be read.
 fn order_of(contribution: &Contribution, field: usize) -> (i64, Hash, &str) {
     let (as_of, hash) = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
     (as_of, hash, &contribution.contributor)
-}
-
-pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
-    let mut all: Vec<Value> = Vec::new();
-    let mut known = SeenElements::default();
-    for element in values.into_iter().flat_map(Value::elements) {
-        if known.is_new(element, &all) {
-            all.push(element.clone());
-        }
-    }
-    if all.is_empty() { Value::Null } else { Value::List(all) }
-}
-
-/// Tells which elements are new to a list. A short one is searched, of a long one the packed elements are remembered.
-#[derive(Default)]
-struct SeenElements(HashSet<Vec<u8>>);
-
-impl SeenElements {
-    /// Elements up to which a list is searched.
-    const FEW: usize = 32;
-
-    fn is_new(&mut self, element: &Value, all: &[Value]) -> bool {
-        if all.len() < Self::FEW {
-            return !all.contains(element);
-        }
-        let packed = |value: &Value| {
-            let mut packed = Vec::new();
-            put_value(&mut packed, value);
-            packed
-        };
-        if self.0.is_empty() {
-            self.0.extend(all.iter().map(packed));
-        }
-        self.0.insert(packed(element))
-    }
-}
-
-/// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it
-/// are as in [`union`].
-pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
-    let mut all: Vec<Value> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
-    for element in values.into_iter().flat_map(Value::elements) {
-        let Value::Json(said) = element else { continue };
-        let Some(key) = said.get(name) else {
-            if !all.contains(element) {
-                all.push(element.clone());
-            }
-            continue;
-        };
-        let end = all.len();
-        match all.get_mut(*places.entry(key.to_string()).or_insert(end)) {
-            Some(Value::Json(known)) => {
-                if let (Some(known), Some(said)) = (Arc::make_mut(known).as_object_mut(), said.as_object()) {
-                    known.extend(said.iter().map(|(name, value)| (name.clone(), value.clone())));
-                }
-            }
-            _ => all.push(element.clone()),
-        }
-    }
-    if all.is_empty() { Value::Null } else { Value::List(all) }
 }
 
 /// The values of one member of the structs in a list; of ranges all of them, one after the other.

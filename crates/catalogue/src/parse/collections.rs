@@ -27,12 +27,18 @@ impl DefinitionParser<'_> {
         let link_fields = self.link_fields(node, &field_names);
         field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
         let mut fields = Vec::with_capacity(field_nodes.len());
+        let mut rules = Vec::with_capacity(field_nodes.len());
         for (name, name_node, node) in &field_nodes {
             if RESERVED.contains(name) {
                 self.problem(name_node, format!("`{name}` is reserved in expressions and queries; choose another name"));
             }
-            fields.push(self.field(name, node, &default_rule, source_names, &field_names).unwrap_or_else(|| placeholder(name)));
+            let field = self.field(name, node, &default_rule, source_names, &field_names);
+            if field.is_some() && node.get("derive").or(node.get("rollup")).is_none() {
+                rules.push((fields.len(), (*node).clone()));
+            }
+            fields.push(field.unwrap_or_else(|| placeholder(name)));
         }
+        self.field_rules.insert(name.to_owned(), rules);
         self.derivations_are_acyclic(&fields, &field_nodes);
         fields.extend(link_fields.iter().cloned());
         let members = self.member_fields(&fields, &field_nodes);

@@ -125,9 +125,8 @@ impl DefinitionParser<'_> {
                 }
             }
             None => {
-                for (index, field) in fields.iter().enumerate() {
-                    rules.extend(field.rule.as_ref().map(|rule| (index, rule.node.clone())));
-                }
+                let own = self.field_rules.get(&context.collections[collection].name).map_or(&[][..], Vec::as_slice);
+                rules.extend(own.iter().cloned());
             }
         }
         let own_map = node.get("map").is_some();

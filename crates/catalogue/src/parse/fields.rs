@@ -4,7 +4,7 @@ use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::did_you_mean;
-use crate::model::definition::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship, UnparsedRule};
+use crate::model::definition::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
 use crate::model::links::Derivation;
 use crate::value::{FieldType, StructMember, TYPE_NAMES, Value, from_text};
 
@@ -21,7 +21,6 @@ impl DefinitionParser<'_> {
         field.survivorship = default_rule.clone();
         if !matches!(node.kind, NodeKind::Map(_)) {
             field.ty = self.field_type(node)?;
-            field.rule = Some(UnparsedRule { node: node.clone() });
             if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
                 field.survivorship = Survivorship::Latest;
             }
@@ -104,8 +103,6 @@ impl DefinitionParser<'_> {
             if field.required {
                 self.problem(derive, "a derived field cannot be required of a document");
             }
-        } else {
-            field.rule = Some(UnparsedRule { node: node.clone() });
         }
         Some(field)
     }
@@ -319,6 +316,5 @@ pub(super) fn placeholder(name: &str) -> Field {
         survivorship: Survivorship::Latest,
         from: None,
         compare: false,
-        rule: None,
     }
 }

@@ -42,7 +42,14 @@ use yaml::Node;
 /// Every mistake found, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
-    let mut reader = DefinitionParser { text, problems: Vec::new(), mistyped: Vec::new(), compiled: HashMap::new(), tables: ConstantTables::new() };
+    let mut reader = DefinitionParser {
+        text,
+        problems: Vec::new(),
+        mistyped: Vec::new(),
+        field_rules: HashMap::new(),
+        compiled: HashMap::new(),
+        tables: ConstantTables::new(),
+    };
     let catalogue = reader.catalogue(&root);
     // where something else is wrong, what is read wrongly would have wrong types, too
     if reader.problems.is_empty() {

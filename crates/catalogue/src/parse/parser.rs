@@ -17,6 +17,8 @@ pub(super) struct DefinitionParser<'t> {
     pub(super) problems: Vec<Diagnostic>,
     /// Expressions whose types are wrong.
     pub(super) mistyped: Vec<Diagnostic>,
+    /// By collection, the fields that documents give, by index, each with the node of its rule: for sources without a `map` of their own.
+    pub(super) field_rules: HashMap<String, Vec<(usize, Node)>>,
     /// Constant tables.
     pub(super) tables: ConstantTables,
     /// Expressions by their text: sources that are alike repeat theirs.

@@ -1,0 +1,110 @@
+//! Collections: how their records are made and identified.
+
+use super::field::Field;
+use super::tags::{TagDocument, TagSettings};
+use super::transition::{StateField, Transition};
+use crate::eval::expression::Expression;
+use crate::model::key::Template;
+use crate::model::links::derivation::Derivation;
+use crate::value::StructMember;
+
+/// A named set of records.
+#[derive(Debug, Clone)]
+pub struct Collection {
+    /// Its name.
+    pub name: String,
+    /// How keys are made.
+    pub key: KeyDefinition,
+    /// The key rule as written, for comparison with what a store was prepared with.
+    pub key_text: String,
+    /// Whether contributions keep their documents.
+    pub keep_raw: bool,
+    /// What decides whether a record exists.
+    pub exists: ExistenceRule,
+    /// How many changes of a record's golden fields are kept in its log.
+    pub history: Option<u32>,
+    /// Contributed and derived fields.
+    pub fields: Vec<Field>,
+    /// Fields that only transitions write.
+    pub states: Vec<StateField>,
+    /// Named changes of state.
+    pub transitions: Vec<Transition>,
+    /// Whether, and how, records carry tags.
+    pub tags: Option<TagSettings>,
+    /// The coverage, by index, whose rows these records are.
+    pub rows_of: Option<usize>,
+}
+
+impl Collection {
+    /// The field that is the key, if the key is one.
+    pub fn key_field(&self) -> Option<usize> {
+        match self.key {
+            KeyDefinition::Field(field) => Some(field),
+            _ => None,
+        }
+    }
+
+    /// What the XPath of a tag is asked of.
+    pub fn tag_document(&self) -> Option<&TagDocument> {
+        self.tags.as_ref()?.document.as_ref()
+    }
+
+    /// The fields that a store keeps. Members stand behind all others, and are found in their structs.
+    pub fn stored_fields(&self) -> &[Field] {
+        let members = self.fields.iter().position(Field::is_member);
+        &self.fields[..members.unwrap_or(self.fields.len())]
+    }
+
+    /// The member, and the list whose structs have it, if the field with this index is one.
+    pub fn member(&self, field: usize) -> Option<(usize, &StructMember)> {
+        match self.fields.get(field)?.derive {
+            Some(Derivation::Member(list, member)) => Some((list, &self.fields[list].ty.members()[member])),
+            _ => None,
+        }
+    }
+
+    /// The fields that a record is shown with: all but members, which stand in their structs.
+    pub fn shown_fields(&self) -> impl Iterator<Item = (usize, &Field)> {
+        self.fields.iter().enumerate().filter(|(_, field)| !field.is_member())
+    }
+
+    /// The field called `name` and its index.
+    pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
+        self.fields.iter().enumerate().find(|(_, field)| field.name == name)
+    }
+
+    /// The state field called `name` and its index.
+    pub fn state(&self, name: &str) -> Option<(usize, &StateField)> {
+        self.states.iter().enumerate().find(|(_, state)| state.name == name)
+    }
+
+    /// Whether the settle machine gives any field its value.
+    pub fn settles(&self) -> bool {
+        self.fields.iter().any(Field::is_settled)
+    }
+
+    /// Whether any field is flagged when contributors disagree.
+    pub fn compares(&self) -> bool {
+        self.fields.iter().any(|field| field.compare)
+    }
+}
+
+/// How a record's key is made from the values one document gives its fields.
+#[derive(Debug, Clone)]
+pub enum KeyDefinition {
+    /// The text of a field.
+    Field(usize),
+    /// A template over fields.
+    Template(Template),
+    /// CEL over fields.
+    Expression(Expression),
+}
+
+/// What decides whether a record exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExistenceRule {
+    /// The newest contribution: a tombstone that is newer than everything else deletes.
+    Latest,
+    /// Any living contribution.
+    Any,
+}

@@ -1,0 +1,17 @@
+//! What records say about each other: links, what is read through them, rollups, coverage.
+//!
+//! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection, or to several. The child's
+//! field of the link's name holds the target's key, or a list of keys. A child tells its target through an *edge*, which carries what the target's rules
+//! need; so a target is settled from its edges alone. Where targets have no rules about children the field is all there is to
+//! tell. Children may only tell what documents said of them, never what was read through a link: that is what keeps settling
+//! finite.
+
+pub(super) mod coverage;
+pub(super) mod derivation;
+pub(super) mod link;
+mod targets;
+
+pub use coverage::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Measure, MeasureCase, RUN_FIELDS};
+pub use derivation::{Derivation, Rollup, RollupFunction};
+pub use link::{IntervalOverlap, Link, TargetRule, id_of, members_of};
+pub use targets::{MOST_COMBINED, MOST_TARGETS, in_order, keyed, listed};

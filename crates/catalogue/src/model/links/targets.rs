@@ -1,0 +1,75 @@
+//! Finds the targets of a record's links by key.
+
+use super::link::{Link, TargetRule};
+use crate::eval::expression::{Evaluator, Expression};
+use crate::model::definition::Collection;
+use crate::model::key::{Key, KeyError, Template};
+use crate::value::{SmolStr, Value};
+
+/// Most targets of a record by one link.
+pub const MOST_TARGETS: usize = 10_000;
+
+/// Most combinations of elements where several lists must be equal, and most elements where intervals overlap: each is registered once
+/// for every part of a long interval.
+pub const MOST_COMBINED: usize = 64;
+
+impl Link {
+    /// Whether lists take part in finding the target.
+    pub fn speaks_of_lists(&self, collections: &[Collection]) -> bool {
+        let is_list = |collection: usize, field: usize| collections[collection].fields[field].golden_type().is_list();
+        self.many
+            || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.child_collection, *own) || is_list(self.target_collection, *other)))
+    }
+
+    /// How many elements of a list, or combinations of elements of several, are looked for, or found, by equal fields.
+    pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = usize>) -> usize {
+        let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
+        let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
+        if is_timed || lists > 1 { MOST_COMBINED } else { MOST_TARGETS }
+    }
+}
+
+/// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
+/// their order. A key that no record can have leads nowhere; one that is too long for that, or has a NUL character, is noted.
+pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
+    let what = || format!("`when` of link `{link}`");
+    if !when.is_none_or(|when| evaluator.holds_of(&what, when, collection, values)) {
+        return Value::Null;
+    }
+    let filled = |element: Option<&Value>| {
+        let filled = key.fill(|name| {
+            let (index, field) = collection.field(name)?;
+            let ty = field.golden_type();
+            let value = element.filter(|_| ty.is_list()).or(values.get(index)).filter(|value| !value.is_null())?;
+            Some(value.show(if element.is_some() { ty.element() } else { ty }).into())
+        });
+        filled.filter(|key| match Key::new(key.as_str()) {
+            Ok(_) => true,
+            Err(KeyError::Empty) => false,
+            Err(error) => {
+                evaluator.note_message(|| format!("link `{link}`: {error}; the value is missing"));
+                false
+            }
+        })
+    };
+    match listed(collection, key) {
+        None => filled(None).map_or(Value::Null, Value::text),
+        Some(list) => {
+            let keys = values[list].elements().iter().filter(|element| !element.is_null()).filter_map(|element| filled(Some(element)));
+            in_order(keys.map(SmolStr::from).collect())
+        }
+    }
+}
+
+/// The list whose elements a key has, one for each target.
+pub fn listed(collection: &Collection, key: &Template) -> Option<usize> {
+    key.names().filter_map(|name| collection.field(name)).find(|(_, field)| field.golden_type().is_list()).map(|(index, _)| index)
+}
+
+/// Keys of targets as a link's field holds them: each once, in their order, as many as there may be.
+pub fn in_order(mut keys: Vec<SmolStr>) -> Value {
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(MOST_TARGETS);
+    if keys.is_empty() { Value::Null } else { Value::List(keys.into_iter().map(Value::Text).collect()) }
+}

@@ -1,0 +1,68 @@
+//! The union of lists: what several contributions say of one field, each element once.
+
+use super::record::put_value;
+use crate::value::Value;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The elements of all values, in their order, each once.
+pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    let mut known = SeenElements::default();
+    for element in values.into_iter().flat_map(Value::elements) {
+        if known.is_new(element, &all) {
+            all.push(element.clone());
+        }
+    }
+    if all.is_empty() { Value::Null } else { Value::List(all) }
+}
+
+/// Tells which elements are new to a list. A short one is searched, of a long one the packed elements are remembered.
+#[derive(Default)]
+struct SeenElements(HashSet<Vec<u8>>);
+
+impl SeenElements {
+    /// Elements up to which a list is searched.
+    const FEW: usize = 32;
+
+    fn is_new(&mut self, element: &Value, all: &[Value]) -> bool {
+        if all.len() < Self::FEW {
+            return !all.contains(element);
+        }
+        let packed = |value: &Value| {
+            let mut packed = Vec::new();
+            put_value(&mut packed, value);
+            packed
+        };
+        if self.0.is_empty() {
+            self.0.extend(all.iter().map(packed));
+        }
+        self.0.insert(packed(element))
+    }
+}
+
+/// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it
+/// are as in [`union`].
+pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for element in values.into_iter().flat_map(Value::elements) {
+        let Value::Json(said) = element else { continue };
+        let Some(key) = said.get(name) else {
+            if !all.contains(element) {
+                all.push(element.clone());
+            }
+            continue;
+        };
+        let end = all.len();
+        match all.get_mut(*places.entry(key.to_string()).or_insert(end)) {
+            Some(Value::Json(known)) => {
+                if let (Some(known), Some(said)) = (Arc::make_mut(known).as_object_mut(), said.as_object()) {
+                    known.extend(said.iter().map(|(name, value)| (name.clone(), value.clone())));
+                }
+            }
+            _ => all.push(element.clone()),
+        }
+    }
+    if all.is_empty() { Value::Null } else { Value::List(all) }
+}
