@@ -21,7 +21,8 @@ pub mod parse;
 pub mod value;
 pub mod xpath;
 
-pub use eval::{expression as expr, functions, plain, types};
-pub use model::{definition, key, links, parts, path, record, route, survivorship};
+pub use eval as expr;
+pub use eval::{functions, plain, types};
+pub use model::{definition, golden, key, links, parts, path, record, route, survivorship};
 pub use parse::{schema, words, yaml};
 pub use value::{fold, json, time};

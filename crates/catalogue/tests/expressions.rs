@@ -6,7 +6,9 @@ use cel::{Context, Program, Value as Cel};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::expr::{ConstantTable, ConstantTables, Evaluator, Expression, TableValue, from_cel, text_to_cel, to_cel};
+use stook_catalogue::expr::{
+    ConstantTable, ConstantTables, Evaluator, Expression, MemberReference, Scope, TableValue, from_cel, text_to_cel, to_cel,
+};
 use stook_catalogue::functions::EvalError;
 use stook_catalogue::plain::PlainValue;
 use stook_catalogue::types::{self, Expected, TextConversion, Type, TypeKind};
@@ -260,8 +262,10 @@ impl Case {
         let member = (value(chance, "", &FieldType::Text, full), value(chance, "", &FieldType::Integer, full));
         Self { values, member }
     }
+}
 
-    fn cel(&self, name: &str) -> Cel {
+impl Scope for Case {
+    fn cel(&self, name: &str, _: &[MemberReference]) -> Cel {
         if name == "p" {
             let member = |name: &str, value: &Value, ty: FieldType| (Key::String(Arc::new(name.to_owned())), to_cel(value, &ty));
             let members = [member("a", &self.member.0, FieldType::Text), member("n", &self.member.1, FieldType::Integer)];
@@ -270,7 +274,7 @@ impl Case {
         self.values.iter().find(|(own, ..)| *own == name).map_or(Cel::Null, |(_, ty, value)| to_cel(value, ty))
     }
 
-    fn lean(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         let (_, ty, value) = self.values.iter().find(|(own, ..)| *own == name)?;
         match (member, value) {
             (None, value) => Some(PlainValue::of(value, ty)),
@@ -314,7 +318,7 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
         let case = Case::new(&mut chance, round % 2 == 0);
         let shown =
             || format!("{source}\n  over {:?} {:?}", case.values.iter().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(), case.member);
-        let found = evaluator.find(&expression, |name| case.cel(name));
+        let found = evaluator.cel(&expression, &case);
         let value = match found {
             Ok(value) => value,
             Err(EvalError::Runtime(_)) => continue,
@@ -333,7 +337,7 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
             if *fits && !has_json && own.is_err() {
                 return Err(format!("{}\n  is {value:?}, and no {field}: {own:?}", shown()));
             }
-            let lean = evaluator.lean(&expression, &mut |name, member| case.lean(name, member)).and_then(|lean| lean.into_value(field));
+            let lean = evaluator.plain(&expression, &case).and_then(|lean| lean.into_value(field));
             if let Some(lean) = lean
                 && own.as_ref() != Ok(&lean)
             {
@@ -346,7 +350,7 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
         {
             let mut context = Context::default();
             for name in expression.variables() {
-                context.add_variable_from_value(name.as_str(), case.cel(name));
+                context.add_variable_from_value(name.as_str(), case.cel(name, &[]));
             }
             // it panics where a time leaves its range
             let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program.execute(&context)));
@@ -391,7 +395,7 @@ fn null_is_seen_by_few() {
     let evaluator = Evaluator::new(Arc::new(tables()));
     let shown = |source: &str| {
         let expression = Expression::compile(source, &[]).unwrap_or_else(|error| panic!("{source}: {error:?}"));
-        evaluator.evaluate(&expression, |_| Cel::Null)
+        evaluator.cel(&expression, &|_: &str| Cel::Null).map_err(|error| error.message().to_owned())
     };
     for source in [
         "null + 1",

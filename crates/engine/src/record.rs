@@ -5,6 +5,7 @@ use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
 use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
@@ -106,7 +107,7 @@ impl ExplainedRecord<'_> {
             let value = &self.stored.golden[explanation.field];
             let failed = match &field.derive {
                 Some(Derivation::SameRecord(expression)) if value.is_null() => {
-                    evaluator.value_of(expression, &field.ty, self.collection, &self.stored.golden).err()
+                    evaluator.value(expression, &field.ty, &GoldenValues::new(self.collection, &self.stored.golden)).err()
                 }
                 Some(Derivation::ThroughLinks(_)) if value.is_null() => {
                     crate::settle::failure_of((catalogue, &evaluator), (store, tenant), self.collection, &self.stored.golden, field)?

@@ -111,12 +111,12 @@ fn argument_value(
         None => Value::Null,
     };
     if let (Value::Null, Some(default)) = (&value, &argument.default) {
-        let found = evaluator.evaluate(default, |name| match name {
+        let scope = |name: &str| match name {
             "now" => to_cel(&Value::Int(now), &FieldType::Timestamp),
             "caller" => text_to_cel(caller),
             _ => cel::Value::Null,
-        })?;
-        value = from_cel(&found, &argument.ty).map_err(|error| error.to_string())?;
+        };
+        value = evaluator.value(default, &argument.ty, &scope)?;
     }
     if value.is_null() {
         return if argument.required { Err("is required".into()) } else { Ok(value) };
@@ -246,11 +246,11 @@ impl TransitionScope<'_> {
     fn refusals<'r>(&self, evaluator: &Evaluator, refuse: impl IntoIterator<Item = &'r Refusal>) -> std::result::Result<Vec<RefusalReason>, String> {
         let mut reasons = Vec::new();
         for refusal in refuse {
-            if !evaluator.holds(&refusal.when, |name| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
+            if !evaluator.holds(&refusal.when, &|name: &str| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
                 continue;
             }
-            let said = evaluator.evaluate(&refusal.reason, |name| self.variable(name));
-            let said = said.ok().and_then(|said| from_cel(&said, &FieldType::Text).ok()).and_then(|said| said.as_text().map(str::to_owned));
+            let said = evaluator.value(&refusal.reason, &FieldType::Text, &|name: &str| self.variable(name));
+            let said = said.ok().and_then(|said| said.as_text().map(str::to_owned));
             let text = said.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
             reasons.push(RefusalReason { code: refusal.code, text });
         }
@@ -269,9 +269,11 @@ impl TransitionScope<'_> {
             let value = match expression {
                 None => Value::Null,
                 Some(expression) => {
+                    let scope = |name: &str| self.variable(name);
                     let found =
-                        evaluator.evaluate(expression, |name| self.variable(name)).map_err(|error| self.trouble("set", expression, &error))?;
-                    let value = from_cel(&found, &field.ty).map_err(|error| format!("{}: {error}", field.name))?;
+                        evaluator.eval(expression, &scope, |plain| plain.into_value(&field.ty).map(Ok), |found| Ok(from_cel(&found, &field.ty)));
+                    let found = found.map_err(|error| self.trouble("set", expression, &error))?;
+                    let value = found.map_err(|error| format!("{}: {error}", field.name))?;
                     check(value, &field.ty, &field.one_of).map_err(|error| format!("{}: {error}", field.name))?
                 }
             };

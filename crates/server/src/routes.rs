@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::{ExpressionFailures, from_cel, json_to_cel, to_cel};
+use stook_catalogue::expr::{ExpressionFailures, json_to_cel, to_cel};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{
@@ -736,9 +736,7 @@ impl RouteRequest<'_> {
                         to_cel(&value, ty)
                     }),
                 };
-                let found = evaluator.evaluate(expression, variable);
-                let value = found.and_then(|found| from_cel(&found, &FieldType::Json).map_err(|error| error.to_string()));
-                let value = value.unwrap_or_else(|error| {
+                let value = evaluator.value(expression, &FieldType::Json, &variable).unwrap_or_else(|error| {
                     evaluator.note(&format!("`{name}`"), expression, &error);
                     Value::Null
                 });

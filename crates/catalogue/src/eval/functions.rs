@@ -3,7 +3,8 @@
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
-use crate::eval::expression::{CelValue as Cel, ConstantTables, TableValue, text_to_cel};
+use crate::eval::convert::{CelValue as Cel, text_to_cel};
+use crate::eval::tables::{ConstantTables, TableValue};
 use crate::value::fold::fold;
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::common::value::{CowVal, Val};

@@ -5,11 +5,14 @@
 //! What is not plain, in an expression or in the values it meets, is left to CEL, so both give the same answers; a test
 //! compares them.
 
-use crate::eval::expression::{ConstantTables, TableValue};
-use crate::value::{FieldType, SmolStr, Value, from_json};
+use super::functions;
+pub use super::plain_value::{PlainText, PlainValue};
+use super::scope::Scope;
+use super::tables::{ConstantTables, TableValue};
+use crate::value::time::in_range;
+use crate::value::{FieldType, Value};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::{Map, Value as Json};
-use std::ops::Deref;
 
 /// A compiled plain expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,114 +71,6 @@ pub(crate) enum PlainFunction {
     Size,
     Trim,
     Uuid5,
-}
-
-/// A value as plain expressions see it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PlainValue<'v> {
-    /// Nothing.
-    Null,
-    /// True or false.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A text.
-    Text(PlainText<'v>),
-    /// Microseconds since 1970.
-    Time(i64),
-    /// Microseconds.
-    Length(i64),
-    /// Anything else: it can be handed on, but not looked into.
-    Whole(&'v Value, &'v FieldType),
-    /// An object that was made.
-    Made(Json),
-    /// An object of which only members are known.
-    Object,
-}
-
-/// A text as it was found: a value's own is shared by whoever keeps it.
-#[derive(Debug, Clone)]
-pub enum PlainText<'v> {
-    /// A value's.
-    Value(&'v SmolStr),
-    /// Of something else.
-    Borrowed(&'v str),
-    /// Made by a function.
-    Made(String),
-}
-
-impl Deref for PlainText<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match self {
-            PlainText::Value(text) => text,
-            PlainText::Borrowed(text) => text,
-            PlainText::Made(text) => text,
-        }
-    }
-}
-
-impl PartialEq for PlainText<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl From<PlainText<'_>> for SmolStr {
-    fn from(text: PlainText<'_>) -> Self {
-        match text {
-            PlainText::Value(text) => text.clone(),
-            PlainText::Borrowed(text) => text.into(),
-            PlainText::Made(text) => text.into(),
-        }
-    }
-}
-
-impl<'v> PlainValue<'v> {
-    /// A field's value.
-    pub fn of(value: &'v Value, ty: &'v FieldType) -> Self {
-        match (value, ty) {
-            (Value::Null | Value::Cleared, _) => PlainValue::Null,
-            (Value::Bool(value), _) => PlainValue::Bool(*value),
-            (Value::Int(number), FieldType::Timestamp) => PlainValue::Time(*number),
-            (Value::Int(number), FieldType::Duration) => PlainValue::Length(*number),
-            (Value::Int(number), FieldType::Integer | FieldType::Size) => PlainValue::Int(*number),
-            (Value::Float(number), _) => PlainValue::Float(*number),
-            (Value::Text(text), _) => PlainValue::Text(PlainText::Value(text)),
-            _ => PlainValue::Whole(value, ty),
-        }
-    }
-
-    /// A member of a JSON value; nothing for what is not plain.
-    pub fn of_json(json: &'v Json) -> Option<Self> {
-        Some(match json {
-            Json::Null => PlainValue::Null,
-            Json::Bool(value) => PlainValue::Bool(*value),
-            Json::String(text) => PlainValue::Text(PlainText::Borrowed(text)),
-            Json::Number(number) => number.as_i64().map(PlainValue::Int)?,
-            Json::Array(_) | Json::Object(_) => return None,
-        })
-    }
-
-    /// As a value of a type; nothing where it has to be converted.
-    pub fn into_value(self, ty: &FieldType) -> Option<Value> {
-        Some(match (self, ty) {
-            (PlainValue::Null, _) => Value::Null,
-            (PlainValue::Bool(value), FieldType::Boolean) => Value::Bool(value),
-            (PlainValue::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
-            (PlainValue::Float(number), FieldType::Float) => Value::float(number),
-            (PlainValue::Text(text), FieldType::Text) => Value::text(text),
-            (PlainValue::Time(micros), FieldType::Timestamp) => Value::Int(crate::value::time::in_range(micros)?),
-            (PlainValue::Length(micros), FieldType::Duration) => Value::Int(micros),
-            (PlainValue::Whole(value, own), ty) if own == ty => value.clone(),
-            (PlainValue::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
-            (PlainValue::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
-            _ => return None,
-        })
-    }
 }
 
 /// Compiles an expression if it is plain throughout.
@@ -271,76 +166,71 @@ fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
     })
 }
 
-/// Where values come from: a name, and its member.
-pub type ValueLookup<'s, 'v> = dyn FnMut(&str, Option<&str>) -> Option<PlainValue<'v>> + 's;
-
 impl PlainExpression {
     /// The expression's value; nothing where it meets something that is not plain.
-    pub(crate) fn evaluate<'v>(&'v self, tables: &'v ConstantTables, values: &mut ValueLookup<'_, 'v>) -> Option<PlainValue<'v>> {
-        let truth = |plain: &'v PlainExpression, values: &mut ValueLookup<'_, 'v>| match plain.evaluate(tables, values)? {
+    pub(crate) fn evaluate<'v>(&'v self, tables: &'v ConstantTables, scope: &'v dyn Scope) -> Option<PlainValue<'v>> {
+        let truth = |plain: &'v PlainExpression, scope: &'v dyn Scope| match plain.evaluate(tables, scope)? {
             PlainValue::Bool(value) => Some(value),
             _ => None,
         };
         Some(match self {
-            PlainExpression::Variable(name) => values(name, None)?,
-            PlainExpression::Member(of, name) => values(of, Some(name))?,
-            PlainExpression::Constant(constant) => constant.lean(),
-            PlainExpression::Equal(sides) => PlainValue::Bool(equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
-            PlainExpression::Different(sides) => PlainValue::Bool(!equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
-            PlainExpression::And(sides) => PlainValue::Bool(truth(&sides[0], values)? && truth(&sides[1], values)?),
-            PlainExpression::Or(sides) => PlainValue::Bool(truth(&sides[0], values)? || truth(&sides[1], values)?),
-            PlainExpression::Not(inner) => match inner.evaluate(tables, values)? {
+            PlainExpression::Variable(name) => scope.plain(name, None)?,
+            PlainExpression::Member(of, name) => scope.plain(of, Some(name))?,
+            PlainExpression::Constant(constant) => constant.value(),
+            PlainExpression::Equal(sides) => PlainValue::Bool(equal(&sides[0].evaluate(tables, scope)?, &sides[1].evaluate(tables, scope)?)?),
+            PlainExpression::Different(sides) => PlainValue::Bool(!equal(&sides[0].evaluate(tables, scope)?, &sides[1].evaluate(tables, scope)?)?),
+            PlainExpression::And(sides) => PlainValue::Bool(truth(&sides[0], scope)? && truth(&sides[1], scope)?),
+            PlainExpression::Or(sides) => PlainValue::Bool(truth(&sides[0], scope)? || truth(&sides[1], scope)?),
+            PlainExpression::Not(inner) => match inner.evaluate(tables, scope)? {
                 PlainValue::Bool(value) => PlainValue::Bool(!value),
                 PlainValue::Null => PlainValue::Null,
                 _ => return None,
             },
             PlainExpression::If(parts) => {
-                let chosen = if truth(&parts[0], values)? { &parts[1] } else { &parts[2] };
-                chosen.evaluate(tables, values)?
+                let chosen = if truth(&parts[0], scope)? { &parts[1] } else { &parts[2] };
+                chosen.evaluate(tables, scope)?
             }
             PlainExpression::In(item, list) => {
-                let item = item.evaluate(tables, values)?;
+                let item = item.evaluate(tables, scope)?;
                 let mut found = false;
                 for other in list {
-                    found = found || equal(&item, &other.evaluate(tables, values)?)?;
+                    found = found || equal(&item, &other.evaluate(tables, scope)?)?;
                 }
                 PlainValue::Bool(found)
             }
             PlainExpression::InTable(item, place) => {
-                let (PlainValue::Text(table), PlainValue::Text(key)) = (place[0].evaluate(tables, values)?, place[1].evaluate(tables, values)?)
-                else {
+                let (PlainValue::Text(table), PlainValue::Text(key)) = (place[0].evaluate(tables, scope)?, place[1].evaluate(tables, scope)?) else {
                     return None;
                 };
-                let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, values)?, tables.get(&*table)?.entry(&key))
-                else {
+                let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, scope)?, tables.get(&*table)?.entry(&key)) else {
                     return None;
                 };
                 PlainValue::Bool(list.iter().any(|own| **own == *item))
             }
             PlainExpression::Unknown => return None,
-            PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+            PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
                 (PlainValue::Text(first), PlainValue::Text(second)) => PlainValue::Text(PlainText::Made([&*first, &*second].concat())),
                 (PlainValue::Length(first), PlainValue::Length(second)) => PlainValue::Length(first.checked_add(second)?),
-                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::value::time::in_range(first.checked_add(second)?)?),
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(in_range(first.checked_add(second)?)?),
                 (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_add(second)?),
                 (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
             },
-            PlainExpression::Difference(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+            PlainExpression::Difference(sides) => match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
                 (PlainValue::Time(first), PlainValue::Time(second)) | (PlainValue::Length(first), PlainValue::Length(second)) => {
                     PlainValue::Length(first.checked_sub(second)?)
                 }
-                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(crate::value::time::in_range(first.checked_sub(second)?)?),
+                (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(in_range(first.checked_sub(second)?)?),
                 (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_sub(second)?),
                 (PlainValue::Null, _) | (_, PlainValue::Null) => PlainValue::Null,
                 _ => return None,
             },
-            PlainExpression::Without(of, names) => match of.evaluate(tables, values)? {
+            PlainExpression::Without(of, names) => match of.evaluate(tables, scope)? {
                 PlainValue::Whole(Value::Json(json), FieldType::Json) => PlainValue::Made(without(json.as_object()?, names)?),
                 _ => return None,
             },
             PlainExpression::Compare(comparison, sides) => {
-                let order = match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                let order = match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
                     (PlainValue::Int(first), PlainValue::Int(second))
                     | (PlainValue::Time(first), PlainValue::Time(second))
                     | (PlainValue::Length(first), PlainValue::Length(second)) => first.cmp(&second),
@@ -357,7 +247,7 @@ impl PlainExpression {
             }
             PlainExpression::Call(PlainFunction::Coalesce, parts) => {
                 for part in parts {
-                    match part.evaluate(tables, values)? {
+                    match part.evaluate(tables, scope)? {
                         PlainValue::Null => {}
                         found => return Some(found),
                     }
@@ -370,7 +260,7 @@ impl PlainExpression {
                     return None;
                 }
                 for (place, part) in given.iter_mut().zip(parts) {
-                    *place = part.evaluate(tables, values)?;
+                    *place = part.evaluate(tables, scope)?;
                 }
                 if *function != PlainFunction::Lookup && given[..parts.len()].contains(&PlainValue::Null) {
                     return Some(PlainValue::Null);
@@ -382,7 +272,7 @@ impl PlainExpression {
 }
 
 impl PlainConstant {
-    fn lean(&self) -> PlainValue<'_> {
+    fn value(&self) -> PlainValue<'_> {
         match self {
             PlainConstant::Null => PlainValue::Null,
             PlainConstant::Bool(value) => PlainValue::Bool(*value),
@@ -454,7 +344,7 @@ fn call<'v>(
         }
         (PlainFunction::StartsWith, PlainValue::Text(text), PlainValue::Text(beginning)) => PlainValue::Bool(text.starts_with(&*beginning)),
         (PlainFunction::EndsWith, PlainValue::Text(text), PlainValue::Text(end)) => PlainValue::Bool(text.ends_with(&*end)),
-        (PlainFunction::Md5, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(crate::eval::functions::md5(&text))),
+        (PlainFunction::Md5, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(functions::md5(&text))),
         (PlainFunction::Hex, PlainValue::Text(digits), _) => PlainValue::Int(i64::from_str_radix(&digits, 16).ok()?),
         (PlainFunction::Hex, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(format!("{number:X}"))),
         (PlainFunction::Text, PlainValue::Int(number), _) => PlainValue::Text(PlainText::Made(number.to_string())),
@@ -470,9 +360,7 @@ fn call<'v>(
             Json::Object(members) => PlainValue::Int(members.len() as i64),
             _ => return None,
         },
-        (PlainFunction::Uuid5, PlainValue::Text(name), PlainValue::Text(text)) => {
-            PlainValue::Text(PlainText::Made(crate::eval::functions::uuid5(&name, &text)))
-        }
+        (PlainFunction::Uuid5, PlainValue::Text(name), PlainValue::Text(text)) => PlainValue::Text(PlainText::Made(functions::uuid5(&name, &text))),
         (PlainFunction::Trim, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(text.trim().to_owned())),
         _ => return None,
     })

@@ -5,8 +5,9 @@
 //! Null beside `&&` and `||` is not known: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, `coalesce`, `min`
 //! and `max` see null as a value. A condition that is null does not hold.
 
-use crate::eval::expression::{CelValue as Cel, ConstantTables, text_to_cel};
+use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::functions::{self, EvalError, EvalResult};
+use crate::eval::tables::ConstantTables;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! What a definition and a record are, once both are read. Nothing here reads a definition.
 
 pub mod definition;
+pub mod golden;
 pub mod key;
 pub mod links;
 pub mod parts;

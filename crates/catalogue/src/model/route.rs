@@ -3,7 +3,7 @@
 //! A look-up names a collection and equal fields, includes what other collections have with equal fields, and projects what it
 //! found. Everything is looked up in bulk: one look-up for each include, however many records it is for.
 
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::key::Template;
 use crate::value::FieldType;
 

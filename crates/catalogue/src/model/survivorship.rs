@@ -3,8 +3,9 @@
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`Consolidator::survive`] is the only place where golden values are made.
 
-use crate::eval::expression::{Evaluator, Expression};
+use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
+use crate::model::golden::GoldenValues;
 use crate::model::links::{Derivation, keyed};
 use crate::model::parts;
 use crate::model::record::{Contribution, ContributionContent, Hash, Retirement};
@@ -236,7 +237,7 @@ impl<'c> Consolidator<'c> {
         let field = &self.collection.fields[index];
         match &field.derive {
             Some(Derivation::SameRecord(expression)) => {
-                let found = self.evaluator.value_of(expression, &field.ty, self.collection, values);
+                let found = self.evaluator.value(expression, &field.ty, &GoldenValues::new(self.collection, values));
                 found.and_then(|value| among(value, &field.ty, &field.one_of)).unwrap_or_else(|error| {
                     self.evaluator.note(&format!("field `{}`", field.name), expression, &error);
                     Value::Null

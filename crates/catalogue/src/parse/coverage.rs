@@ -6,7 +6,7 @@ use super::links::TEXT;
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
 use crate::model::key::Template;

@@ -3,7 +3,7 @@
 use super::parser::DefinitionParser;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::eval::types::{self, Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
 use crate::model::links::{Derivation, Link};

@@ -6,7 +6,7 @@ use super::parser::{CollectionNode, DefinitionParser};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::key::Template;

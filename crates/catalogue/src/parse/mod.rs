@@ -27,7 +27,7 @@ pub mod words;
 pub mod yaml;
 
 use crate::diagnostic::Diagnostic;
-use crate::eval::expression::ConstantTables;
+use crate::eval::ConstantTables;
 use crate::model::definition::{API_NAME, Catalogue, Service};
 use fingerprint::{canonical, settling_text};
 use parser::DefinitionParser;

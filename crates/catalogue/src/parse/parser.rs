@@ -3,7 +3,7 @@
 use super::words::Keyword;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::eval::expression::{ConstantTables, Expression};
+use crate::eval::{ConstantTables, Expression};
 use crate::value::{FieldType, Value, from_text};
 use regex::Regex;
 use std::collections::HashMap;

@@ -4,7 +4,7 @@ use super::links::own_types;
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::Node;
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::eval::types::Expected;
 use crate::model::definition::Collection;
 use crate::model::links::{Link, Rollup, RollupFunction};

@@ -3,7 +3,7 @@
 use super::expressions::{Types, golden};
 use super::parser::DefinitionParser;
 use crate::diagnostic::Diagnostic;
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::Collection;
 use crate::model::key::Template;

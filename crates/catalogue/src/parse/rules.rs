@@ -5,7 +5,7 @@ use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
-use crate::eval::expression::ConstantTables;
+use crate::eval::ConstantTables;
 use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule, WhitespaceRule};
 use crate::model::path::{Path, PathLanguage};

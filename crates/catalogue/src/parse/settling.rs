@@ -1,7 +1,7 @@
 //! Which derived fields are settled, and whether settling ends: no value depends on itself, and records do not create each other for ever.
 
 use super::parser::{CollectionNode, DefinitionParser};
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::links::{Derivation, Link, TargetRule, members_of};
 

@@ -2,7 +2,7 @@
 
 use super::parser::DefinitionParser;
 use super::yaml::{Node, NodeKind};
-use crate::eval::expression::{ConstantTable, ConstantTables, TableValue};
+use crate::eval::{ConstantTable, ConstantTables, TableValue};
 use crate::model::definition::{NamedRegex, PatternSet};
 use regex::RegexBuilder;
 

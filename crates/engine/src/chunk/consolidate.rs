@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, OnMatched, OnUnmatched};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
 use stook_catalogue::record::{
@@ -500,7 +501,7 @@ pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &
     let seed = |index: usize| {
         let state = &collection.states[index];
         let seed = state.initial.as_ref()?;
-        let found = evaluator.value_of(seed, &state.ty, collection, golden);
+        let found = evaluator.value(seed, &state.ty, &GoldenValues::new(collection, golden));
         let found = found.and_then(|value| among(value, &state.ty, &state.one_of));
         found.map_err(|error| evaluator.note(&format!("state field `{}`", state.name), seed, &error)).ok()
     };

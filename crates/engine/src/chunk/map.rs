@@ -11,7 +11,7 @@ use stook_catalogue::definition::{
     AsOfRule, Captures, Catalogue, Collection, Feed, Field, FieldMapping, FormatFamily, KeyDefinition, Source, SourceRef, ValueOrigin, ValueRule,
     WhitespaceRule,
 };
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::path::Path;
@@ -250,9 +250,18 @@ impl<'c> DocumentScope<'_, 'c> {
         }
     }
 
-    /// A name as an expression sees it: where only members are read of it, those; members of what is absent are absent.
-    fn variable_in(&self, expression: &Expression, name: &str) -> cel::Value {
-        let members: Vec<&str> = expression.members().iter().filter(|member| member.of == name).map(|member| member.name.as_str()).collect();
+    fn text(&self, name: &str) -> Option<SmolStr> {
+        match self.get(name)? {
+            (Value::Text(text), _) => Some(text.clone()),
+            other => shown(other).map(Into::into),
+        }
+    }
+}
+
+impl Scope for DocumentScope<'_, '_> {
+    /// A name: where only members are read of it, those; members of what is absent are absent.
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        let members: Vec<&str> = read.iter().filter(|member| member.of == name).map(|member| member.name.as_str()).collect();
         match self.get(name) {
             Some((Value::Json(json), FieldType::Json)) if !members.is_empty() && json.is_object() => {
                 let member = |name: &str| json.get(name).map_or(cel::Value::Null, json_to_cel);
@@ -263,8 +272,7 @@ impl<'c> DocumentScope<'_, 'c> {
         }
     }
 
-    /// A name, or its member, as plain expressions see it.
-    fn lean(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         let found = match (self.find(name), member) {
             (Some(ResolvedName::Let(LetResult::Groups(groups, _), _)), Some(member)) => {
                 return Some(groups.get(member).map_or(PlainValue::Null, |text| PlainValue::Text(PlainText::Borrowed(text))));
@@ -280,31 +288,6 @@ impl<'c> DocumentScope<'_, 'c> {
             (None, Some("name")) if name == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
             (None, Some("received")) if name == "meta" => Some(PlainValue::Time(self.meta.received)),
             _ => None,
-        }
-    }
-
-    fn holds(&self, evaluator: &Evaluator, condition: &Expression) -> Result<bool, String> {
-        match evaluator.lean(condition, &mut |name, member| self.lean(name, member)) {
-            Some(PlainValue::Bool(value)) => Ok(value),
-            Some(PlainValue::Null) => Ok(false),
-            _ => evaluator.holds(condition, |name| self.variable_in(condition, name)),
-        }
-    }
-
-    /// The value of an expression.
-    fn value_of(&self, evaluator: &Evaluator, expression: &Expression, ty: &FieldType) -> Result<Value, String> {
-        let lean = evaluator.lean(expression, &mut |name, member| self.lean(name, member));
-        if let Some(value) = lean.and_then(|lean| lean.into_value(ty)) {
-            return Ok(value);
-        }
-        let found = evaluator.evaluate(expression, |name| self.variable_in(expression, name))?;
-        from_cel(&found, ty).map_err(|error| error.to_string())
-    }
-
-    fn text(&self, name: &str) -> Option<SmolStr> {
-        match self.get(name)? {
-            (Value::Text(text), _) => Some(text.clone()),
-            other => shown(other).map(Into::into),
         }
     }
 }
@@ -429,7 +412,7 @@ impl<'c> DocumentMapper<'c> {
         }
         for (index, feed) in self.source.feeds.iter().enumerate() {
             if let Some(when) = &feed.when {
-                match scope.holds(self.evaluator, when) {
+                match self.evaluator.holds(when, &scope) {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error) => {
@@ -586,7 +569,7 @@ impl<'c> DocumentMapper<'c> {
         }
         let gone = match &self.source.gone {
             None => false,
-            Some(gone) => match scope.holds(self.evaluator, gone) {
+            Some(gone) => match self.evaluator.holds(gone, scope) {
                 Ok(gone) => gone,
                 Err(error) => {
                     mapped.failed = Some(format!("`gone`: {error}"));
@@ -642,7 +625,7 @@ impl<'c> DocumentMapper<'c> {
     /// Where a document stands among those that a file takes the place of.
     fn scoped(&self, scope: &DocumentScope<'_, '_>) -> Result<Option<Box<ScopePosition>>, String> {
         let Some(replaces) = &self.source.replaces else { return Ok(None) };
-        let found = |name: &str, expression: &Expression, ty: FieldType| match scope.value_of(self.evaluator, expression, &ty) {
+        let found = |name: &str, expression: &Expression, ty: FieldType| match self.evaluator.value(expression, &ty, scope) {
             Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
             Err(error) => Err(format!("`{name}` of `replaces`: {error}")),
             found => found,
@@ -657,7 +640,7 @@ impl<'c> DocumentMapper<'c> {
 
     fn conditions(&self, scope: &DocumentScope<'_, '_>, mapped: &mut MappedDocument) {
         for accept in &self.source.accept {
-            match scope.holds(self.evaluator, &accept.unless) {
+            match self.evaluator.holds(&accept.unless, scope) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -665,7 +648,7 @@ impl<'c> DocumentMapper<'c> {
                     return;
                 }
             }
-            let given = accept.reason.as_ref().map(|reason| scope.value_of(self.evaluator, reason, &FieldType::Text)).transpose();
+            let given = accept.reason.as_ref().map(|reason| self.evaluator.value(reason, &FieldType::Text, scope)).transpose();
             let given = given.map_err(|error| mapped.warnings.push(format!("`reason` of `accept`: {error}; it is left out"))).ok().flatten();
             let given = given.and_then(|given| given.as_text().map(str::to_owned));
             let reason = given.unwrap_or_else(|| format!("not accepted: `{}` does not hold", accept.unless.source()));
@@ -688,7 +671,7 @@ impl<'c> DocumentMapper<'c> {
             AsOfRule::Let(index) => scope.lets.get(*index).map(LetResult::value).cloned().unwrap_or_default(),
             AsOfRule::Field(index) => values[*index].clone(),
             AsOfRule::Expression(expression) => {
-                scope.value_of(self.evaluator, expression, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
+                self.evaluator.value(expression, &FieldType::Timestamp, scope).map_err(|error| format!("`as_of`: {error}"))?
             }
         };
         // what does not say when it was true was true when it was delivered
@@ -788,26 +771,23 @@ impl<'c> DocumentMapper<'c> {
 
     fn expression(&self, expression: &Expression, rule: &ValueRule, scope: &DocumentScope<'_, '_>) -> Result<Value, String> {
         let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
-        match self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member)) {
-            Some(PlainValue::Text(text)) if changes && !rule.ty.is_list() => return self.text(&text, rule),
-            Some(lean) => {
-                if let Some(value) = lean.into_value(&rule.ty) {
-                    return Ok(value);
-                }
-            }
-            None => {}
-        }
-        let found = self.evaluator.evaluate(expression, |name| scope.variable_in(expression, name))?;
-        let value = match (found, &rule.format) {
-            // a text in a format of its own
-            (cel::Value::String(text), Some(_)) => return self.text(&text, rule),
-            (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
+        let plain = |plain: PlainValue<'_>| match plain {
+            PlainValue::Text(text) if changes && !rule.ty.is_list() => Some(self.text(&text, rule)),
+            plain => plain.into_value(&rule.ty).map(Ok),
         };
-        match value {
-            Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
-            Value::Json(json) if json.is_null() => Ok(Value::Null),
-            other => Ok(other),
-        }
+        let found = self.evaluator.eval(expression, scope, plain, |found| {
+            let value = match (found, &rule.format) {
+                // a text in a format of its own
+                (cel::Value::String(text), Some(_)) => return Ok(self.text(&text, rule)),
+                (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
+            };
+            Ok(match value {
+                Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
+                Value::Json(json) if json.is_null() => Ok(Value::Null),
+                other => Ok(other),
+            })
+        });
+        found?
     }
 
     /// What paths found, as one value of the rule's type.
@@ -921,8 +901,7 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
         }
         KeyDefinition::Expression(expression) => {
             let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
-            let found = evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
-            let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
+            let text = evaluator.value(expression, &FieldType::Text, &variable).map_err(|error| format!("the key: {error}"))?;
             text.as_text().ok_or("no key: its expression returned nothing")?.into()
         }
     })

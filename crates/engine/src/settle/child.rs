@@ -7,7 +7,8 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, to_cel};
+use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, IntervalOverlap, Link, TargetRule, in_order, keyed, members_of};
 use stook_catalogue::plain::PlainValue;
@@ -135,32 +136,44 @@ fn value_through<'d>(
     field: &'d Field,
 ) -> std::result::Result<Value, (&'d Expression, String)> {
     let Field { derive: Some(Derivation::ThroughLinks(expression)), ty, .. } = field else { return Ok(Value::Null) };
-    let read: Vec<(&ResolvedLink<'_>, Vec<LinkVariable<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
-    let linked_by = |name: &str| read.iter().find(|(own, _)| own.link.name == name);
-    let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
-        (Some(member), Some((own, members))) => {
-            let (name, made) = members.iter().find(|(name, _)| *name == member)?;
-            let (value, ty) = own.member(name, made.as_ref());
-            Some(PlainValue::of(value, ty))
-        }
-        (None, None) => definition.field(name).map(|(index, field)| PlainValue::of(&values[index], field.golden_type())),
-        _ => None,
-    });
-    if let Some(value) = plain.and_then(|plain| plain.into_value(ty)) {
-        return among(value, ty, &field.one_of).map_err(|error| (expression, error));
-    }
-    let found = evaluator.evaluate(expression, |name| match linked_by(name) {
-        Some((own, members)) => {
-            let member = |(name, made): &LinkVariable<'_>| {
-                let (value, ty) = own.member(name, made.as_ref());
-                (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
-            };
-            cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
-        }
-        None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
-    });
-    let found = found.and_then(|found| from_cel(&found, ty).map_err(|error| error.to_string()));
+    let read = linked.iter().map(|own| (own, own.read_by(expression))).collect();
+    let found = evaluator.value(expression, ty, &LinkedScope { golden: GoldenValues::new(definition, values), read });
     found.and_then(|value| among(value, ty, &field.one_of)).map_err(|error| (expression, error))
+}
+
+/// What an expression through links knows: the record's own values, and what it reads of each link.
+struct LinkedScope<'s> {
+    golden: GoldenValues<'s>,
+    read: Vec<(&'s ResolvedLink<'s>, Vec<LinkVariable<'s>>)>,
+}
+
+impl LinkedScope<'_> {
+    fn linked_by(&self, name: &str) -> Option<&(&ResolvedLink<'_>, Vec<LinkVariable<'_>>)> {
+        self.read.iter().find(|(own, _)| own.link.name == name)
+    }
+}
+
+impl Scope for LinkedScope<'_> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        match (member, self.linked_by(name)) {
+            (Some(member), Some((own, members))) => {
+                let (name, made) = members.iter().find(|(name, _)| *name == member)?;
+                let (value, ty) = own.member(name, made.as_ref());
+                Some(PlainValue::of(value, ty))
+            }
+            (None, None) => self.golden.plain(name, None),
+            _ => None,
+        }
+    }
+
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        let Some((own, members)) = self.linked_by(name) else { return self.golden.cel(name, read) };
+        let member = |(name, made): &LinkVariable<'_>| {
+            let (value, ty) = own.member(name, made.as_ref());
+            (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
+        };
+        cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
+    }
 }
 
 /// Why a settled field of a record has no value, where its expression fails on the record and what it is linked to now.
@@ -295,7 +308,11 @@ struct TargetCriteria {
 fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<TargetCriteria> {
     let TargetRule::Same { fields, overlap } = &link.target_rule else { return None };
     let child = &rules.catalogue.collections[link.child_collection];
-    if !link.when.as_ref().is_none_or(|when| evaluator.holds_of(&|| format!("`when` of link `{}`", link.name), when, child, values)) {
+    if !link
+        .when
+        .as_ref()
+        .is_none_or(|when| evaluator.holds_or_note(&|| format!("`when` of link `{}`", link.name), when, &GoldenValues::new(child, values)))
+    {
         return None;
     }
     let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();

@@ -6,6 +6,7 @@ use super::{CHILD, FOUND, PARENT, READ, SettleRules};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, IntervalOverlap, Link, TargetRule, listed};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
@@ -259,11 +260,11 @@ impl EdgeBuilder<'_> {
 
     fn holds(&self, link: &Link, condition: Option<&Expression>, values: &[Value]) -> bool {
         let what = || format!("a condition on link `{}`", link.name);
-        condition.is_none_or(|condition| self.evaluator.holds_of(&what, condition, self.definition(), values))
+        condition.is_none_or(|condition| self.evaluator.holds_or_note(&what, condition, &GoldenValues::new(self.definition(), values)))
     }
 
     fn group(&self, link: &Link, group: &Expression, values: &[Value]) -> SmolStr {
-        match self.evaluator.value_of(group, &FieldType::Text, self.definition(), values) {
+        match self.evaluator.value(group, &FieldType::Text, &GoldenValues::new(self.definition(), values)) {
             Ok(Value::Text(text)) => text,
             Ok(_) => SmolStr::default(),
             Err(error) => {

@@ -6,7 +6,8 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, KeyDefinition};
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, from_cel, text_to_cel, to_cel};
+use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::{Key, MAX_KEY_BYTES};
 use stook_catalogue::links::{Coverage, CoverageKind, CoverageTotal, Derivation, GroupedChildren, Measure, MeasureCase};
 use stook_catalogue::plain::{PlainText, PlainValue};
@@ -460,12 +461,14 @@ impl PassState<'_> {
         let all = if uses_rows { rows_to_cel(rows) } else { cel::Value::Null };
         for (group, row) in rows {
             let (Some(adjusted), Some(expected)) = (row.adjusted(), row.expected) else { continue };
-            let by = self.noted(&total.by, self.evaluator.evaluate(&total.by, |_| text_to_cel(group)));
-            let Some(by) = by.and_then(|by| from_cel(&by, &FieldType::Text).ok()).and_then(|by| by.as_text().map(str::to_owned)) else { continue };
+            let scope = |_: &str| text_to_cel(group);
+            let text = |found: cel::Value| Ok(from_cel(&found, &FieldType::Text).ok());
+            let by = self.evaluator.eval(&total.by, &scope, |plain| plain.into_value(&FieldType::Text).map(Some), text);
+            let Some(by) = self.noted(&total.by, by).flatten().and_then(|by| by.as_text().map(str::to_owned)) else { continue };
             let part = |expression: &Option<Expression>, otherwise: i64| match expression {
                 None => otherwise as f64,
                 Some(expression) => {
-                    let found = self.evaluator.evaluate(expression, |name| match name {
+                    let scope = |name: &str| match name {
                         "group" => text_to_cel(group),
                         "by" => text_to_cel(&by),
                         "value" => cel::Value::Float(row.value as f64),
@@ -473,8 +476,9 @@ impl PassState<'_> {
                         "adjusted" => cel::Value::Float(adjusted as f64),
                         "rows" => all.clone(),
                         _ => cel::Value::Null,
-                    });
-                    self.noted(expression, found).and_then(|found| plain_number(&found)).filter(|number| number.is_finite()).unwrap_or(0.0)
+                    };
+                    let found = self.evaluator.eval(expression, &scope, |_| None, |found| Ok(plain_number(&found)));
+                    self.noted(expression, found).flatten().filter(|number| number.is_finite()).unwrap_or(0.0)
                 }
             };
             let (value, expected) = (part(&total.value, adjusted), part(&total.expected, expected));
@@ -554,30 +558,18 @@ impl PassState<'_> {
         group: &str,
         value: Option<(i64, &FieldType)>,
     ) -> Option<cel::Value> {
-        let definition = &self.rules.catalogue.collections[collection];
-        let plain = self.evaluator.lean(expression, &mut |name, member| match (name, member, value) {
-            ("group", None, _) => Some(PlainValue::Text(PlainText::Borrowed(group))),
-            ("value", None, Some((value, FieldType::Duration))) => Some(PlainValue::Length(value)),
-            ("value", None, Some((value, _))) => Some(PlainValue::Int(value)),
-            (name, None, _) => definition.field(name).map(|(index, field)| PlainValue::of(&golden[index], field.golden_type())),
+        let golden = GoldenValues::new(&self.rules.catalogue.collections[collection], golden);
+        let plain = |plain: PlainValue<'_>| match plain {
+            PlainValue::Bool(value) => Some(cel::Value::Bool(value)),
+            PlainValue::Int(number) => Some(cel::Value::Int(number)),
+            PlainValue::Length(length) => Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
             _ => None,
-        });
-        match plain {
-            Some(PlainValue::Bool(value)) => return Some(cel::Value::Bool(value)),
-            Some(PlainValue::Int(number)) => return Some(cel::Value::Int(number)),
-            Some(PlainValue::Length(length)) => return Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
-            _ => {}
-        }
-        let variable = |name: &str| match (name, value) {
-            ("group", _) => text_to_cel(group),
-            ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),
-            _ => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&golden[index], field.golden_type())),
         };
-        self.noted(expression, self.evaluator.evaluate(expression, variable))
+        self.noted(expression, self.evaluator.eval(expression, &CoverageScope { golden, group, value }, plain, Ok))
     }
 
     /// What an expression gives; that it has failed is noted.
-    fn noted(&self, expression: &Expression, found: std::result::Result<cel::Value, String>) -> Option<cel::Value> {
+    fn noted<T>(&self, expression: &Expression, found: std::result::Result<T, String>) -> Option<T> {
         found.map_err(|error| self.evaluator.note("coverage", expression, &error)).ok()
     }
 
@@ -587,6 +579,33 @@ impl PassState<'_> {
             cel::Value::Timestamp(time) => Some(time.timestamp_micros()),
             cel::Value::Duration(length) => length.num_microseconds(),
             other => plain_number(&other).filter(|number| number.is_finite()).map(|number| number.round() as i64),
+        }
+    }
+}
+
+/// What the expressions of a coverage know: the parent's values, the group, and what is measured.
+struct CoverageScope<'s> {
+    golden: GoldenValues<'s>,
+    group: &'s str,
+    value: Option<(i64, &'s FieldType)>,
+}
+
+impl Scope for CoverageScope<'_> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        match (name, member, self.value) {
+            ("group", None, _) => Some(PlainValue::Text(PlainText::Borrowed(self.group))),
+            ("value", None, Some((value, FieldType::Duration))) => Some(PlainValue::Length(value)),
+            ("value", None, Some((value, _))) => Some(PlainValue::Int(value)),
+            (name, None, _) => self.golden.plain(name, None),
+            _ => None,
+        }
+    }
+
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        match (name, self.value) {
+            ("group", _) => text_to_cel(self.group),
+            ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),
+            _ => self.golden.cel(name, read),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::infer::{TypeChecker, TypeError, TypeResult};
 use super::{Type, TypeKind};
-use crate::eval::expression::TableValue;
 use crate::eval::functions::FunctionSpec;
+use crate::eval::tables::TableValue;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 impl TypeChecker<'_> {
@@ -79,7 +79,7 @@ impl TypeChecker<'_> {
     }
 
     /// The table that a constant names.
-    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::eval::expression::ConstantTable>, TypeError> {
+    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::eval::tables::ConstantTable>, TypeError> {
         match &name.expr {
             Expr::Literal(LiteralValue::String(text)) => match self.tables.get(text.inner()) {
                 Some(table) => Ok(Some(table)),

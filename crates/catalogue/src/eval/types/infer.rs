@@ -3,8 +3,9 @@
 use super::facts::Assumption;
 use super::operators::{binary, unify};
 use super::{ExpressionError, StructType, Type, TypeKind};
-use crate::eval::expression::{ConstantTables, Expression};
+use crate::eval::expression::Expression;
 use crate::eval::functions::{self, CallForm, EvalError};
+use crate::eval::tables::ConstantTables;
 use crate::eval::walk::{Macro, MacroKind, constant, macro_of};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 

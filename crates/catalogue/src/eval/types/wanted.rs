@@ -2,7 +2,8 @@
 
 use super::infer::{TypeError, type_of};
 use super::{Type, TypeKind};
-use crate::eval::expression::{ConstantTables, Expression};
+use crate::eval::expression::Expression;
+use crate::eval::tables::ConstantTables;
 use crate::value::{FieldType, StructMember, from_text};
 use cel::common::ast::{Expr, LiteralValue};
 

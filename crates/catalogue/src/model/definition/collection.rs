@@ -3,7 +3,7 @@
 use super::field::Field;
 use super::tags::{TagDocument, TagSettings};
 use super::transition::{StateField, Transition};
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::key::Template;
 use crate::model::links::derivation::Derivation;
 use crate::value::StructMember;

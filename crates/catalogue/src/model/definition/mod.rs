@@ -22,7 +22,7 @@ pub use source::{AcceptRule, AsOfRule, CompleteDelivery, EmbeddedDocument, Feed,
 pub use tags::{TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};
 
-use crate::eval::expression::ConstantTables;
+use crate::eval::ConstantTables;
 use crate::model::links::coverage::Coverage;
 use crate::model::links::link::Link;
 use crate::model::route::Route;

@@ -1,6 +1,6 @@
 //! Rules: how one value is taken from a document.
 
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::path::Path;
 use crate::value::FieldType;
 

@@ -2,7 +2,7 @@
 
 use super::rule::ValueRule;
 use super::service::{Collect, ServiceBinding};
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::key::Template;
 use crate::model::path::{Path, PathLanguage};
 use regex::Regex;

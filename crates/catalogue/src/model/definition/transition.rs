@@ -1,7 +1,7 @@
 //! The state of records: fields that only transitions write, and the transitions.
 
 use super::field::FieldIndexes;
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::value::{FieldType, Value};
 
 /// A field that only transitions write.

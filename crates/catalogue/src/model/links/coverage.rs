@@ -1,6 +1,6 @@
 //! Coverages: how much of what is expected of a record its children provide.
 
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::value::FieldType;
 use regex::Regex;
 

@@ -1,6 +1,6 @@
 //! How a field gets its value from other fields, of the same record or of others.
 
-use crate::eval::expression::Expression;
+use crate::eval::Expression;
 use crate::model::key::Template;
 use regex::Regex;
 

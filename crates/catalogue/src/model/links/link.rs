@@ -1,6 +1,6 @@
 //! A link, and the rule by which its target is found.
 
-use crate::eval::expression::{Expression, MemberReference};
+use crate::eval::{Expression, MemberReference};
 use crate::model::key::Template;
 use crate::value::{SmolStr, Value};
 

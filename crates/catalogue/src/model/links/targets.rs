@@ -1,8 +1,9 @@
 //! Finds the targets of a record's links by key.
 
 use super::link::{Link, TargetRule};
-use crate::eval::expression::{Evaluator, Expression};
+use crate::eval::{Evaluator, Expression};
 use crate::model::definition::Collection;
+use crate::model::golden::GoldenValues;
 use crate::model::key::{Key, KeyError, Template};
 use crate::value::{SmolStr, Value};
 
@@ -33,7 +34,7 @@ impl Link {
 /// their order. A key that no record can have leads nowhere; one that is too long for that, or has a NUL character, is noted.
 pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
     let what = || format!("`when` of link `{link}`");
-    if !when.is_none_or(|when| evaluator.holds_of(&what, when, collection, values)) {
+    if !when.is_none_or(|when| evaluator.holds_or_note(&what, when, &GoldenValues::new(collection, values))) {
         return Value::Null;
     }
     let filled = |element: Option<&Value>| {

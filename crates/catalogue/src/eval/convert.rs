@@ -1,0 +1,110 @@
+//! Values of fields as CEL has them, and results of CEL as values of fields.
+
+use crate::value::time::in_range;
+use crate::value::{ConvertError, FieldType, Value, from_json, member_of, show_timestamp};
+use cel::Value as Cel;
+use cel::objects::{Key as CelKey, Map as CelMap};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A value as CEL has it.
+pub type CelValue = Cel;
+
+/// A field value as CEL sees it.
+pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
+    match value {
+        Value::Null | Value::Cleared => Cel::Null,
+        Value::Bool(value) => Cel::Bool(*value),
+        Value::Int(number) => match ty.element() {
+            FieldType::Timestamp => chrono::DateTime::from_timestamp_micros(*number).map_or(Cel::Null, |time| Cel::Timestamp(time.fixed_offset())),
+            FieldType::Duration => Cel::Duration(chrono::Duration::microseconds(*number)),
+            FieldType::Date => text_to_cel(&value.show(ty)),
+            _ => Cel::Int(*number),
+        },
+        Value::Float(number) => Cel::Float(*number),
+        Value::Text(text) => text_to_cel(text),
+        Value::Uuid(_) => text_to_cel(&value.show(ty)),
+        Value::Json(json) => match ty.element() {
+            FieldType::Struct(members) => {
+                let said = members.iter().map(|member| (member, member_of(json, member))).filter(|(_, value)| !value.is_null());
+                let map: HashMap<CelKey, Cel> =
+                    said.map(|(member, value)| (CelKey::String(Arc::new(member.name.clone())), to_cel(&value, &member.ty))).collect();
+                Cel::Map(CelMap { map: Arc::new(map) })
+            }
+            _ => json_to_cel(json),
+        },
+        Value::List(items) => Cel::List(Arc::new(items.iter().map(|item| to_cel(item, ty.element())).collect())),
+    }
+}
+
+/// Text as CEL sees it.
+pub fn text_to_cel(text: &str) -> Cel {
+    Cel::String(Arc::new(text.to_owned()))
+}
+
+/// JSON as CEL sees it.
+pub fn json_to_cel(json: &Json) -> Cel {
+    match json {
+        Json::Null => Cel::Null,
+        Json::Bool(value) => Cel::Bool(*value),
+        Json::Number(number) => number.as_i64().map_or_else(|| Cel::Float(number.as_f64().unwrap_or(f64::NAN)), Cel::Int),
+        Json::String(text) => text_to_cel(text),
+        Json::Array(items) => Cel::List(Arc::new(items.iter().map(json_to_cel).collect())),
+        Json::Object(entries) => {
+            let map: HashMap<CelKey, Cel> = entries.iter().map(|(key, value)| (CelKey::String(Arc::new(key.clone())), json_to_cel(value))).collect();
+            Cel::Map(CelMap { map: Arc::new(map) })
+        }
+    }
+}
+
+pub(super) fn cel_to_json(value: &Cel) -> Json {
+    match value {
+        Cel::Bool(value) => Json::Bool(*value),
+        Cel::Int(number) => Json::from(*number),
+        Cel::UInt(number) => Json::from(*number),
+        Cel::Float(number) => Json::from(*number),
+        Cel::String(text) => Json::from(text.as_str()),
+        Cel::Timestamp(time) => Json::from(show_timestamp(time.timestamp_micros())),
+        Cel::Duration(duration) => {
+            let micros = duration.num_microseconds().unwrap_or(i64::MAX);
+            Json::from(jiff::SignedDuration::from_micros(micros).to_string())
+        }
+        Cel::List(items) => Json::Array(items.iter().map(cel_to_json).collect()),
+        Cel::Map(map) => {
+            let sorted: BTreeMap<String, Json> = map
+                .map
+                .iter()
+                .map(|(key, value)| {
+                    let name = match key {
+                        CelKey::String(text) => text.to_string(),
+                        CelKey::Int(number) => number.to_string(),
+                        CelKey::Uint(number) => number.to_string(),
+                        CelKey::Bool(value) => value.to_string(),
+                    };
+                    (name, cel_to_json(value))
+                })
+                .collect();
+            Json::Object(sorted.into_iter().collect())
+        }
+        _ => Json::Null,
+    }
+}
+
+/// A CEL result as a value of a field.
+///
+/// # Errors
+/// When it does not fit the field's type.
+pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
+    match (cel, ty.element()) {
+        (Cel::Null, _) => Ok(Value::Null),
+        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => {
+            in_range(time.timestamp_micros()).map(Value::Int).ok_or_else(|| ConvertError::new("this time", "a time in the years -9999 to 9999"))
+        }
+        (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => {
+            duration.num_microseconds().map(Value::Int).ok_or_else(|| ConvertError::new("this length", "a duration that can be kept"))
+        }
+        (Cel::String(text), FieldType::Text) if !ty.is_list() => Ok(Value::text(text.as_str())),
+        _ => from_json(&cel_to_json(cel), ty, None),
+    }
+}

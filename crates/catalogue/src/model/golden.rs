@@ -1,0 +1,41 @@
+//! The golden values of a record, as expressions see them.
+
+use crate::eval::plain::PlainValue;
+use crate::eval::{CelValue, MemberReference, Scope, to_cel};
+use crate::model::definition::Collection;
+use crate::value::{FieldType, Value};
+
+/// The golden values of a record, by the names of its fields.
+#[derive(Clone, Copy)]
+pub struct GoldenValues<'v> {
+    collection: &'v Collection,
+    values: &'v [Value],
+}
+
+impl<'v> GoldenValues<'v> {
+    /// The values of a record of this collection, one for each field.
+    pub fn new(collection: &'v Collection, values: &'v [Value]) -> Self {
+        Self { collection, values }
+    }
+
+    /// The value of a field, and its type.
+    pub fn field(&self, name: &str) -> Option<(&'v Value, &'v FieldType)> {
+        self.collection.field(name).map(|(index, field)| (&self.values[index], field.golden_type()))
+    }
+}
+
+impl Scope for GoldenValues<'_> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        let (value, ty) = self.field(name)?;
+        match (member, value) {
+            (None, value) => Some(PlainValue::of(value, ty)),
+            (Some(_), Value::Null | Value::Cleared) => Some(PlainValue::Null),
+            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
+            _ => None,
+        }
+    }
+
+    fn cel(&self, name: &str, _: &[MemberReference]) -> CelValue {
+        self.field(name).map_or_else(|| CelValue::Null, |(value, ty)| to_cel(value, ty))
+    }
+}
