@@ -17,7 +17,7 @@ const MOST_FAILURES: usize = 1_000;
 /// Evaluates expressions. One per thread.
 pub struct Evaluator {
     tables: Arc<ConstantTables>,
-    /// What has failed where the work went on without it, until somebody tells it.
+    /// What has failed where the work went on without it, until [`Evaluator::failures`] is asked.
     failures: RefCell<Vec<String>>,
 }
 

@@ -152,7 +152,7 @@ fn depth(expression: &IdedExpr) -> usize {
     deepest
 }
 
-/// What an expression speaks of.
+/// The names, functions and members that an expression uses.
 #[derive(Default)]
 struct References {
     /// Names that are not those of elements, each with where it stands.

@@ -1,4 +1,4 @@
-//! What a source says in part: asked for the elements of a list that satisfy a condition, a service tells those, not the others.
+//! What a source says in part: asked for the elements of a list that satisfy a condition, a service answers with those, not the others.
 //!
 //! Such a statement's contributor is `source:list.member=pattern`, with `*` for any text. Of what one source says, a newer statement takes
 //! the place of older ones as far as it goes: of the elements that satisfy its condition, or of everything where it has none. So what the
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// Longest value of a condition, in bytes: contributors have names that people read.
 pub const LONGEST: usize = 200;
 
-/// Which elements of which list a statement tells.
+/// Which elements of which list a statement has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartialList<'c> {
     /// The list's index.
@@ -23,7 +23,7 @@ pub struct PartialList<'c> {
 }
 
 impl<'c> PartialList<'c> {
-    /// The part of a contributor's name; nothing for one that tells the whole.
+    /// The part of a contributor's name; nothing for one that says everything.
     pub fn of(collection: &'c Collection, contributor: &'c str) -> Option<Self> {
         let (_, part) = contributor.split_once(':')?;
         let (name, pattern) = part.split_once('=')?;
@@ -32,7 +32,7 @@ impl<'c> PartialList<'c> {
         Some(Self { list, member, pieces: pattern.split('*').collect() })
     }
 
-    /// Whether an element is one of those that are told.
+    /// Whether an element is one of those that the statement has.
     pub fn holds(&self, element: &Value) -> bool {
         let Value::Json(json) = element else { return false };
         match member_of(json, self.member) {
@@ -60,7 +60,7 @@ pub fn matches(pieces: &[impl AsRef<str>], text: &str) -> bool {
     text.ends_with(last.as_ref())
 }
 
-/// Contributions with one for each source that says things in part: what it says altogether. Those that are not heard are left out of it.
+/// Contributions with one for each source that says things in part: what it says altogether. Retired ones are left out of it.
 pub fn joined<'a>(catalogue: &Catalogue, collection: &Collection, contributions: &'a [Contribution]) -> Cow<'a, [Contribution]> {
     let mut parted: Vec<&str> = contributions.iter().filter(|own| is_part(catalogue, own)).map(Contribution::source).collect();
     if parted.is_empty() {
@@ -84,39 +84,39 @@ pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
     });
 }
 
-/// A contribution, and the part that it tells if it is not the whole.
+/// A contribution, and the part that it has if that is not everything.
 type Statement<'a> = (&'a Contribution, Option<PartialList<'a>>);
 
 /// What the statements of one source say altogether.
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
     let own = contributions.iter().filter(|own| own.source() == source && own.is_heard());
-    let mut heard: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
+    let mut counted: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
     // a part of a list that the definition has no more says nothing
-    heard.retain(|(own, part)| part.is_some() || *own.contributor == *source);
-    heard.sort_by_key(|(own, _)| own.order());
-    // everything before what tells everything is over
-    let begin = heard.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
-    let heard = &heard[begin..];
-    let newest = heard.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, ContributionContent::Values(_)));
+    counted.retain(|(own, part)| part.is_some() || *own.contributor == *source);
+    counted.sort_by_key(|(own, _)| own.order());
+    // everything before a statement of everything is over
+    let begin = counted.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
+    let counted = &counted[begin..];
+    let newest = counted.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, ContributionContent::Values(_)));
     let Some(newest) = newest else {
-        return heard.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
+        return counted.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
     };
     let values = (0..collection.fields.len()).map(|index| {
-        if heard.iter().any(|(_, part)| part.as_ref().is_some_and(|part| part.list == index)) {
-            return elements(collection, index, heard);
+        if counted.iter().any(|(_, part)| part.as_ref().is_some_and(|part| part.list == index)) {
+            return elements(collection, index, counted);
         }
         let said = |own: &'_ Statement<'_>| own.0.value(index).map(|(value, _)| value.clone());
-        heard.iter().rev().find_map(said).unwrap_or_default()
+        counted.iter().rev().find_map(said).unwrap_or_default()
     });
     let said = ContributionContent::Values(values.collect());
     Some(Contribution { contributor: newest.source().into(), said, raw: None, unread: Vec::new(), ..newest.clone() })
 }
 
 /// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.
-fn elements(collection: &Collection, list: usize, heard: &[Statement<'_>]) -> Value {
-    let left = heard.iter().enumerate().filter_map(|(place, (own, _))| {
+fn elements(collection: &Collection, list: usize, counted: &[Statement<'_>]) -> Value {
+    let left = counted.iter().enumerate().filter_map(|(place, (own, _))| {
         let is_over = |element: &Value| {
-            let mut newer = heard[place + 1..].iter().filter_map(|(_, part)| part.as_ref());
+            let mut newer = counted[place + 1..].iter().filter_map(|(_, part)| part.as_ref());
             newer.any(|part| part.list == list && part.holds(element))
         };
         let own: Vec<Value> = own.value(list)?.0.elements().iter().filter(|element| !is_over(element)).cloned().collect();

@@ -34,7 +34,7 @@ pub struct Consolidator<'c> {
     derived: Vec<usize>,
     /// Whether a lone contribution's values are the golden ones.
     plain: bool,
-    /// Rules by which fields choose among contributions, each once: whom they hear, and in which order.
+    /// Rules by which fields choose among contributions, each once: whose contributions count, and in which order.
     rules: Vec<(Option<&'c [SourceRef]>, &'c Survivorship)>,
     /// By field, its rule.
     rule_of: Vec<usize>,
@@ -98,21 +98,21 @@ impl<'c> Consolidator<'c> {
             let values = self.survive_alone(&contributions[0], values);
             return GoldenRecord { values, alive, conflicts: Vec::new() };
         }
-        let voices = self.voices(contributions);
+        let live = self.live(contributions);
         let fields = || self.collection.fields.iter().enumerate();
         // what could not be read has an order of its own, by when it could be; that is rare
         let is_unread = |field: usize| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
-        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices, None)).collect();
+        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &live, None)).collect();
         let choose = |(index, field): (usize, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
                 let (from, rule) = self.rules[rule];
-                return pick(index, field, &self.in_order(from, rule, &voices, Some(index)));
+                return pick(index, field, &self.in_order(from, rule, &live, Some(index)));
             }
             pick(index, field, &orders[rule])
         };
         let mut values: Arc<[Value]> = fields().map(choose).collect();
-        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &voices)).map(|(index, _)| index).collect();
+        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &live)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         GoldenRecord { values, alive, conflicts }
     }
@@ -123,12 +123,12 @@ impl<'c> Consolidator<'c> {
         if as_said {
             return values.clone();
         }
-        let speaker = self.speaker(only);
+        let source = self.source_of(only);
         let pick = |(field, value): (&Field, &Value)| {
-            let heard = field.from.as_ref().is_none_or(|speakers| is_among(speaker, speakers));
+            let counted = field.from.as_ref().is_none_or(|allowed| is_among(source, allowed));
             match value {
                 Value::Cleared | Value::Null => Value::Null,
-                _ if !heard => Value::Null,
+                _ if !counted => Value::Null,
                 value => match field.survivorship {
                     Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
                     Survivorship::Union => union([value]),
@@ -153,8 +153,8 @@ impl<'c> Consolidator<'c> {
 
     /// The names of the sources that say something.
     fn sources(&self, contributions: &[Contribution]) -> Value {
-        let heard = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, ContributionContent::Values(_)));
-        let mut names: Vec<&str> = heard.filter_map(|own| self.catalogue.voice(own.source())).collect();
+        let counted = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, ContributionContent::Values(_)));
+        let mut names: Vec<&str> = counted.filter_map(|own| self.catalogue.voice(own.source())).collect();
         names.sort_unstable();
         names.dedup();
         if names.is_empty() { Value::Null } else { Value::List(names.into_iter().map(Value::text).collect()) }
@@ -165,70 +165,69 @@ impl<'c> Consolidator<'c> {
         match self.collection.exists {
             ExistenceRule::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
             ExistenceRule::Latest => {
-                let heard = contributions.iter().filter(|contribution| contribution.is_heard());
-                heard.max_by_key(|contribution| contribution.order()).is_some_and(living)
+                let counted = contributions.iter().filter(|contribution| contribution.is_heard());
+                counted.max_by_key(|contribution| contribution.order()).is_some_and(living)
             }
         }
     }
 
-    /// Who speaks, as definitions refer to them; nothing for a source that the definition does not have any more, and for records that
-    /// exist because others name them.
-    fn speaker(&self, contribution: &Contribution) -> Option<SourceRef> {
+    /// The source of a contribution, as definitions refer to it; nothing for a source that the definition does not have any more, and for
+    /// records that exist because others name them.
+    fn source_of(&self, contribution: &Contribution) -> Option<SourceRef> {
         let name = contribution.source();
         let known = self.catalogue.sources.iter().position(|source| source.name == name);
         known.map(SourceRef::Source).or((name == API_NAME).then_some(SourceRef::Api))
     }
 
     /// Contributions that count, with what they say.
-    fn voices<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
-        let heard = contributions.iter().filter(|contribution| contribution.is_heard());
-        let voice = |contribution: &'a Contribution| match &contribution.said {
-            ContributionContent::Values(_) => Some(LiveContribution { contribution, speaker: self.speaker(contribution) }),
+    fn live<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
+        let counted = contributions.iter().filter(|contribution| contribution.is_heard());
+        let own = |contribution: &'a Contribution| match &contribution.said {
+            ContributionContent::Values(_) => Some(LiveContribution { contribution, source: self.source_of(contribution) }),
             ContributionContent::Tombstone => None,
         };
-        heard.filter_map(voice).collect()
+        counted.filter_map(own).collect()
     }
 
     /// Those that say something of a field, with what they say.
-    fn heard<'a>(&self, index: usize, field: &Field, voices: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
-        voices.iter().filter_map(move |voice| {
-            let (value, _) = voice.contribution.value(index)?;
-            let heard = field.from.as_ref().is_none_or(|speakers| is_among(voice.speaker, speakers));
-            heard.then_some((voice.contribution, value))
+    fn said_of<'a>(&self, index: usize, field: &Field, live: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
+        live.iter().filter_map(move |own| {
+            let (value, _) = own.contribution.value(index)?;
+            let counted = field.from.as_ref().is_none_or(|allowed| is_among(own.source, allowed));
+            counted.then_some((own.contribution, value))
         })
     }
 
-    /// Those that a rule hears, in the order in which it takes them: by the age of their statements, or of what they say of a field.
+    /// Those that count for a rule, in the order in which it takes them: by the age of their statements, or of what they say of a field.
     fn in_order<'a, 'v>(
         &self,
         from: Option<&[SourceRef]>,
         rule: &Survivorship,
-        voices: &'v [LiveContribution<'a>],
+        live: &'v [LiveContribution<'a>],
         field: Option<usize>,
     ) -> Vec<&'v LiveContribution<'a>> {
-        let mut heard: Vec<&LiveContribution<'_>> =
-            voices.iter().filter(|voice| from.is_none_or(|speakers| is_among(voice.speaker, speakers))).collect();
+        let mut counted: Vec<&LiveContribution<'_>> = live.iter().filter(|own| from.is_none_or(|allowed| is_among(own.source, allowed))).collect();
         match field {
-            None => heard.sort_by_key(|voice| voice.contribution.order()),
-            Some(field) => heard.sort_by_key(|voice| order_of(voice.contribution, field)),
+            None => counted.sort_by_key(|own| own.contribution.order()),
+            Some(field) => counted.sort_by_key(|own| order_of(own.contribution, field)),
         }
         if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
-            heard.reverse();
+            counted.reverse();
         }
         // equals stay as they are
         match rule {
             Survivorship::Prefer { sources, .. } => {
-                let rank = |speaker| sources.iter().position(|own| Some(*own) == speaker).unwrap_or(sources.len());
-                heard.sort_by_key(|voice| rank(voice.speaker));
+                let rank = |source| sources.iter().position(|own| Some(*own) == source).unwrap_or(sources.len());
+                counted.sort_by_key(|own| rank(own.source));
             }
-            Survivorship::ByContributor => heard.sort_by_key(|voice| &voice.contribution.contributor),
+            Survivorship::ByContributor => counted.sort_by_key(|own| &own.contribution.contributor),
             Survivorship::Latest | Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => {}
         }
-        heard
+        counted
     }
 
-    fn disagree(&self, index: usize, field: &Field, voices: &[LiveContribution<'_>]) -> bool {
-        let mut said = self.heard(index, field, voices).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+    fn disagree(&self, index: usize, field: &Field, live: &[LiveContribution<'_>]) -> bool {
+        let mut said = self.said_of(index, field, live).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = said.next();
         said.any(|value| Some(value) != first)
     }
@@ -251,9 +250,9 @@ impl<'c> Consolidator<'c> {
 
     /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
-        let voices = self.voices(contributions);
+        let live = self.live(contributions);
         let explain_field = |(index, field): (usize, &'a Field)| {
-            let said: Vec<(&Contribution, &Value)> = self.heard(index, field, &voices).collect();
+            let said: Vec<(&Contribution, &Value)> = self.said_of(index, field, &live).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
             let is_value = |said: &Value| said == value || value.is_null() && *said == Value::Cleared;
@@ -267,11 +266,11 @@ impl<'c> Consolidator<'c> {
 /// A contribution that counts.
 struct LiveContribution<'a> {
     contribution: &'a Contribution,
-    speaker: Option<SourceRef>,
+    source: Option<SourceRef>,
 }
 
-fn is_among(speaker: Option<SourceRef>, speakers: &[SourceRef]) -> bool {
-    speaker.is_some_and(|speaker| speakers.contains(&speaker))
+fn is_among(source: Option<SourceRef>, allowed: &[SourceRef]) -> bool {
+    source.is_some_and(|source| allowed.contains(&source))
 }
 
 /// Why a golden field has its value.
@@ -285,9 +284,9 @@ pub struct Explanation<'a> {
     pub lost: Vec<(&'a Contribution, &'a Value)>,
 }
 
-/// The golden value of a field, of those it hears in the order of its rule.
-fn pick(index: usize, field: &Field, heard: &[&LiveContribution<'_>]) -> Value {
-    let mut said = heard.iter().filter_map(|voice| Some((voice.contribution, voice.contribution.value(index)?.0)));
+/// The golden value of a field, of contributions that count for it, in the order of its rule.
+fn pick(index: usize, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
+    let mut said = counted.iter().filter_map(|own| Some((own.contribution, own.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(said.map(|(_, value)| value)),
         Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, said.map(|(_, value)| value)),

@@ -93,7 +93,7 @@ impl DefinitionParser<'_> {
         Some((KeyDefinition::Expression(self.cel(key, &contributed)?), text))
     }
 
-    /// Every collection must be fed, every required field given, every source of `from` and `prefer` heard.
+    /// Every collection must be fed, every required field given, and every key.
     pub(super) fn collection_is_fed(
         &mut self,
         collection: &Collection,

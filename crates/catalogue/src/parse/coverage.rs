@@ -60,7 +60,7 @@ impl DefinitionParser<'_> {
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
             if let Some(runs) = node.get("runs") {
                 self.section(runs, "runs", &[words::RUNS])?;
-                let told = self.required(runs, "value").and_then(|value| self.told(value, &mut links[link], collections))?;
+                let told = self.required(runs, "value").and_then(|value| self.edge_field(value, &mut links[link], collections))?;
                 let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
                 if links[link].span.is_none() {
                     self.problem(runs, "runs need the link's `span`");
@@ -101,7 +101,7 @@ impl DefinitionParser<'_> {
             let mut told = Vec::new();
             let distinct = self.required(measure_node, "distinct")?;
             for item in self.items(Some(distinct), "distinct") {
-                told.push(self.told(item, link, collections)?);
+                told.push(self.edge_field(item, link, collections)?);
             }
             let near = match measure_node.get("near") {
                 Some(near) => Some(self.length(near, "near")?),

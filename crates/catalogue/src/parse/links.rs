@@ -34,7 +34,7 @@ impl DefinitionParser<'_> {
         fields
     }
 
-    /// Links, rollups and coverages of all collections; the collections of coverages are added behind the others.
+    /// Links, rollups and coverages of all collections; the collections of coverages are added after the others.
     pub(super) fn relations(&mut self, collections: &mut Vec<Collection>, nodes: &[CollectionNode<'_>]) -> (Vec<Link>, Vec<Coverage>) {
         let mut links = Vec::new();
         for (from, (_, _, node)) in nodes.iter().enumerate() {
@@ -67,7 +67,7 @@ impl DefinitionParser<'_> {
                 self.coverage(parent, name, name_node, coverage, collections, &mut links, &mut coverages);
             }
         }
-        self.children_tell_what_is_theirs(collections, nodes, &links);
+        self.edges_have_what_documents_say(collections, nodes, &links);
         if self.problems.is_empty() {
             self.settling_is_acyclic(collections, nodes, &links);
             self.created_records_end(collections, nodes, &links);
@@ -198,7 +198,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// The elements of a list that a link speaks of must be known: those of structs are where an index asks for them.
+    /// The elements of a list that a link uses must be known: those of structs are where an index asks for them.
     fn is_looked_into(&mut self, node: &Node, collection: &Collection, name: &str) {
         let Some((_, field)) = collection.field(name) else { return };
         if !field.golden_type().members().is_empty() {

@@ -22,7 +22,7 @@ impl DefinitionParser<'_> {
         let counts = node.get("count").is_some_and(|count| self.boolean(Some(count), "count"));
         let (function, told) = match (given.as_slice(), counts) {
             ([], true) => (RollupFunction::Count, None),
-            ([(field, function)], false) => (*function, Some(self.told(field, &mut links[link], collections)?)),
+            ([(field, function)], false) => (*function, Some(self.edge_field(field, &mut links[link], collections)?)),
             _ => {
                 self.problem(node, "a rollup is one of `count: true`, `sum`, `min`, `max` and `distinct` with a field of the children");
                 return None;
@@ -83,14 +83,14 @@ impl DefinitionParser<'_> {
     }
 
     /// The place of a child's field among those that edges carry.
-    pub(super) fn told(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+    pub(super) fn edge_field(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
         let field = self.field_of(node, &collections[link.child_collection])?;
-        Some(tell(link, field))
+        Some(carried(link, field))
     }
 }
 
 /// The place of a child's field among those that edges carry.
-fn tell(link: &mut Link, field: usize) -> usize {
+fn carried(link: &mut Link, field: usize) -> usize {
     link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
         link.edge_fields.push(field);
         link.edge_fields.len() - 1

@@ -112,7 +112,7 @@ impl DefinitionParser<'_> {
         Some(ServiceCall { name: name.to_owned(), get, args, page, cost })
     }
 
-    /// `{argument}` in a path stands for what the argument is told.
+    /// `{argument}` in a path stands for the value of the argument.
     fn places(&mut self, node: &Node, path: &str, args: &[CallArgument]) {
         for part in path.split('{').skip(1) {
             let name = part.split_once('}').map(|(name, _)| name);
@@ -181,7 +181,7 @@ impl DefinitionParser<'_> {
         Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch })
     }
 
-    /// An argument about elements of a list: the answer tells those, so they must be known again among others.
+    /// An argument about elements of a list: the answer has those alone, so it must be possible to find them among others.
     fn part(&mut self, node: &Node, collection: &Collection, (list, field): (usize, usize)) {
         let (list, own) = (&collection.fields[list], &collection.fields[field]);
         if !matches!(list.survivorship, Survivorship::UnionBy(_)) {

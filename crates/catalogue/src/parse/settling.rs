@@ -27,7 +27,7 @@ impl DefinitionParser<'_> {
     }
 
     /// What edges carry must not be settled, or settling would not end.
-    pub(super) fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+    pub(super) fn edges_have_what_documents_say(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
         for link in links {
             let child = &collections[link.child_collection];
             let settled = |field: usize| child.fields[field].is_settled();

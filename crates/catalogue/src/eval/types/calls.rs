@@ -1,6 +1,6 @@
 //! What functions make of their arguments: by their signatures, or by rules of their own.
 
-use super::infer::{TypeChecker, TypeError, TypeResult};
+use super::checker::{TypeChecker, TypeError, TypeResult};
 use super::{Type, TypeKind};
 use crate::eval::functions::FunctionSpec;
 use crate::eval::tables::TableValue;

@@ -1,6 +1,6 @@
 //! What is known not to be null where a condition has come out in a certain way.
 
-use super::infer::{TypeChecker, TypeResult};
+use super::checker::{TypeChecker, TypeResult};
 use crate::eval::functions;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 

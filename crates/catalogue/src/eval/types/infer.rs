@@ -1,8 +1,9 @@
 //! The types of what an expression is made of, from its leaves up.
 
+use super::checker::{ExpressionError, TypeChecker, TypeError, TypeResult};
 use super::facts::Assumption;
 use super::operators::{binary, unify};
-use super::{ExpressionError, StructType, Type, TypeKind};
+use super::{StructType, Type, TypeKind};
 use crate::eval::expression::Expression;
 use crate::eval::functions::{self, CallForm, EvalError};
 use crate::eval::tables::ConstantTables;
@@ -16,43 +17,6 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 pub fn type_of(expression: &Expression, tables: &ConstantTables, names: &dyn Fn(&str) -> Option<Type>) -> Result<Type, ExpressionError> {
     let mut checker = TypeChecker { tables, names, non_null: Vec::new(), elements: Vec::new() };
     checker.ty(expression.root()).map_err(|wrong| wrong.placed(expression))
-}
-
-/// A mistake at a node.
-pub(super) struct TypeError {
-    pub at: u64,
-    pub message: String,
-    pub help: Option<String>,
-    /// The whole expression is meant.
-    pub whole: bool,
-}
-
-impl TypeError {
-    pub fn new(at: &IdedExpr, message: impl Into<String>) -> Self {
-        Self { at: at.id, message: message.into(), help: None, whole: false }
-    }
-
-    pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-
-    pub fn placed(self, expression: &Expression) -> ExpressionError {
-        let all = 0..expression.source().len();
-        let span = if self.whole { all } else { expression.place(self.at).unwrap_or(all) };
-        ExpressionError { span, message: self.message, help: self.help }
-    }
-}
-
-pub(super) type TypeResult = Result<Type, TypeError>;
-
-pub(super) struct TypeChecker<'c> {
-    pub tables: &'c ConstantTables,
-    names: &'c dyn Fn(&str) -> Option<Type>,
-    /// Paths of what is known not to be null here.
-    pub non_null: Vec<String>,
-    /// Elements of lists that are gone through.
-    pub elements: Vec<(String, Type)>,
 }
 
 impl TypeChecker<'_> {

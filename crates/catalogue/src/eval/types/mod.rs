@@ -5,13 +5,15 @@
 //! is something else); a property test holds the evaluator to it.
 
 mod calls;
+mod checker;
 mod facts;
 mod infer;
 mod operators;
 mod wanted;
 
+pub use checker::ExpressionError;
 pub use infer::type_of;
-pub use wanted::{Expected, ExpressionError, TextConversion, check};
+pub use wanted::{Expected, TextConversion, check};
 
 use crate::value::FieldType;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What operators make of values.
 
-use super::infer::{TypeError, TypeResult};
+use super::checker::{TypeError, TypeResult};
 use super::{Type, TypeKind};
 use cel::common::ast::IdedExpr;
 

@@ -1,6 +1,7 @@
 //! What is asked of an expression where it stands, and whether values of its type are that.
 
-use super::infer::{TypeError, type_of};
+use super::checker::{ExpressionError, TypeError};
+use super::infer::type_of;
 use super::{Type, TypeKind};
 use crate::eval::expression::Expression;
 use crate::eval::tables::ConstantTables;
@@ -27,17 +28,6 @@ pub enum Expected<'w> {
     Condition,
     /// A number, duration or time.
     Number,
-}
-
-/// A mistake in an expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpressionError {
-    /// Where, in bytes of the expression.
-    pub span: std::ops::Range<usize>,
-    /// What is wrong.
-    pub message: String,
-    /// What can be done about it.
-    pub help: Option<String>,
 }
 
 /// Checks an expression over names of these types, and returns its type.

@@ -49,7 +49,7 @@ impl Collection {
         self.tags.as_ref()?.document.as_ref()
     }
 
-    /// The fields that a store keeps. Members stand behind all others, and are found in their structs.
+    /// The fields that a store keeps. Members come after all others, and are found in their structs.
     pub fn stored_fields(&self) -> &[Field] {
         let members = self.fields.iter().position(Field::is_member);
         &self.fields[..members.unwrap_or(self.fields.len())]

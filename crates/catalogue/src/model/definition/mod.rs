@@ -36,17 +36,17 @@ pub struct Catalogue {
     pub name: String,
     /// BLAKE3 of the definition, without comments and layout.
     pub hash: String,
-    /// BLAKE3 of everything by which records are settled, and behind it the collections whose records exist because links name them.
+    /// BLAKE3 of everything by which records are settled, and after it the collections whose records exist because links name them.
     pub settling: String,
     /// Constant tables.
     pub tables: Arc<ConstantTables>,
     /// Pattern sets.
     pub patterns: Vec<PatternSet>,
-    /// Collections, in the order written; behind them those of coverages.
+    /// Collections, in the order written; after them those of coverages.
     pub collections: Vec<Collection>,
     /// Links of all collections.
     pub links: Vec<Link>,
-    /// Coverages of all collections, each behind those it sums up.
+    /// Coverages of all collections, each after those it sums up.
     pub coverages: Vec<Coverage>,
     /// Services that are asked when a query needs them, in the order written.
     pub services: Vec<Service>,

@@ -28,7 +28,7 @@ pub struct Collect {
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// What the paths of its calls stand behind; `${NAME}` is taken from the environment.
+    /// The URL to which the paths of its calls are added; `${NAME}` is taken from the environment.
     pub url: String,
     /// Time for one request.
     pub timeout: i64,
@@ -72,7 +72,7 @@ pub struct ServiceBinding {
 pub struct ServiceCall {
     /// Its name.
     pub name: String,
-    /// Path and constant parameters, behind the service's URL.
+    /// Path and constant parameters, after the service's URL.
     pub get: String,
     /// Its arguments.
     pub args: Vec<CallArgument>,
@@ -82,7 +82,7 @@ pub struct ServiceCall {
     pub cost: u32,
 }
 
-/// An argument of a call: a condition of a query that the service is told. Every document of the answer satisfies it.
+/// An argument of a call: a condition of a query that is sent to the service. Every document of the answer satisfies it.
 #[derive(Debug, Clone)]
 pub struct CallArgument {
     /// Its name.

@@ -49,7 +49,7 @@ pub struct Source {
     pub name: String,
     /// Its format.
     pub family: FormatFamily,
-    /// The element (xml; behind the one around it) or member (json) that holds the documents.
+    /// The element (xml; after the one around it) or member (json) that holds the documents.
     pub records: Option<String>,
     /// What says that a file without documents is empty.
     pub empty: Option<Regex>,
@@ -126,7 +126,7 @@ pub struct Feed {
     pub collection: usize,
     /// Only documents for which this holds.
     pub when: Option<Expression>,
-    /// Names the part of the source that speaks.
+    /// Names the part of the source that contributes.
     pub contributor: Option<Template>,
     /// How fields get their values: rules on paths first, then expressions in the order written.
     pub map: Vec<FieldMapping>,

@@ -56,7 +56,7 @@ pub struct TransitionArgument {
 pub struct Refusal {
     /// The condition.
     pub when: Expression,
-    /// What the caller is told.
+    /// What is answered to the caller.
     pub reason: Expression,
     /// HTTP status.
     pub code: u16,

@@ -112,8 +112,8 @@ pub struct CoverageTotal {
     pub expected: Option<Expression>,
 }
 
-/// The names of fields that every coverage has, in their order behind the parent's key.
+/// The names of fields that every coverage has, in their order after the parent's key.
 pub const COVERAGE_FIELDS: [&str; 7] = ["group", "value", "expected", "adjusted", "percentage", "status", "gaps"];
 
-/// The names of fields of runs, in their order behind the parent's key.
+/// The names of fields of runs, in their order after the parent's key.
 pub const RUN_FIELDS: [&str; 4] = ["value", "start", "stop", "duration"];

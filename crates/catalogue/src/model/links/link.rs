@@ -9,7 +9,7 @@ use crate::value::{SmolStr, Value};
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The name edges have in a store; the three numbers behind it are the link's, too.
+    /// The name edges have in a store; the three numbers after it are the link's, too.
     pub id: u32,
     /// The child's collection.
     pub child_collection: usize,

@@ -150,10 +150,10 @@ impl Contribution {
     }
 }
 
-/// Whether a complete delivery has taken the place of a contribution: then it is kept, and not heard.
+/// Whether a complete delivery has taken the place of a contribution: then it is kept, and does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retirement {
-    /// It is heard.
+    /// It counts.
     #[default]
     Live,
     /// By one that came later.
