@@ -29,7 +29,7 @@ impl Evaluator {
 
     /// Notes that an expression has failed where the work goes on without its value.
     pub fn note(&self, what: &str, expression: &Expression, error: &str) {
-        self.note_message(|| format!("{what}: `{}`: {error}; the value is missing", expression.source.trim()));
+        self.note_message(|| format!("{what}: `{}`: {error}; the value is missing", expression.source().trim()));
     }
 
     /// Notes that something else than an expression has no value, and why.
