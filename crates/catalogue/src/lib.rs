@@ -19,10 +19,10 @@ pub mod marcspec;
 pub mod model;
 pub mod parse;
 pub mod value;
-pub mod xpath;
 
 pub use eval as expr;
 pub use eval::{functions, plain, types};
 pub use model::{definition, golden, key, links, parts, path, record, route, survivorship};
 pub use parse::{schema, words, yaml};
 pub use value::{fold, json, time};
+pub use stook_xpath as xpath;

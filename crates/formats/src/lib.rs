@@ -14,10 +14,11 @@ pub mod read;
 pub mod scan;
 mod select;
 pub mod strange;
-pub mod tree;
 pub mod write;
 pub mod xml;
-pub mod xpath;
+
+pub use stook_xpath as xpath;
+pub use stook_xpath::tree;
 
 pub use select::{ContextNode, SelectedValue, places, select, select_from};
 
@@ -141,6 +142,12 @@ pub enum DocumentError {
     /// Not a row of the header's width.
     #[error("{0}")]
     Csv(String),
+}
+
+impl From<stook_xpath::xml::XmlError> for DocumentError {
+    fn from(error: stook_xpath::xml::XmlError) -> Self {
+        Self::Xml(error.0)
+    }
 }
 
 /// What parsing needs beside the bytes.

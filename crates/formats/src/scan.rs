@@ -8,6 +8,7 @@ use memchr::{memchr, memchr2, memchr3, memmem};
 use std::ops::Range;
 
 use crate::Syntax;
+use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
 
 /// What a scanner found at the front of the bytes it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -595,12 +596,6 @@ pub struct XmlScanner {
 /// Namespace declarations of the entered elements are kept up to this many bytes.
 const DECLARATIONS_LIMIT: usize = 1 << 16;
 
-pub(crate) enum XmlTag<'a> {
-    Open { name: &'a [u8], empty: bool, attributes: &'a [u8] },
-    Close { name: &'a [u8] },
-    Other,
-}
-
 /// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
 /// level reached.
 fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
@@ -891,105 +886,6 @@ fn is_called(name: &[u8], wanted: &str) -> bool {
 fn is_value(attribute: &[u8], value: &[u8]) -> bool {
     let quoted = memchr2(b'"', b'\'', attribute).map(|at| &attribute[at + 1..attribute.len() - 1]);
     quoted.is_some_and(|own| own.trim_ascii() == value)
-}
-
-pub(crate) fn local(name: &[u8]) -> &[u8] {
-    name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
-}
-
-const OPAQUE: [(&[u8], &[u8]); 3] = [(b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")];
-
-/// What begins and ends the markup at the front of `bytes`.
-fn delimiters(bytes: &[u8]) -> (&'static [u8], &'static [u8]) {
-    OPAQUE.into_iter().find(|(start, _)| bytes.starts_with(start)).unwrap_or((b"<", b">"))
-}
-
-/// The markup at the front of `bytes`, which starts with `<`, and its length; nothing when its end is not there.
-pub(crate) fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, XmlTag<'_>)> {
-    if OPAQUE.iter().any(|(start, _)| bytes.len() < start.len() && start.starts_with(bytes)) {
-        return None;
-    }
-    let (start, end) = delimiters(bytes);
-    if start.len() > 1 {
-        let found = memmem::find(&bytes[start.len()..], end)?;
-        return Some((start.len() + found + end.len(), XmlTag::Other));
-    }
-    if bytes.starts_with(b"<!") {
-        return Some((declaration_end(bytes)?, XmlTag::Other));
-    }
-    let mut quote = None;
-    for (at, &byte) in bytes.iter().enumerate().skip(1) {
-        match (quote, byte) {
-            (_, b'<') => return Some(damaged_tag(&bytes[..at])),
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'>') => return Some((at + 1, classify(&bytes[1..at]))),
-            _ => {}
-        }
-    }
-    (at_end && bytes.contains(&b'>')).then(|| damaged_tag(bytes))
-}
-
-/// A tag before the next `<`, which no tag holds: a quote or the tag itself is not closed, and the damage should go no further.
-fn damaged_tag(bytes: &[u8]) -> (usize, XmlTag<'_>) {
-    let end = memchr(b'>', bytes).unwrap_or(bytes.len());
-    (bytes.len().min(end + 1), classify(&bytes[1..end]))
-}
-
-/// The end of a document type declaration, which may hold markup in brackets.
-fn declaration_end(bytes: &[u8]) -> Option<usize> {
-    let mut quote = None;
-    let mut brackets = 0;
-    let mut at = 2;
-    while let Some(&byte) = bytes.get(at) {
-        match (quote, byte) {
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'<') if bytes[at..].starts_with(b"<!--") => at += memmem::find(&bytes[at..], b"-->")?,
-            (None, b'<') if b"<!--".starts_with(&bytes[at..]) => return None,
-            (None, b'[') => brackets += 1,
-            (None, b']') => brackets -= 1,
-            (None, b'>') if brackets <= 0 => return Some(at + 1),
-            _ => {}
-        }
-        at += 1;
-    }
-    None
-}
-
-fn classify(inner: &[u8]) -> XmlTag<'_> {
-    if let Some(name) = inner.strip_prefix(b"/") {
-        return XmlTag::Close { name: name.trim_ascii_end() };
-    }
-    let empty = inner.ends_with(b"/");
-    let inner = inner.strip_suffix(b"/").unwrap_or(inner);
-    let end = inner.iter().position(u8::is_ascii_whitespace).unwrap_or(inner.len());
-    match end {
-        0 => XmlTag::Other,
-        _ => XmlTag::Open { name: &inner[..end], empty, attributes: &inner[end..] },
-    }
-}
-
-/// The attributes in `text`, the inside of a tag behind its name: each one's name, and the whole of it as written.
-pub(crate) fn attributes(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        rest = rest.trim_ascii_start();
-        let equals = memchr(b'=', rest)?;
-        let value = equals + 1 + blanks(&rest[equals + 1..]);
-        let quote = *rest.get(value).filter(|byte| matches!(byte, b'"' | b'\''))?;
-        let end = value + 1 + memchr(quote, &rest[value + 1..])? + 1;
-        let (attribute, following) = rest.split_at(end);
-        rest = following;
-        Some((attribute[..equals].trim_ascii_end(), attribute))
-    })
-}
-
-/// The `xmlns` attributes among [`attributes`].
-pub(crate) fn namespace_declarations(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    attributes(text).filter(|(name, _)| *name == b"xmlns" || name.starts_with(b"xmlns:"))
 }
 
 // --- CSV ----------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,36 @@
 //! Text to an expression, by the grammar of the standard.
 
-use super::{
-    AXES, Axis, CoreFunction, ExpandedName, Expr, FUNCTIONS, LocationPath, MOST_BYTES, NodeTest, PathStart, Predicate, ResultType, Step, XPath,
-    XPathError, XPathOperator,
+use crate::expression::{
+    AXES, Axis, CoreFunction, Expr, FUNCTIONS, LocationPath, NodeTest, PathStart, Predicate, ResultType, Step, XPath, XPathOperator,
 };
+use crate::name::ExpandedName;
 
+/// Longest expression, in bytes.
+pub const MOST_BYTES: usize = 1 << 16;
 /// Deepest nesting of parentheses and brackets.
 const MOST_DEPTH: usize = 64;
 
-pub(super) fn parse(text: &str, namespaces: &[(String, String)]) -> Result<XPath, XPathError> {
+/// Where and why a text is not an expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at byte {at})")]
+pub struct XPathError {
+    /// Byte of the text.
+    pub at: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl XPath {
+    /// Parses an expression; `namespaces` are its prefixes, and `xml` is always one. A name without a prefix is in no namespace.
+    ///
+    /// # Errors
+    /// The first place where it is not one.
+    pub fn parse(text: &str, namespaces: &[(String, String)]) -> Result<Self, XPathError> {
+        parse(text, namespaces)
+    }
+}
+
+fn parse(text: &str, namespaces: &[(String, String)]) -> Result<XPath, XPathError> {
     let mut parser = XPathParser { text, at: 0, depth: 0, brackets: 0, names: Vec::new(), namespaces };
     if text.len() > MOST_BYTES {
         return Err(parser.error(format!("an expression has at most {MOST_BYTES} bytes")));
@@ -438,11 +460,4 @@ fn shorten(steps: Vec<Step>) -> Vec<Step> {
         }
     }
     short
-}
-
-impl CoreFunction {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|(known, ..)| *known == self).map_or("?", |(_, name, ..)| name)
-    }
 }

@@ -1,17 +1,6 @@
-//! XPath 1.0, the whole language: parsed, its names bound, its types checked. `stook_formats::xpath` evaluates it.
-//!
-//! XPath 1.0 without variables has static types: what every function and operator gives is known from its name. So what the
-//! standard finds when an expression is evaluated (a prefix that is not bound, a function that does not exist, a set of nodes
-//! where only a number could stand) is found here, with its place.
+//! The tree of an expression: operators, functions, paths with their steps and conditions, and what each of them gives.
 
-mod advice;
-mod parse;
-mod reach;
-
-pub use advice::{Lint, advise};
-
-/// Longest expression, in bytes.
-pub const MOST_BYTES: usize = 1 << 16;
+use crate::name::ExpandedName;
 
 /// An expression, ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,30 +9,6 @@ pub struct XPath {
     pub expression: Expr,
     /// Names that it looks for; [`NodeTest::Name`] is an index into these.
     pub names: Vec<ExpandedName>,
-}
-
-/// The name of an element or attribute.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ExpandedName {
-    /// Its namespace; empty for none.
-    pub uri: Box<str>,
-    /// Its local part.
-    pub local: Box<str>,
-    /// [`name_hash`] of both.
-    pub hash: u32,
-}
-
-impl ExpandedName {
-    fn new(uri: &str, local: &str) -> Self {
-        Self { uri: uri.into(), local: local.into(), hash: name_hash(uri, local) }
-    }
-}
-
-/// A hash of a namespace and a local part, FNV-1a: documents are looked through for names by it.
-pub fn name_hash(uri: &str, local: &str) -> u32 {
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    let hash = uri.as_bytes().iter().fold(0x811c_9dc5, step);
-    local.as_bytes().iter().fold(step(hash, &0), step)
 }
 
 /// An expression.
@@ -275,22 +240,10 @@ pub(crate) const FUNCTIONS: [CoreSignature; 27] = [
     (CoreFunction::True, "true", 0, 0, ResultType::Boolean, false),
 ];
 
-/// Where and why a text is not an expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct XPathError {
-    /// Byte of the text.
-    pub at: usize,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl XPath {
-    /// Parses an expression; `namespaces` are its prefixes.
-    ///
-    /// # Errors
-    /// The first place where it is not one.
-    pub fn parse(text: &str, namespaces: &[(String, String)]) -> Result<Self, XPathError> {
-        parse::parse(text, namespaces)
+impl CoreFunction {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        FUNCTIONS.iter().find(|(known, ..)| *known == self).map_or("?", |(_, name, ..)| name)
     }
 }
 
@@ -308,7 +261,7 @@ impl Expr {
     }
 
     /// Whether its own value depends on the position, or the number, of the nodes it is evaluated for.
-    fn reads_position(&self) -> bool {
+    pub(crate) fn reads_position(&self) -> bool {
         match self {
             Expr::Call(CoreFunction::Position | CoreFunction::Last, _) => true,
             Expr::Call(_, arguments) => arguments.iter().any(Expr::reads_position),

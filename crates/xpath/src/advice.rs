@@ -1,6 +1,7 @@
 //! What an expression probably does not mean.
 
-use super::{Axis, CoreFunction, ExpandedName, Expr, LocationPath, NodeTest, PathStart, ResultType, Step, XPath, XPathOperator};
+use crate::expression::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, ResultType, Step, XPath, XPathOperator};
+use crate::name::ExpandedName;
 
 /// A sentence of advice.
 pub type Lint = String;

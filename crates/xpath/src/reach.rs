@@ -1,6 +1,6 @@
 //! What of a document an expression can see.
 
-use super::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, Step, XPath};
+use crate::expression::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, Step, XPath};
 
 /// Where an expression is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,239 @@
+//! Expressions to booleans, numbers and texts, with the functions of the core library.
+
+use super::{EvalContext, EvalResult, Evaluation, NodeRef};
+use crate::expression::{CoreFunction, Expr, ResultType as Gives, XPathOperator};
+use crate::numbers::{round, show_number, to_number};
+use crate::tree::{NodeKind, Tree};
+use std::borrow::Cow;
+
+impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
+    pub(super) fn boolean(&self, expression: &Expr, here: &EvalContext) -> EvalResult<bool> {
+        Ok(match expression {
+            Expr::Binary(XPathOperator::Or, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
+            Expr::Binary(XPathOperator::And, sides) => self.boolean(&sides.0, here)? && self.boolean(&sides.1, here)?,
+            Expr::Binary(XPathOperator::Union, sides) => self.boolean(&sides.0, here)? || self.boolean(&sides.1, here)?,
+            Expr::Binary(operator, sides) if operator.compares() => self.compare(*operator, &sides.0, &sides.1, here)?,
+            Expr::Path(path) => self.exists(path, here)?,
+            Expr::Call(function, arguments) => match function {
+                CoreFunction::True => true,
+                CoreFunction::False => false,
+                CoreFunction::Not => !self.boolean(&arguments[0], here)?,
+                CoreFunction::Boolean => self.boolean(&arguments[0], here)?,
+                CoreFunction::Contains => {
+                    let (text, part) = (self.string(&arguments[0], here)?, self.string(&arguments[1], here)?);
+                    self.spend(text.len() as u64 / 64)?;
+                    memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()
+                }
+                CoreFunction::StartsWith => self.string(&arguments[0], here)?.starts_with(&*self.string(&arguments[1], here)?),
+                CoreFunction::Lang => self.lang(&self.string(&arguments[0], here)?, here.node),
+                CoreFunction::Id => !self.nodes(expression, here)?.is_empty(),
+                _ if expression.kind() == Gives::Number => truth(self.number(expression, here)?),
+                _ => !self.string(expression, here)?.is_empty(),
+            },
+            Expr::Literal(text) => !text.is_empty(),
+            Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => truth(self.number(expression, here)?),
+        })
+    }
+
+    pub(super) fn number(&self, expression: &Expr, here: &EvalContext) -> EvalResult<f64> {
+        Ok(match expression {
+            Expr::Number(number) => *number,
+            Expr::Negate(inner) => -self.number(inner, here)?,
+            Expr::Binary(
+                operator @ (XPathOperator::Add | XPathOperator::Subtract | XPathOperator::Multiply | XPathOperator::Divide | XPathOperator::Modulo),
+                sides,
+            ) => {
+                let (left, right) = (self.number(&sides.0, here)?, self.number(&sides.1, here)?);
+                match operator {
+                    XPathOperator::Add => left + right,
+                    XPathOperator::Subtract => left - right,
+                    XPathOperator::Multiply => left * right,
+                    XPathOperator::Divide => left / right,
+                    _ => left % right,
+                }
+            }
+            Expr::Call(function, arguments) => match function {
+                CoreFunction::Position => here.position as f64,
+                CoreFunction::Last => here.size as f64,
+                CoreFunction::Count => self.nodes(&arguments[0], here)?.len() as f64,
+                CoreFunction::Sum => {
+                    let mut sum = 0.0;
+                    for node in self.nodes(&arguments[0], here)? {
+                        sum += to_number(&self.string_of(node)?);
+                    }
+                    sum
+                }
+                CoreFunction::Floor => self.number(&arguments[0], here)?.floor(),
+                CoreFunction::Ceiling => self.number(&arguments[0], here)?.ceil(),
+                CoreFunction::Round => round(self.number(&arguments[0], here)?),
+                CoreFunction::StringLength => self.argument(arguments, here)?.chars().count() as f64,
+                CoreFunction::Number => match arguments.first() {
+                    Some(argument) => self.number(argument, here)?,
+                    None => to_number(&self.string_of(here.node)?),
+                },
+                _ => self.other_number(expression, here)?,
+            },
+            _ => self.other_number(expression, here)?,
+        })
+    }
+
+    fn other_number(&self, expression: &Expr, here: &EvalContext) -> EvalResult<f64> {
+        Ok(match expression.kind() {
+            Gives::Boolean => f64::from(u8::from(self.boolean(expression, here)?)),
+            _ => to_number(&self.string(expression, here)?),
+        })
+    }
+
+    pub(super) fn string(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Cow<'t, str>> {
+        let (function, arguments) = match expression {
+            Expr::Call(function, arguments) => (function, arguments),
+            Expr::Literal(text) => return Ok(Cow::Owned(text.to_string())),
+            _ => return self.converted(expression, here),
+        };
+        Ok(match function {
+            CoreFunction::String => self.argument(arguments, here)?,
+            CoreFunction::Concat => {
+                let mut whole = String::new();
+                for argument in arguments {
+                    whole.push_str(&self.string(argument, here)?);
+                    self.spend(whole.len() as u64 / 64)?;
+                }
+                Cow::Owned(whole)
+            }
+            CoreFunction::NormalizeSpace => {
+                let text = self.argument(arguments, here)?;
+                let words: Vec<&str> = text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()).collect();
+                Cow::Owned(words.join(" "))
+            }
+            CoreFunction::Substring => {
+                let text = self.string(&arguments[0], here)?;
+                let from = round(self.number(&arguments[1], here)?);
+                let behind = match arguments.get(2) {
+                    Some(length) => from + round(self.number(length, here)?),
+                    None => f64::INFINITY,
+                };
+                let inside = |place: usize| place as f64 >= from && (place as f64) < behind;
+                Cow::Owned(text.chars().enumerate().filter(|(place, _)| inside(place + 1)).map(|(_, c)| c).collect())
+            }
+            CoreFunction::SubstringBefore | CoreFunction::SubstringAfter => {
+                let (text, mark) = (self.string(&arguments[0], here)?, self.string(&arguments[1], here)?);
+                Cow::Owned(match (text.split_once(&*mark), function) {
+                    (Some((before, _)), CoreFunction::SubstringBefore) => before.to_owned(),
+                    (Some((_, after)), _) => after.to_owned(),
+                    (None, _) => String::new(),
+                })
+            }
+            CoreFunction::Translate => {
+                let text = self.string(&arguments[0], here)?;
+                let (from, to) = (self.string(&arguments[1], here)?, self.string(&arguments[2], here)?);
+                self.spend(text.len() as u64 * (1 + from.len() as u64 / 16) / 64)?;
+                let from: Vec<char> = from.chars().collect();
+                let to: Vec<char> = to.chars().collect();
+                let change = |c: char| match from.iter().position(|own| *own == c) {
+                    None => Some(c),
+                    Some(place) => to.get(place).copied(),
+                };
+                Cow::Owned(text.chars().filter_map(change).collect())
+            }
+            CoreFunction::LocalName | CoreFunction::Name | CoreFunction::NamespaceUri => {
+                let node = match arguments.first() {
+                    Some(argument) => self.first(argument, here)?,
+                    None => Some(here.node),
+                };
+                match node {
+                    None => Cow::Borrowed(""),
+                    Some(node) => self.name_of(node, *function),
+                }
+            }
+            _ => self.converted(expression, here)?,
+        })
+    }
+
+    /// What is not text, as text.
+    fn converted(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Cow<'t, str>> {
+        Ok(match expression.kind() {
+            Gives::Nodes => match self.first(expression, here)? {
+                Some(node) => self.string_of(node)?,
+                None => Cow::Borrowed(""),
+            },
+            Gives::Boolean => Cow::Borrowed(if self.boolean(expression, here)? { "true" } else { "false" }),
+            Gives::Number | Gives::Text => Cow::Owned(show_number(self.number(expression, here)?)),
+        })
+    }
+
+    /// The only argument as text, or that of the node at hand.
+    fn argument(&self, arguments: &[Expr], here: &EvalContext) -> EvalResult<Cow<'t, str>> {
+        match arguments.first() {
+            Some(argument) => self.string(argument, here),
+            None => self.string_of(here.node),
+        }
+    }
+
+    fn name_of(&self, node: NodeRef, function: CoreFunction) -> Cow<'t, str> {
+        if node.is_namespace() {
+            let prefix = self.namespace(node).0;
+            return Cow::Borrowed(if function == CoreFunction::NamespaceUri { "" } else { prefix });
+        }
+        let place = node.place();
+        let (uri, prefix, local) = match self.tree.node(place).kind {
+            NodeKind::Element | NodeKind::Attribute | NodeKind::Instruction => self.tree.name(place),
+            _ => ("", "", ""),
+        };
+        match function {
+            CoreFunction::LocalName => Cow::Borrowed(local),
+            CoreFunction::NamespaceUri => Cow::Borrowed(uri),
+            _ if prefix.is_empty() => Cow::Borrowed(local),
+            _ => Cow::Owned(format!("{prefix}:{local}")),
+        }
+    }
+
+    fn namespace(&self, node: NodeRef) -> (&'t str, &'t str) {
+        let number = (node.0 & 0xffff) as usize - 1;
+        self.tree.namespaces(node.place()).get(number).copied().unwrap_or_default()
+    }
+
+    /// The string-value of a node.
+    pub(super) fn string_of(&self, node: NodeRef) -> EvalResult<Cow<'t, str>> {
+        if node.is_namespace() {
+            return Ok(Cow::Borrowed(self.namespace(node).1));
+        }
+        let place = node.place();
+        let own = self.tree.node(place);
+        if !matches!(own.kind, NodeKind::Root | NodeKind::Element) {
+            return Ok(Cow::Borrowed(self.tree.own_text(place)));
+        }
+        let inside = place + 1 + own.attributes..own.end;
+        self.spend(inside.len() as u64)?;
+        let mut texts = inside.filter(|place| self.tree.node(*place).kind == NodeKind::Text).map(|place| self.tree.own_text(place));
+        let first = texts.next().unwrap_or_default();
+        let Some(second) = texts.next() else { return Ok(Cow::Borrowed(first)) };
+        let mut whole = first.to_owned();
+        whole.push_str(second);
+        texts.for_each(|text| whole.push_str(text));
+        self.spend(whole.len() as u64 / 64)?;
+        Ok(Cow::Owned(whole))
+    }
+
+    fn lang(&self, wanted: &str, node: NodeRef) -> bool {
+        let mut place = node.place();
+        loop {
+            let own = self.tree.node(place);
+            for attribute in place + 1..place + 1 + own.attributes {
+                let (uri, _, local) = self.tree.name(attribute);
+                if local == "lang" && uri == "http://www.w3.org/XML/1998/namespace" {
+                    let found = self.tree.own_text(attribute);
+                    let begins = found.get(..wanted.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(wanted));
+                    return begins && matches!(found.as_bytes().get(wanted.len()), None | Some(b'-'));
+                }
+            }
+            if own.kind == NodeKind::Root {
+                return false;
+            }
+            place = own.parent;
+        }
+    }
+}
+
+fn truth(number: f64) -> bool {
+    number != 0.0 && !number.is_nan()
+}

@@ -1,0 +1,205 @@
+//! Trees made of parsed documents.
+
+use super::NodeKind;
+use super::xml_tree::{NodeName, TextSpan, XmlNode, XmlTree};
+use crate::xml::{self, XmlError};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+impl XmlTree<'_> {
+    /// Parses a document.
+    ///
+    /// # Errors
+    /// As [`xml::parse`].
+    pub fn parse(bytes: &[u8]) -> Result<XmlTree<'static>, XmlError> {
+        let document = xml::parse(bytes)?;
+        let mut builder = TreeBuilder::new(bytes.len());
+        builder.document(&document);
+        Ok(builder.finish())
+    }
+
+    /// A document whose element, of this name, is empty.
+    pub fn empty(name: &str) -> XmlTree<'static> {
+        let mut builder = TreeBuilder::new(0);
+        let name = builder.name("", "", name);
+        builder.push(NodeKind::Root, 0, 0, TextSpan::default());
+        builder.push(NodeKind::Element, name, 0, TextSpan::default());
+        builder.nodes[0].end = 2;
+        builder.finish()
+    }
+}
+
+/// Whether short texts are equal; a call of a general comparison costs more than they are worth.
+fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let (left, right) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest = left.remainder().iter().zip(right.remainder()).all(|(a, b)| a == b);
+    rest && left.zip(right).all(|(a, b)| a == b)
+}
+
+/// A place for a text among as many as `places`, a power of two: by its ends, which are read faster than all of it.
+fn slot_of(text: &str, places: usize) -> usize {
+    let bytes = text.as_bytes();
+    let short = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let (first, last) = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => (short(bytes), 0),
+    };
+    let mixed = (first ^ last.rotate_left(23) ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as usize & (places - 1)
+}
+
+/// Texts no longer than this are kept once.
+const SHARED: usize = 32;
+
+struct TreeBuilder {
+    nodes: Vec<XmlNode>,
+    names: Vec<NodeName>,
+    known: HashMap<(String, String, String), u32>,
+    declared: Vec<(u32, TextSpan, TextSpan)>,
+    text: String,
+    /// Short texts seen before, by hash.
+    shared: Vec<TextSpan>,
+    /// Names seen before, by hash.
+    near: Vec<u32>,
+}
+
+impl TreeBuilder {
+    fn new(size: usize) -> Self {
+        let mut builder = Self {
+            nodes: Vec::with_capacity(size / 10 + 8),
+            names: Vec::new(),
+            known: HashMap::new(),
+            declared: Vec::new(),
+            text: String::with_capacity(size / 2),
+            shared: vec![TextSpan::default(); 1024],
+            near: vec![u32::MAX; 256],
+        };
+        builder.name("", "", "");
+        builder
+    }
+
+    fn finish(self) -> XmlTree<'static> {
+        let Self { nodes, names, declared, text, .. } = self;
+        let mut tree = XmlTree { nodes, names, canonical: Vec::new(), hashes: Vec::new(), declared, text: Cow::Owned(text) };
+        tree.know_names();
+        tree
+    }
+
+    fn slice(&self, span: TextSpan) -> &str {
+        &self.text[span.0 as usize..span.1 as usize]
+    }
+
+    fn span(&mut self, text: &str) -> TextSpan {
+        if text.is_empty() {
+            return TextSpan::default();
+        }
+        let from = self.text.len() as u32;
+        let fresh = TextSpan(from, from + text.len() as u32);
+        if text.len() <= SHARED {
+            let slot = slot_of(text, self.shared.len());
+            let known = self.shared[slot];
+            if is_same(self.slice(known), text) {
+                return known;
+            }
+            self.shared[slot] = fresh;
+        }
+        self.text.push_str(text);
+        fresh
+    }
+
+    fn name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
+        let slot = slot_of(local, self.near.len());
+        if let Some(name) = self.names.get(self.near[slot] as usize)
+            && is_same(self.slice(name.local), local)
+            && is_same(self.slice(name.prefix), prefix)
+            && is_same(self.slice(name.uri), uri)
+        {
+            return self.near[slot];
+        }
+        let key = (uri.to_owned(), prefix.to_owned(), local.to_owned());
+        let number = match self.known.get(&key) {
+            Some(known) => *known,
+            None => {
+                let name = NodeName { uri: self.span(uri), prefix: self.span(prefix), local: self.span(local) };
+                self.names.push(name);
+                let number = self.names.len() as u32 - 1;
+                self.known.insert(key, number);
+                number
+            }
+        };
+        self.near[slot] = number;
+        number
+    }
+
+    fn push(&mut self, kind: NodeKind, name: u32, parent: u32, text: TextSpan) -> u32 {
+        let at = self.nodes.len() as u32;
+        self.nodes.push(XmlNode { kind, attributes: 0, name, parent, end: at + 1, from: text.0, to: text.1 });
+        at
+    }
+
+    fn document(&mut self, document: &roxmltree::Document<'_>) {
+        let root = self.push(NodeKind::Root, 0, 0, TextSpan::default());
+        self.children(document.root(), root, document.input_text());
+        self.nodes[root as usize].end = self.nodes.len() as u32;
+    }
+
+    fn children(&mut self, of: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
+        for child in of.children() {
+            match child.node_type() {
+                roxmltree::NodeType::Element => self.element(child, parent, input),
+                roxmltree::NodeType::Text => {
+                    let text = self.span(child.text().unwrap_or_default());
+                    self.push(NodeKind::Text, 0, parent, text);
+                }
+                roxmltree::NodeType::Comment => {
+                    let text = self.span(child.text().unwrap_or_default());
+                    self.push(NodeKind::Comment, 0, parent, text);
+                }
+                roxmltree::NodeType::PI => {
+                    let Some(instruction) = child.pi() else { continue };
+                    let name = self.name("", "", instruction.target);
+                    let text = self.span(instruction.value.unwrap_or_default());
+                    self.push(NodeKind::Instruction, name, parent, text);
+                }
+                roxmltree::NodeType::Root => {}
+            }
+        }
+    }
+
+    fn element(&mut self, element: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
+        let tag = element.tag_name();
+        let prefix = prefix_of(&input[element.range().start + 1..], tag.name());
+        let name = self.name(tag.namespace().unwrap_or_default(), prefix, tag.name());
+        let at = self.push(NodeKind::Element, name, parent, TextSpan::default());
+        let outer = element.parent().filter(roxmltree::Node::is_element);
+        // roxmltree shares the list of namespaces of an element that declares none with its parent's
+        for namespace in element.namespaces() {
+            let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|own| own == namespace);
+            if namespace.name() != Some("xml") && !outer.is_some_and(is_outer) {
+                let (prefix, uri) = (self.span(namespace.name().unwrap_or_default()), self.span(namespace.uri()));
+                self.declared.push((at, prefix, uri));
+            }
+        }
+        for attribute in element.attributes() {
+            let prefix = prefix_of(&input[attribute.range().start..], attribute.name());
+            let name = self.name(attribute.namespace().unwrap_or_default(), prefix, attribute.name());
+            let text = self.span(attribute.value());
+            self.push(NodeKind::Attribute, name, at, text);
+            self.nodes[at as usize].attributes += 1;
+        }
+        self.children(element, at, input);
+        self.nodes[at as usize].end = self.nodes.len() as u32;
+    }
+}
+
+/// The prefix of a name as written.
+fn prefix_of<'i>(written: &'i str, local: &str) -> &'i str {
+    if written.starts_with(local) && !written[local.len()..].starts_with(':') {
+        return "";
+    }
+    written.split_once(':').map_or("", |(prefix, _)| prefix)
+}

@@ -1,0 +1,181 @@
+//! Trees as bytes, to be kept and read again.
+//!
+//! ```text
+//! packed = version, text length, text, names, name (uri, prefix, local)*, declarations, (node, prefix, uri)*, nodes, node*
+//! node   = kind | fresh << 3 | name << 4, then for text, attributes, comments, instructions: [from,] length
+//! ```
+//! Numbers are LEB128. Text is kept once: `fresh` says that a node's text begins where the last fresh one ended.
+
+use super::NodeKind;
+use super::xml_tree::{NodeName, TextSpan, XmlNode, XmlTree};
+use std::borrow::Cow;
+
+const VERSION: u8 = 1;
+/// The token of an element's end.
+const END: u8 = 7;
+
+impl<'t> XmlTree<'t> {
+    /// The tree as bytes, to be kept.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put(&mut out, self.text.len() as u64);
+        out.extend_from_slice(self.text.as_bytes());
+        put(&mut out, self.names.len() as u64);
+        let span = |out: &mut Vec<u8>, span: TextSpan| {
+            put(out, u64::from(span.0));
+            put(out, u64::from(span.1 - span.0));
+        };
+        for name in &self.names {
+            [name.uri, name.prefix, name.local].into_iter().for_each(|part| span(&mut out, part));
+        }
+        put(&mut out, self.declared.len() as u64);
+        for (node, prefix, uri) in &self.declared {
+            put(&mut out, u64::from(*node));
+            [*prefix, *uri].into_iter().for_each(|part| span(&mut out, part));
+        }
+        put(&mut out, self.nodes.len() as u64);
+        let mut fresh = 0;
+        let mut open: Vec<u32> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            while open.last().is_some_and(|end| *end as usize <= at) {
+                open.pop();
+                out.push(END);
+            }
+            let is_fresh = node.from == fresh && node.to > node.from;
+            put(&mut out, u64::from(node.kind as u8) | u64::from(is_fresh) << 3 | u64::from(node.name) << 4);
+            match node.kind {
+                NodeKind::Root | NodeKind::Element => open.push(node.end),
+                _ => {
+                    if is_fresh {
+                        fresh = node.to;
+                    } else {
+                        put(&mut out, u64::from(node.from));
+                    }
+                    put(&mut out, u64::from(node.to - node.from));
+                }
+            }
+        }
+        out
+    }
+
+    /// The tree that was packed; nothing when the bytes are not one.
+    pub fn unpack(bytes: &'t [u8]) -> Option<XmlTree<'t>> {
+        Self::unpack_into(bytes, Vec::new())
+    }
+
+    /// As [`XmlTree::unpack`]; `nodes` is room that is used again.
+    pub fn unpack_into(bytes: &'t [u8], mut nodes: Vec<XmlNode>) -> Option<XmlTree<'t>> {
+        nodes.clear();
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let length = usize::try_from(take(&mut rest)?).ok()?;
+        let (text, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        let text = simdutf8::basic::from_utf8(text).ok()?;
+        let span = |rest: &mut &[u8]| {
+            let from = take(rest)?;
+            let to = from.checked_add(take(rest)?).filter(|to| *to <= length as u64)?;
+            Some(TextSpan(u32::try_from(from).ok()?, u32::try_from(to).ok()?))
+        };
+        let count = counted(&mut rest)?;
+        let mut tree = XmlTree {
+            nodes,
+            names: Vec::with_capacity(count),
+            canonical: Vec::new(),
+            hashes: Vec::new(),
+            declared: Vec::new(),
+            text: Cow::Borrowed(text),
+        };
+        for _ in 0..count {
+            let (uri, prefix, local) = (span(&mut rest)?, span(&mut rest)?, span(&mut rest)?);
+            tree.names.push(NodeName { uri, prefix, local });
+        }
+        for _ in 0..counted(&mut rest)? {
+            let node = u32::try_from(take(&mut rest)?).ok()?;
+            tree.declared.push((node, span(&mut rest)?, span(&mut rest)?));
+        }
+        let count = counted(&mut rest)?;
+        tree.nodes.reserve_exact(count);
+        let (mut fresh, mut parent) = (0_u32, 0_u32);
+        while tree.nodes.len() < count {
+            let token = take(&mut rest)?;
+            let at = tree.nodes.len() as u32;
+            let kind = match token as u8 & 7 {
+                0 => NodeKind::Root,
+                1 => NodeKind::Element,
+                2 => NodeKind::Attribute,
+                3 => NodeKind::Text,
+                4 => NodeKind::Comment,
+                5 => NodeKind::Instruction,
+                _ => {
+                    let open = tree.nodes.get_mut(parent as usize)?;
+                    open.end = at;
+                    parent = open.parent;
+                    continue;
+                }
+            };
+            if (kind == NodeKind::Root) != (at == 0) {
+                return None;
+            }
+            let name = u32::try_from(token >> 4).ok().filter(|name| (*name as usize) < tree.names.len())?;
+            let mut node = XmlNode { kind, attributes: 0, name, parent, end: at + 1, from: 0, to: 0 };
+            if matches!(kind, NodeKind::Root | NodeKind::Element) {
+                parent = at;
+            } else {
+                node.from = if token & 8 != 0 { fresh } else { u32::try_from(take(&mut rest)?).ok()? };
+                node.to = node.from.checked_add(u32::try_from(take(&mut rest)?).ok()?).filter(|to| *to as usize <= length)?;
+                fresh = if token & 8 != 0 { node.to } else { fresh };
+                if kind == NodeKind::Attribute {
+                    tree.nodes.get_mut(parent as usize)?.attributes += 1;
+                }
+            }
+            tree.nodes.push(node);
+        }
+        // what is still open ends at the end
+        while let Some(open) = tree.nodes.get_mut(parent as usize) {
+            open.end = count as u32;
+            if parent == 0 {
+                break;
+            }
+            parent = open.parent;
+        }
+        tree.know_names();
+        (!tree.nodes.is_empty()).then_some(tree)
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[inline]
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let (first, behind) = rest.split_first()?;
+    *rest = behind;
+    if *first < 0x80 { Some(u64::from(*first)) } else { take_more(rest, *first) }
+}
+
+fn take_more(rest: &mut &[u8], first: u8) -> Option<u64> {
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
+        let (next, behind) = rest.split_first()?;
+        *rest = behind;
+        number |= u64::from(next & 0x7f) << shift;
+        if *next < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A number of things that follow, each at least a byte.
+fn counted(rest: &mut &[u8]) -> Option<usize> {
+    let count = usize::try_from(take(rest)?).ok()?;
+    (count <= rest.len()).then_some(count)
+}

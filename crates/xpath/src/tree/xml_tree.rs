@@ -1,0 +1,185 @@
+//! XML as the nodes of XPath's data model, in document order, in a few arrays.
+//!
+//! A tree is made once of a document ([`XmlTree::parse`]) and can be kept ([`XmlTree::pack`]): unpacking takes a fraction of what
+//! parsing does. Trees can be put together ([`XmlTree::compose`]).
+
+use super::{NodeKind, Tree, TreeNode};
+use crate::name::{ExpandedName, name_hash};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A node. Its place in [`XmlTree::nodes`] is its place in document order.
+#[derive(Debug, Clone, Copy)]
+pub struct XmlNode {
+    /// What it is.
+    pub kind: NodeKind,
+    /// How many attributes follow it.
+    pub attributes: u16,
+    /// Its name, a place among the names of the tree; 0 for none.
+    pub name: u32,
+    /// The node it is in, or of.
+    pub parent: u32,
+    /// Behind everything that is in it.
+    pub end: u32,
+    /// Where its text begins.
+    pub(super) from: u32,
+    /// Where its text ends.
+    pub(super) to: u32,
+}
+
+/// A stretch of a tree's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct TextSpan(pub(super) u32, pub(super) u32);
+
+/// A name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NodeName {
+    pub(super) uri: TextSpan,
+    pub(super) prefix: TextSpan,
+    pub(super) local: TextSpan,
+}
+
+/// Names that are looked through faster than they are looked up.
+const FEW_NAMES: usize = 256;
+
+/// A document's nodes.
+#[derive(Debug, Clone)]
+pub struct XmlTree<'t> {
+    /// All nodes but those of namespaces; the first is the root.
+    pub nodes: Vec<XmlNode>,
+    pub(super) names: Vec<NodeName>,
+    /// By name: the first name with the same namespace and local part.
+    pub(super) canonical: Vec<u32>,
+    /// By name: a hash of namespace and local part.
+    pub(super) hashes: Vec<u32>,
+    /// Elements that declare a prefix, in document order, with prefix and namespace.
+    pub(super) declared: Vec<(u32, TextSpan, TextSpan)>,
+    pub(super) text: Cow<'t, str>,
+}
+
+impl XmlTree<'_> {
+    /// The root's element.
+    pub fn element(&self) -> usize {
+        Tree::element(self)
+    }
+
+    /// What is directly in a node.
+    pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        let own = self.nodes[node];
+        let mut next = node + 1 + usize::from(own.attributes);
+        std::iter::from_fn(move || {
+            let child = next;
+            (child < own.end as usize).then(|| {
+                next = self.nodes[child].end as usize;
+                child
+            })
+        })
+    }
+
+    /// The place of the name that stands for all with this namespace and local part, if there is one.
+    pub(super) fn find_name(&self, hash: u32, uri: &str, local: &str) -> Option<u32> {
+        let is = |name: &NodeName| self.slice(name.local) == local && self.slice(name.uri) == uri;
+        let mut at = 0;
+        loop {
+            at += self.hashes[at..].iter().position(|known| *known == hash)?;
+            if is(&self.names[at]) {
+                return Some(at as u32);
+            }
+            at += 1;
+        }
+    }
+
+    pub(super) fn slice(&self, span: TextSpan) -> &str {
+        self.text.get(span.0 as usize..span.1 as usize).unwrap_or_default()
+    }
+
+    /// A node's own text: an attribute's value, text, a comment, an instruction.
+    pub fn own_text(&self, node: usize) -> &str {
+        let node = &self.nodes[node];
+        self.slice(TextSpan(node.from, node.to))
+    }
+
+    /// A node's namespace, prefix and local name.
+    pub fn name(&self, node: usize) -> (&str, &str, &str) {
+        let name = &self.names[self.nodes[node].name as usize];
+        (self.slice(name.uri), self.slice(name.prefix), self.slice(name.local))
+    }
+
+    /// Namespaces in scope of an element: prefixes and what they stand for, in a fixed order.
+    pub fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
+        let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
+        let mut hidden: Vec<&str> = vec!["xml"];
+        let mut at = element;
+        while self.nodes[at].kind == NodeKind::Element {
+            let first = self.declared.partition_point(|(node, ..)| (*node as usize) < at);
+            for (_, prefix, uri) in self.declared[first..].iter().take_while(|(node, ..)| *node as usize == at) {
+                let (prefix, uri) = (self.slice(*prefix), self.slice(*uri));
+                if !hidden.contains(&prefix) {
+                    hidden.push(prefix);
+                    // xmlns="" takes the namespace away
+                    found.extend((!uri.is_empty()).then_some((prefix, uri)));
+                }
+            }
+            at = self.nodes[at].parent as usize;
+        }
+        found
+    }
+
+    /// Which names are equal but for their prefixes.
+    pub(super) fn know_names(&mut self) {
+        self.hashes = self.names.iter().map(|name| name_hash(self.slice(name.uri), self.slice(name.local))).collect();
+        let parts = |name: &NodeName| (self.slice(name.uri), self.slice(name.local));
+        let mut canonical = Vec::with_capacity(self.names.len());
+        if self.names.len() <= FEW_NAMES {
+            let find = |(at, name): (usize, &NodeName)| self.find_name(self.hashes[at], parts(name).0, parts(name).1).unwrap_or(at as u32);
+            canonical.extend(self.names.iter().enumerate().map(find));
+        } else {
+            let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
+            canonical.extend(self.names.iter().enumerate().map(|(at, name)| *first.entry(parts(name)).or_insert(at as u32)));
+        }
+        self.canonical = canonical;
+    }
+}
+
+impl Tree for XmlTree<'_> {
+    #[inline]
+    fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[inline]
+    fn node(&self, node: usize) -> TreeNode {
+        let own = &self.nodes[node];
+        TreeNode { kind: own.kind, attributes: own.attributes.into(), parent: own.parent as usize, end: own.end as usize }
+    }
+
+    fn number_of(&self, name: &ExpandedName) -> Option<u32> {
+        self.find_name(name.hash, &name.uri, &name.local)
+    }
+
+    #[inline]
+    fn name_number(&self, node: usize) -> u32 {
+        self.canonical[self.nodes[node].name as usize]
+    }
+
+    #[inline]
+    fn name(&self, node: usize) -> (&str, &str, &str) {
+        self.name(node)
+    }
+
+    #[inline]
+    fn own_text(&self, node: usize) -> &str {
+        self.own_text(node)
+    }
+
+    fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
+        self.namespaces(element)
+    }
+
+    #[inline]
+    fn next_element(&self, name: u32, range: Range<usize>) -> Option<usize> {
+        let is = |node: &XmlNode| node.kind == NodeKind::Element && self.canonical[node.name as usize] == name;
+        Some(range.start + self.nodes[range].iter().position(is)?)
+    }
+}

@@ -1,0 +1,85 @@
+//! Bytes to a parsed XML document, within limits that keep hostile input from exhausting the parser.
+
+use crate::markup::{XmlTag, attributes, namespace_declarations, tag_at};
+use memchr::{memchr, memmem};
+use roxmltree::{Document, ParsingOptions};
+use std::collections::HashSet;
+
+/// Deepest nesting of elements that is read.
+const MAX_DEPTH: usize = 128;
+/// Most attributes one element may have: the parser compares each with all others.
+const MAX_ATTRIBUTES: usize = 1_000;
+/// Most namespaces in scope, summed over all elements that declare some: the parser copies them.
+const MAX_SCOPES: usize = 16_000_000;
+
+/// Why bytes are not an XML document that is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not XML: {0}")]
+pub struct XmlError(
+    /// What is wrong.
+    pub String,
+);
+
+/// Parses an element. Document type declarations are refused, so no entity can expand. Elements are nested at most 128 deep, an
+/// element has at most 1000 attributes, a document at most 4 million nodes.
+///
+/// # Errors
+/// When it is not well-formed UTF-8 XML, or made to exhaust the parser.
+pub fn parse(bytes: &[u8]) -> Result<Document<'_>, XmlError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| XmlError(format!("byte {} is not UTF-8", error.valid_up_to())))?;
+    check_cost(bytes).map_err(XmlError)?;
+    let options = ParsingOptions { nodes_limit: 4_000_000, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).map_err(|error| XmlError(error.to_string()))
+}
+
+/// Refuses what would take the parser, or a path, more time or memory than the document's length suggests.
+fn check_cost(bytes: &[u8]) -> Result<(), String> {
+    let mut depth = 0_usize;
+    let mut declaring = 0;
+    let mut prefixes = HashSet::new();
+    // most documents declare none
+    let may_declare = memmem::find(bytes, b"xmlns").is_some();
+    let mut at = 0;
+    while let Some(found) = memchr(b'<', &bytes[at..]) {
+        at += found;
+        let Some((length, tag)) = tag_at(&bytes[at..], true) else { break };
+        at += length;
+        match tag {
+            XmlTag::Open { empty, attributes: own, .. } => {
+                depth += usize::from(!empty);
+                if depth > MAX_DEPTH {
+                    return Err(format!("elements are nested deeper than {MAX_DEPTH} levels"));
+                }
+                if own.len() > MAX_ATTRIBUTES && attributes(own).count() > MAX_ATTRIBUTES {
+                    return Err(format!("an element has more than {MAX_ATTRIBUTES} attributes"));
+                }
+                if !may_declare {
+                    continue;
+                }
+                let mut declares = false;
+                for (name, _) in namespace_declarations(own) {
+                    prefixes.insert(name);
+                    declares = true;
+                }
+                declaring += usize::from(declares);
+                if prefixes.len() * declaring > MAX_SCOPES {
+                    return Err("too many namespace declarations".to_owned());
+                }
+            }
+            XmlTag::Close { .. } => depth = depth.saturating_sub(1),
+            XmlTag::Other => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entities_cannot_expand() {
+        assert!(parse(b"<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>").is_err());
+        assert!(parse(b"<x>&a;</x>").is_err());
+    }
+}
