@@ -15,7 +15,6 @@
 
 pub mod diagnostic;
 pub mod eval;
-pub mod marcspec;
 pub mod model;
 pub mod parse;
 pub mod value;
@@ -25,4 +24,5 @@ pub use eval::{functions, plain, types};
 pub use model::{definition, golden, key, links, parts, path, record, route, survivorship};
 pub use parse::{schema, words, yaml};
 pub use value::{fold, json, time};
+pub use stook_marc::marcspec;
 pub use stook_xpath as xpath;

@@ -4,12 +4,10 @@
 //! * [`strange`] says what bytes without documents look like.
 //! * [`read`] opens files, also compressed ones, and hands out documents with number and offset.
 //! * [`Document::parse`] makes one document of its bytes; [`select()`] evaluates paths on it.
-//! * [`tree`] is XML as XPath sees it, [`xpath`] evaluates expressions on it.
-//! * [`marc`], [`marcxml`], [`marc8`] are one file a format; [`write`] writes them.
+//! * [`write`](mod@write) writes MARC.
+//!
+//! Two crates know nothing of catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
 
-pub mod marc;
-pub mod marc8;
-pub mod marcxml;
 pub mod read;
 pub mod scan;
 mod select;
@@ -17,6 +15,8 @@ pub mod strange;
 pub mod write;
 pub mod xml;
 
+pub use stook_marc as marc;
+pub use stook_marc::{marc8, marcxml};
 pub use stook_xpath as xpath;
 pub use stook_xpath::tree;
 

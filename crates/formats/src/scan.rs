@@ -8,6 +8,8 @@ use memchr::{memchr, memchr2, memchr3, memmem};
 use std::ops::Range;
 
 use crate::Syntax;
+pub use stook_marc::scan::MarcScanner;
+use stook_marc::scan::MarcStep;
 use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
 
 /// What a scanner found at the front of the bytes it was given.
@@ -120,7 +122,7 @@ impl Scanner {
     /// Looks at the front of `bytes`, which are the bytes at the scanner's position; `at_end` says that nothing follows them.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let step = match self {
-            Scanner::Marc(scanner) => scanner.step(bytes, at_end),
+            Scanner::Marc(scanner) => marc_step(scanner.step(bytes, at_end)),
             Scanner::Json(scanner) => scanner.step(bytes, at_end),
             Scanner::Xml(scanner) => scanner.step(bytes, at_end),
             Scanner::Csv(scanner) => scanner.step(bytes, at_end),
@@ -177,10 +179,7 @@ impl Scanner {
         let found = match self {
             Scanner::Json(scanner) if scanner.mode != JsonMode::Lines => return scanner.resynchronise(bytes),
             Scanner::Xml(scanner) => return scanner.resynchronise(bytes),
-            Scanner::Marc(scanner) => {
-                scanner.scanned = 0;
-                memchr(crate::marc::RECORD_END, bytes).map(|at| at + 1)
-            }
+            Scanner::Marc(scanner) => scanner.give_up(bytes),
             Scanner::Json(scanner) => {
                 scanner.state = JsonState::default();
                 memchr(b'\n', bytes).map(|at| at + 1)
@@ -191,6 +190,20 @@ impl Scanner {
             }
         };
         found.map_or((bytes.len(), false), |end| (end, true))
+    }
+}
+
+/// A step of the scanner of records as one of documents.
+fn marc_step(step: MarcStep) -> ScanStep {
+    match step {
+        MarcStep::Record(length) => ScanStep::Document { bytes: 0..length, next: length },
+        MarcStep::Unterminated(length) => {
+            let reason = "the file ends inside a record: there is no record terminator".to_owned();
+            ScanStep::Problem { bytes: 0..length, next: length, reason }
+        }
+        MarcStep::Skip(length) => ScanStep::Skip(length),
+        MarcStep::NeedMore => ScanStep::NeedMore,
+        MarcStep::End => ScanStep::End,
     }
 }
 
@@ -206,50 +219,6 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 
 fn blanks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
-}
-
-// --- MARC ---------------------------------------------------------------------------------------------------------------
-
-/// Digits of the length that a record begins with.
-const LENGTH_DIGITS: usize = 5;
-
-/// Records end at their terminator; the length in the leader is checked when the record is parsed.
-#[derive(Debug, Clone, Default)]
-pub struct MarcScanner {
-    scanned: usize,
-}
-
-impl MarcScanner {
-    fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
-        if self.scanned == 0 {
-            // white space between records, and the control-Z some systems write at the end
-            let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x1a).count();
-            let goes_on = bytes.get(blank).map_or(!at_end, |byte| !byte.is_ascii_digit());
-            // a leader may begin with blanks where its length should be
-            let own = if goes_on { bytes[..blank].iter().rev().take(LENGTH_DIGITS).take_while(|byte| **byte == b' ').count() } else { 0 };
-            if blank > own {
-                return ScanStep::Skip(blank - own);
-            }
-            if blank == bytes.len() && !at_end {
-                return ScanStep::NeedMore;
-            }
-        }
-        if let Some(found) = memchr(crate::marc::RECORD_END, &bytes[self.scanned..]) {
-            let end = self.scanned + found + 1;
-            self.scanned = 0;
-            return ScanStep::Document { bytes: 0..end, next: end };
-        }
-        if !at_end {
-            self.scanned = bytes.len();
-            return ScanStep::NeedMore;
-        }
-        self.scanned = 0;
-        if bytes.is_empty() {
-            return ScanStep::End;
-        }
-        let reason = "the file ends inside a record: there is no record terminator".to_owned();
-        ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
-    }
 }
 
 // --- JSON ---------------------------------------------------------------------------------------------------------------

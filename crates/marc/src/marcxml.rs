@@ -1,6 +1,7 @@
 //! MARCXML (<https://www.loc.gov/standards/marcxml/>): one `record` element to and from a [`MarcRecord`].
 
-use crate::marc::{MarcBuilder, MarcError, MarcRecord, show_tag};
+use crate::builder::MarcBuilder;
+use crate::record::{MarcError, MarcRecord, show_tag};
 use quick_xml::escape::escape;
 use roxmltree::Node;
 

@@ -1,4 +1,4 @@
-//! MARC 21 records: ISO 2709 bytes to fields and back, and the JSON form of the standard.
+//! MARC 21 records: ISO 2709 bytes to fields and back.
 //!
 //! A record is its leader and its fields. Field data is kept as in ISO 2709, without terminators: a control field is its
 //! text; a data field is two indicators and then `0x1f`, code, value for each subfield. Every syntax is brought into this
@@ -16,23 +16,23 @@ pub const FIELD_END: u8 = 0x1e;
 pub const SUBFIELD: u8 = 0x1f;
 /// Longest record ISO 2709 can express.
 pub const MAX_RECORD: usize = 99_999;
-const LEADER: usize = 24;
+pub(crate) const LEADER: usize = 24;
 
 /// A MARC record in UTF-8.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MarcRecord<'a> {
-    text: Cow<'a, str>,
-    leader: [u8; LEADER],
-    fields: Vec<FieldEntry>,
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) leader: [u8; LEADER],
+    pub(crate) fields: Vec<FieldEntry>,
     /// Bytes of MARC-8 that are no character; each became U+FFFD.
     pub unknown_characters: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct FieldEntry {
-    tag: [u8; 3],
-    start: u32,
-    end: u32,
+pub(crate) struct FieldEntry {
+    pub(crate) tag: [u8; 3],
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 /// A field of a record.
@@ -251,63 +251,6 @@ impl<'a> MarcRecord<'a> {
         out.push(RECORD_END);
         Ok(out)
     }
-
-    /// Reads the JSON form: `{"leader": ..., "fields": [{"001": ...}, {"245": {"ind1", "ind2", "subfields": [{"a": ...}]}}]}`.
-    ///
-    /// # Errors
-    /// When the value has another shape.
-    pub fn from_json(json: &serde_json::Value) -> Result<MarcRecord<'static>, MarcError> {
-        let shape = |text: &str| MarcError::Shape(text.to_owned());
-        let leader = json.get("leader").and_then(|leader| leader.as_str()).ok_or_else(|| shape("there is no \"leader\""))?;
-        let mut builder = MarcBuilder::new(leader)?;
-        let fields = json.get("fields").and_then(|fields| fields.as_array()).ok_or_else(|| shape("there is no \"fields\" list"))?;
-        for field in fields {
-            let entries = field.as_object().ok_or_else(|| shape("a field is an object"))?;
-            for (tag, content) in entries {
-                match content {
-                    serde_json::Value::String(text) => builder.control(tag, text)?,
-                    serde_json::Value::Object(parts) => {
-                        let given = |name: &str| parts.get(name).and_then(|value| value.as_str());
-                        let indicator = |name: &str| given(name).filter(|value| !value.is_empty()).unwrap_or(" ");
-                        builder.data(tag, indicator("ind1"), indicator("ind2"))?;
-                        let subfields = parts.get("subfields").and_then(|subfields| subfields.as_array());
-                        for subfield in subfields.ok_or_else(|| shape("a data field has \"subfields\""))? {
-                            for (code, value) in subfield.as_object().ok_or_else(|| shape("a subfield is an object"))? {
-                                builder.subfield(code, value.as_str().ok_or_else(|| shape("a subfield's value is text"))?)?;
-                            }
-                        }
-                    }
-                    _ => return Err(shape("a field is text or an object")),
-                }
-            }
-        }
-        Ok(builder.finish())
-    }
-
-    /// The JSON form of [`MarcRecord::from_json`], on one line.
-    pub fn to_json(&self) -> String {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let mut out = format!("{{\"leader\":{},\"fields\":[", quoted(self.leader()));
-        for (index, field) in self.fields().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            out.push_str(&format!("{{{}:", quoted(&show_tag(field.tag))));
-            if field.is_control() {
-                out.push_str(&format!("{}}}", quoted(field.data)));
-                continue;
-            }
-            let [first, second] = field.indicators();
-            out.push_str(&format!("{{\"ind1\":{},\"ind2\":{},\"subfields\":[", quoted(first), quoted(second)));
-            for (index, (code, value)) in field.subfields().enumerate() {
-                let separator = if index > 0 { "," } else { "" };
-                out.push_str(&format!("{separator}{{{}:{}}}", quoted(code), quoted(value)));
-            }
-            out.push_str("]}}");
-        }
-        out.push_str("]}");
-        out
-    }
 }
 
 impl<'r> MarcField<'r> {
@@ -351,101 +294,6 @@ impl<'r> MarcField<'r> {
     }
 }
 
-/// Builds records from the XML and JSON forms.
-pub struct MarcBuilder {
-    text: String,
-    leader: [u8; LEADER],
-    fields: Vec<FieldEntry>,
-}
-
-impl MarcBuilder {
-    /// Starts with a leader of 24 ASCII characters.
-    ///
-    /// # Errors
-    /// When it is not.
-    pub fn new(leader: &str) -> Result<Self, MarcError> {
-        let bytes: Result<[u8; LEADER], _> = leader.as_bytes().try_into();
-        match bytes {
-            Ok(leader) if leader.is_ascii() => Ok(Self { text: String::new(), leader, fields: Vec::new() }),
-            _ => Err(MarcError::Shape(format!("a leader has 24 ASCII characters, this one has {}", leader.chars().count()))),
-        }
-    }
-
-    fn open(&mut self, tag: &str) -> Result<(), MarcError> {
-        let tag: Result<[u8; 3], _> = tag.as_bytes().try_into();
-        let tag = tag.ok().filter(|tag| tag.iter().all(u8::is_ascii_graphic));
-        let tag = tag.ok_or_else(|| MarcError::Shape("a tag has three ASCII characters".into()))?;
-        let start = self.text.len() as u32;
-        self.fields.push(FieldEntry { tag, start, end: start });
-        Ok(())
-    }
-
-    fn push(&mut self, text: &str) -> Result<(), MarcError> {
-        if text.bytes().any(|byte| matches!(byte, RECORD_END | FIELD_END | SUBFIELD)) {
-            let tag = self.fields.last().map(|field| show_tag(field.tag)).unwrap_or_default();
-            return Err(MarcError::ControlCharacter(tag));
-        }
-        self.text.push_str(text);
-        self.close();
-        Ok(())
-    }
-
-    fn close(&mut self) {
-        let end = self.text.len() as u32;
-        if let Some(field) = self.fields.last_mut() {
-            field.end = end;
-        }
-    }
-
-    /// Adds a control field.
-    ///
-    /// # Errors
-    /// A tag or value that ISO 2709 cannot hold.
-    pub fn control(&mut self, tag: &str, text: &str) -> Result<(), MarcError> {
-        if tag.bytes().all(|byte| byte.is_ascii_digit()) && !tag.starts_with("00") {
-            return Err(MarcError::Shape(format!("field {tag} is not a control field")));
-        }
-        self.open(tag)?;
-        self.push(text)
-    }
-
-    /// Starts a data field.
-    ///
-    /// # Errors
-    /// A tag or indicator that ISO 2709 cannot hold.
-    pub fn data(&mut self, tag: &str, first: &str, second: &str) -> Result<(), MarcError> {
-        if tag.bytes().all(|byte| byte.is_ascii_digit()) && tag.starts_with("00") {
-            return Err(MarcError::Shape(format!("field {tag} is a control field, it has no subfields")));
-        }
-        self.open(tag)?;
-        for indicator in [first, second] {
-            if indicator.len() != 1 {
-                return Err(MarcError::Shape(format!("an indicator of field {tag} is not one ASCII character")));
-            }
-            self.push(indicator)?;
-        }
-        Ok(())
-    }
-
-    /// Adds a subfield to the data field at hand.
-    ///
-    /// # Errors
-    /// A code or value that ISO 2709 cannot hold.
-    pub fn subfield(&mut self, code: &str, value: &str) -> Result<(), MarcError> {
-        if code.len() != 1 || !code.is_ascii() {
-            return Err(MarcError::Shape(format!("`{code}` is not a subfield code")));
-        }
-        self.text.push(char::from(SUBFIELD));
-        self.push(code)?;
-        self.push(value)
-    }
-
-    /// The record.
-    pub fn finish(self) -> MarcRecord<'static> {
-        MarcRecord { text: Cow::Owned(self.text), leader: self.leader, fields: self.fields, unknown_characters: 0 }
-    }
-}
-
 /// A tag for messages.
 pub fn show_tag(tag: [u8; 3]) -> String {
     tag.iter().map(|byte| char::from(*byte)).collect()
@@ -466,6 +314,7 @@ fn number<const N: usize>(digits: &[u8; N]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::MarcBuilder;
 
     fn record() -> MarcRecord<'static> {
         let mut builder = MarcBuilder::new("00000nz  a2200000n  4500").expect("leader");

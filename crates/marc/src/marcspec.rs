@@ -12,8 +12,6 @@
 //! A condition after the field restricts fields, one after a subfield restricts those subfields. An abbreviated left side
 //! (`$a`, `^1`, `/3`) speaks of the field at hand. Literals use MARCspec's escapes: `\s` is a blank.
 
-use std::fmt;
-
 /// A parsed MARCspec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarcSpec {
@@ -156,18 +154,13 @@ pub enum SpecOperator {
 }
 
 /// Where and why a text is not a MARCspec.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at character {})", .at + 1)]
 pub struct SpecError {
     /// Byte of the text.
     pub at: usize,
     /// What is wrong there.
     pub message: String,
-}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (at character {})", self.message, self.at + 1)
-    }
 }
 
 impl MarcSpec {
