@@ -1,0 +1,306 @@
+//! Where JSON values begin and end: in a list, one on each line, or one after the other.
+
+use super::step::{ScanStep, blanks};
+use memchr::{memchr, memchr2};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JsonMode {
+    /// Nothing was read yet.
+    Start,
+    /// What was read so far may be one value per line or values of any layout.
+    Undecided,
+    /// One value per line.
+    Lines,
+    /// Values one after the other.
+    Values,
+    /// The elements of an array.
+    Elements,
+    /// Values behind an array's end; another array gives its elements, as if another file followed.
+    BehindArray,
+    /// Behind the end of the member's array.
+    Done,
+    /// There is no such array.
+    Missing,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct JsonState {
+    scanned: usize,
+    /// Whether the value's first byte was seen.
+    started: bool,
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// An array's elements, one value per line, values one after the other, or the elements of one member of the top object.
+#[derive(Debug, Clone)]
+pub struct JsonScanner {
+    pub(super) member: Option<String>,
+    pub(super) mode: JsonMode,
+    pub(super) state: JsonState,
+    /// Whether the file has ended inside a value.
+    pub(super) ended: bool,
+}
+
+/// How far a file is looked at to tell one value per line from values of any layout.
+const JSON_WINDOW: usize = 1 << 16;
+/// How far into a file the member that holds the documents may begin.
+const MEMBER_LIMIT: usize = 16 << 20;
+/// Longest stretch of bytes that begin no value and are reported as one problem.
+const GARBAGE_LIMIT: usize = 4096;
+
+const JSON_HEADS: [(JsonMode, &[u8]); 8] = [
+    (JsonMode::Start, b""),
+    (JsonMode::Undecided, b"undecided"),
+    (JsonMode::Lines, b"lines"),
+    (JsonMode::Values, b"values"),
+    (JsonMode::Elements, b"elements"),
+    (JsonMode::BehindArray, b"behind array"),
+    (JsonMode::Done, b"done"),
+    (JsonMode::Missing, b"missing"),
+];
+
+pub(super) fn json_mode(head: &[u8]) -> JsonMode {
+    JSON_HEADS.into_iter().find(|(_, known)| *known == head).map_or(JsonMode::Start, |(mode, _)| mode)
+}
+
+impl JsonScanner {
+    pub(super) fn head(&self) -> &'static [u8] {
+        JSON_HEADS.into_iter().find(|(mode, _)| *mode == self.mode).map_or(b"", |(_, head)| head)
+    }
+
+    pub(super) fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
+        match value_end(bytes, &mut self.state) {
+            Some(end) if end < bytes.len() || closes(bytes, end) => {
+                self.state = JsonState::default();
+                (end, true)
+            }
+            _ => {
+                self.state.scanned = 0;
+                (bytes.len(), false)
+            }
+        }
+    }
+
+    pub(super) fn new(member: Option<&str>) -> Self {
+        Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default(), ended: false }
+    }
+
+    pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if self.state.scanned == 0 {
+            let blank = blanks(bytes);
+            if blank > 0 {
+                return ScanStep::Skip(blank);
+            }
+            if bytes.is_empty() {
+                return if at_end { ScanStep::End } else { ScanStep::NeedMore };
+            }
+        }
+        match self.mode {
+            JsonMode::Start => self.start(bytes, at_end),
+            JsonMode::Undecided => self.decide(bytes, at_end),
+            JsonMode::Lines => self.line(bytes, at_end),
+            JsonMode::Values | JsonMode::Elements | JsonMode::BehindArray => self.element(bytes, at_end),
+            JsonMode::Done | JsonMode::Missing => ScanStep::Skip(bytes.len()),
+        }
+    }
+
+    fn start(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if let Some(member) = self.member.clone() {
+            return self.find_member(&member, bytes, at_end);
+        }
+        if bytes[0] == b'[' {
+            self.mode = JsonMode::Elements;
+            return ScanStep::Skip(1);
+        }
+        self.mode = JsonMode::Undecided;
+        ScanStep::Skip(0)
+    }
+
+    /// Tells one value per line from values of any layout.
+    fn decide(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if !at_end && bytes.len() < JSON_WINDOW {
+            return ScanStep::NeedMore;
+        }
+        let window = &bytes[..bytes.len().min(JSON_WINDOW)];
+        if window.len() == JSON_WINDOW
+            && let Some(line) = only_line(window)
+        {
+            // what follows the blanks behind it decides
+            return ScanStep::Document { bytes: 0..line, next: line };
+        }
+        self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
+        ScanStep::Skip(0)
+    }
+
+    /// Skips to the array of the member called `member` of the top object.
+    fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> ScanStep {
+        let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
+        if let Some(at) = member_array(member, window) {
+            self.mode = JsonMode::Elements;
+            return ScanStep::Skip(at);
+        }
+        if !at_end && window.len() < MEMBER_LIMIT {
+            return ScanStep::NeedMore;
+        }
+        self.mode = JsonMode::Missing;
+        let reason = format!("the top value is not an object with a list \"{member}\"");
+        ScanStep::Problem { bytes: 0..bytes.len().min(80), next: bytes.len(), reason }
+    }
+
+    fn line(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        let (end, next) = match memchr(b'\n', &bytes[self.state.scanned..]) {
+            Some(found) => (self.state.scanned + found, self.state.scanned + found + 1),
+            None if at_end => (bytes.len(), bytes.len()),
+            None => {
+                self.state.scanned = bytes.len();
+                return ScanStep::NeedMore;
+            }
+        };
+        self.state.scanned = 0;
+        ScanStep::Document { bytes: 0..bytes[..end].trim_ascii_end().len(), next }
+    }
+
+    fn element(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if self.state.scanned == 0 {
+            let separators = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == b',').count();
+            if separators > 0 {
+                return ScanStep::Skip(separators);
+            }
+            let mode = match (self.mode, bytes[0]) {
+                (JsonMode::Elements, b']') if self.member.is_some() => JsonMode::Done,
+                (JsonMode::Elements, b']') => JsonMode::BehindArray,
+                (JsonMode::BehindArray, b'[') => JsonMode::Elements,
+                (mode, _) => mode,
+            };
+            if mode != self.mode {
+                self.mode = mode;
+                return ScanStep::Skip(1);
+            }
+        }
+        match value_end(bytes, &mut self.state) {
+            Some(0) => {
+                self.state = JsonState::default();
+                if !at_end && bytes.len() < GARBAGE_LIMIT {
+                    return ScanStep::NeedMore;
+                }
+                let window = &bytes[..bytes.len().min(GARBAGE_LIMIT)];
+                let end = memchr2(b'\n', b',', &window[1..]).map_or(window.len(), |at| at + 1);
+                ScanStep::Problem { bytes: 0..end, next: end, reason: "expected a JSON value".into() }
+            }
+            // a scalar at the very end of what is there may go on
+            Some(end) if end == bytes.len() && !at_end && !closes(bytes, end) => ScanStep::NeedMore,
+            Some(end) => {
+                self.state = JsonState::default();
+                ScanStep::Document { bytes: 0..end, next: end }
+            }
+            None if !at_end => ScanStep::NeedMore,
+            None => {
+                self.state = JsonState::default();
+                self.ended = true;
+                ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a JSON value".into() }
+            }
+        }
+    }
+}
+
+/// Whether the value that ends at `end` cannot go on.
+fn closes(bytes: &[u8], end: usize) -> bool {
+    end > 0 && matches!(bytes[end - 1], b'}' | b']' | b'"')
+}
+
+/// Whether a line is one object, with nothing else in it.
+fn is_whole(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    line.starts_with(b"{") && value_end(line, &mut JsonState::default()) == Some(line.len())
+}
+
+/// The length of the only line of `window` that is not blank, if it is whole and ends there.
+fn only_line(window: &[u8]) -> Option<usize> {
+    let line = &window[..memchr(b'\n', window)?];
+    (window[line.len()..].trim_ascii_start().is_empty() && is_whole(line)).then(|| line.trim_ascii_end().len())
+}
+
+/// Whether a file that begins with `window` has one value per line. The first line may be broken; a value that spans lines
+/// and is sound as far as it is seen decides against it.
+fn one_value_per_line(window: &[u8]) -> bool {
+    let mut lines = window.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let first = lines.next().unwrap_or_default();
+    if is_whole(first) {
+        return lines.next().is_some();
+    }
+    let sound = match serde_json::Deserializer::from_slice(window).into_iter::<serde_json::Value>().next() {
+        Some(Err(error)) => error.is_eof(),
+        _ => true,
+    };
+    !sound && lines.any(is_whole)
+}
+
+/// The position behind the `[` of the member called `member` of the top object.
+fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
+    let wanted = format!("\"{member}\"");
+    let mut at = bytes.starts_with(b"{").then_some(1)?;
+    loop {
+        at += bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == b',').count();
+        let key_end = at + value_end(&bytes[at..], &mut JsonState::default()).filter(|length| *length > 0)?;
+        let colon = key_end + blanks(&bytes[key_end..]);
+        if bytes.get(colon) != Some(&b':') {
+            return None;
+        }
+        let value = colon + 1 + blanks(&bytes[colon + 1..]);
+        if &bytes[at..key_end] == wanted.as_bytes() && bytes.get(value) == Some(&b'[') {
+            return Some(value + 1);
+        }
+        at = value + value_end(&bytes[value..], &mut JsonState::default())?;
+    }
+}
+
+/// The end of the value at the front of `bytes`, by structure alone. Goes on where `state` left off.
+fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
+    let mut at = state.scanned;
+    while at < bytes.len() {
+        if state.in_string {
+            if state.escaped {
+                state.escaped = false;
+                at += 1;
+                continue;
+            }
+            let Some(found) = memchr2(b'"', b'\\', &bytes[at..]) else {
+                at = bytes.len();
+                break;
+            };
+            at += found;
+            if bytes[at] == b'\\' {
+                state.escaped = true;
+            } else {
+                state.in_string = false;
+                if state.depth == 0 {
+                    state.scanned = 0;
+                    return Some(at + 1);
+                }
+            }
+            at += 1;
+            continue;
+        }
+        let inside = state.depth > 0 || !state.started;
+        match bytes[at] {
+            b'"' if inside => state.in_string = true,
+            b'{' | b'[' if inside => state.depth += 1,
+            b'}' | b']' if state.depth > 0 => {
+                state.depth -= 1;
+                if state.depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            byte if state.depth == 0 && (byte.is_ascii_whitespace() || matches!(byte, b',' | b']' | b'}' | b':' | b'"' | b'{' | b'[')) => {
+                return Some(at);
+            }
+            _ => {}
+        }
+        state.started = true;
+        at += 1;
+    }
+    state.scanned = at;
+    (state.depth == 0 && !state.in_string && at > 0).then_some(at)
+}

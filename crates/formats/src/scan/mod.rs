@@ -1,0 +1,194 @@
+//! Where documents begin and end: one scanner per syntax, over bytes that arrive in pieces.
+//!
+//! A scanner never decodes. It finds the next document's bytes, or a stretch that cannot be one and where reading resumes,
+//! or asks for more. The same scanner cuts a file into chunks and a chunk into documents: [`Scanner::head`] is what a chunk
+//! needs to know of the bytes before it (a CSV header, the namespaces of the enclosing elements, being inside an array).
+
+mod csv;
+mod json;
+mod step;
+mod xml;
+
+pub use csv::CsvScanner;
+pub(crate) use csv::csv_delimiter;
+pub use json::JsonScanner;
+pub use step::ScanStep;
+pub use stook_marc::scan::MarcScanner;
+pub use xml::XmlScanner;
+pub(crate) use xml::declarations_of_head;
+
+use crate::Syntax;
+use csv::CSV_LIMIT;
+use json::{JsonMode, JsonState, json_mode};
+use memchr::memchr;
+use step::{TREE_LIMIT, line_end};
+use stook_marc::scan::MarcStep;
+use xml::xml_head;
+
+/// Cuts bytes of one syntax into documents.
+#[derive(Debug, Clone)]
+pub enum Scanner {
+    /// ISO 2709.
+    Marc(MarcScanner),
+    /// JSON.
+    Json(JsonScanner),
+    /// XML.
+    Xml(XmlScanner),
+    /// CSV.
+    Csv(CsvScanner),
+}
+
+impl Scanner {
+    /// A scanner at the beginning of a file. `records` is the definition's choice of element or member.
+    pub fn new(syntax: Syntax, records: Option<&str>) -> Self {
+        match syntax {
+            Syntax::Marc => Scanner::Marc(MarcScanner::default()),
+            Syntax::Json | Syntax::MarcJson => Scanner::Json(JsonScanner::new(records)),
+            Syntax::Xml => Scanner::Xml(XmlScanner::new(records, false)),
+            Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"), true)),
+            Syntax::Csv => Scanner::Csv(CsvScanner::default()),
+        }
+    }
+
+    /// A scanner at the beginning of a chunk, with the head the cutting scanner had there.
+    pub fn resume(syntax: Syntax, records: Option<&str>, head: &[u8]) -> Self {
+        let mut scanner = Self::new(syntax, records);
+        match &mut scanner {
+            Scanner::Marc(_) => {}
+            Scanner::Json(json) => json.mode = json_mode(head),
+            Scanner::Xml(xml) => {
+                (xml.level, xml.declarations) = xml_head(head);
+                // what is behind the beginning of a file begins with a document
+                xml.is_inside = !head.is_empty();
+            }
+            Scanner::Csv(csv) if head.is_empty() => csv.header = None,
+            Scanner::Csv(csv) => csv.begin(head.to_vec()),
+        }
+        scanner
+    }
+
+    /// What a chunk that starts here needs to know. It is empty at the beginning of a file.
+    pub fn head(&self) -> Vec<u8> {
+        match self {
+            Scanner::Marc(_) => Vec::new(),
+            Scanner::Json(json) => json.head().to_vec(),
+            Scanner::Xml(xml) => xml.head().into_bytes(),
+            Scanner::Csv(csv) => csv.header.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The syntax family's representative: it says what a head means.
+    pub(crate) fn syntax(&self) -> Syntax {
+        match self {
+            Scanner::Marc(_) => Syntax::Marc,
+            Scanner::Json(_) => Syntax::Json,
+            Scanner::Xml(_) => Syntax::Xml,
+            Scanner::Csv(_) => Syntax::Csv,
+        }
+    }
+
+    /// Another number whenever what documents need for parsing, the columns or the namespaces, may have changed.
+    pub(crate) fn head_version(&self) -> u64 {
+        match self {
+            Scanner::Marc(_) | Scanner::Json(_) => 0,
+            Scanner::Xml(xml) => xml.head_version,
+            Scanner::Csv(csv) => u64::from(csv.header.is_some()),
+        }
+    }
+
+    /// Longest document of this syntax, in bytes.
+    pub fn limit(&self) -> usize {
+        match self {
+            Scanner::Marc(_) => 1 << 20,
+            Scanner::Csv(_) => CSV_LIMIT,
+            Scanner::Json(_) | Scanner::Xml(_) => TREE_LIMIT,
+        }
+    }
+
+    /// Looks at the front of `bytes`, which are the bytes at the scanner's position; `at_end` says that nothing follows them.
+    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        let step = match self {
+            Scanner::Marc(scanner) => marc_step(scanner.step(bytes, at_end)),
+            Scanner::Json(scanner) => scanner.step(bytes, at_end),
+            Scanner::Xml(scanner) => scanner.step(bytes, at_end),
+            Scanner::Csv(scanner) => scanner.step(bytes, at_end),
+        };
+        match step {
+            // whether a document is too long must not depend on how much of the file happens to be buffered
+            ScanStep::Document { bytes: document, next } if document.len() > self.limit() => {
+                let next = if let Scanner::Csv(_) = self { line_end(bytes).unwrap_or(next) } else { next };
+                ScanStep::Problem { bytes: document.start..document.start, next, reason: self.too_long() }
+            }
+            other => other,
+        }
+    }
+
+    /// What is wrong where nothing follows, although something around the documents is still open; told once.
+    pub fn ends_early(&mut self) -> Option<String> {
+        let reason = match self {
+            Scanner::Json(JsonScanner { mode: JsonMode::Elements, ended: false, .. }) => "the file ends inside its list: there is no closing ]",
+            Scanner::Xml(XmlScanner { level: 1.., ended: false, .. }) => "the file ends inside its outermost element: it is not closed",
+            _ => return None,
+        };
+        self.end();
+        Some(reason.to_owned())
+    }
+
+    /// Where a file has ended: what its documents should have stood in, if that was not there. `found` is what was found, problems too.
+    pub(crate) fn missing(&self, found: u64) -> Option<String> {
+        match self {
+            Scanner::Json(JsonScanner { member: Some(member), mode, .. }) if *mode == JsonMode::Missing || found == 0 && *mode == JsonMode::Start => {
+                Some(format!("there is no list `{member}` in its top object"))
+            }
+            Scanner::Xml(xml) if found == 0 => xml.missing(),
+            _ => None,
+        }
+    }
+
+    /// It was told that the file has ended too early.
+    pub(crate) fn end(&mut self) {
+        match self {
+            Scanner::Json(json) => json.ended = true,
+            Scanner::Xml(xml) => xml.ended = true,
+            Scanner::Marc(_) | Scanner::Csv(_) => {}
+        }
+    }
+
+    /// What is wrong with a document beyond the limit.
+    pub fn too_long(&self) -> String {
+        format!("the document is longer than {} bytes", self.limit())
+    }
+
+    /// The document at hand is longer than [`Scanner::limit`]: how many of `bytes` to give up, and whether reading resumes
+    /// behind them. If not, the scanner wants to see what follows them.
+    pub fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let found = match self {
+            Scanner::Json(scanner) if scanner.mode != JsonMode::Lines => return scanner.resynchronise(bytes),
+            Scanner::Xml(scanner) => return scanner.resynchronise(bytes),
+            Scanner::Marc(scanner) => scanner.give_up(bytes),
+            Scanner::Json(scanner) => {
+                scanner.state = JsonState::default();
+                memchr(b'\n', bytes).map(|at| at + 1)
+            }
+            Scanner::Csv(scanner) => {
+                scanner.reset();
+                line_end(bytes)
+            }
+        };
+        found.map_or((bytes.len(), false), |end| (end, true))
+    }
+}
+
+/// A step of the scanner of records as one of documents.
+fn marc_step(step: MarcStep) -> ScanStep {
+    match step {
+        MarcStep::Record(length) => ScanStep::Document { bytes: 0..length, next: length },
+        MarcStep::Unterminated(length) => {
+            let reason = "the file ends inside a record: there is no record terminator".to_owned();
+            ScanStep::Problem { bytes: 0..length, next: length, reason }
+        }
+        MarcStep::Skip(length) => ScanStep::Skip(length),
+        MarcStep::NeedMore => ScanStep::NeedMore,
+        MarcStep::End => ScanStep::End,
+    }
+}

@@ -1,0 +1,335 @@
+//! Where XML elements begin and end that are documents, by their tags alone.
+
+use super::step::{ScanStep, TREE_LIMIT, blanks};
+use memchr::{memchr, memchr2, memmem};
+use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
+
+/// Elements of one name, or the children of the root.
+#[derive(Debug, Clone)]
+pub struct XmlScanner {
+    /// What a document is called; without it those are all children of the root, or of `around`.
+    name: Option<String>,
+    /// What the element around the documents is called.
+    around: Option<String>,
+    /// Whether that element was there.
+    pub(super) is_inside: bool,
+    /// Whether an element was there in which documents stand, or something said that there are none.
+    is_list: bool,
+    /// What the outermost element is called.
+    root: Option<String>,
+    /// The number of what was found, as far as it was read.
+    number: Option<String>,
+    /// Whether documents are MARCXML records: an unclosed one shows when the next begins, and one around another is a wrapper
+    /// (OAI-PMH).
+    marc: bool,
+    /// Elements entered on the way to the documents.
+    pub(super) level: u64,
+    /// The namespace declarations of those that have some, with their level.
+    pub(super) declarations: Vec<(u64, String)>,
+    pub(super) head_version: u64,
+    /// The name of the document element being scanned.
+    open: Option<Vec<u8>>,
+    /// Elements of that name inside it that are open.
+    depth: u32,
+    leader_seen: bool,
+    scanned: usize,
+    /// While an overlong document is given up: what ends the overlong markup at hand.
+    overlong_until: Option<&'static [u8]>,
+    /// Whether the file has ended inside a document or a tag.
+    pub(super) ended: bool,
+}
+
+/// Namespace declarations of the entered elements are kept up to this many bytes.
+const DECLARATIONS_LIMIT: usize = 1 << 16;
+
+/// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
+/// level reached.
+pub(super) fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
+    let head = String::from_utf8_lossy(head);
+    let mut level = 0;
+    let mut declarations = Vec::new();
+    for part in head.split('<').skip(1) {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        level = part[..digits].parse().unwrap_or(level);
+        if digits < part.len() {
+            declarations.push((level, part[digits..].to_owned()));
+        }
+    }
+    (level, declarations)
+}
+
+/// The namespace declarations in a head, outermost first.
+pub(crate) fn declarations_of_head(head: &[u8]) -> String {
+    xml_head(head).1.into_iter().map(|(_, text)| text).collect()
+}
+
+impl XmlScanner {
+    pub(super) fn new(name: Option<&str>, marc: bool) -> Self {
+        let (around, name) = match name.and_then(|name| name.rsplit_once('/')) {
+            Some((around, name)) => (Some(around), Some(name).filter(|name| *name != "*")),
+            None => (None, name),
+        };
+        Self {
+            name: name.map(str::to_owned),
+            around: around.map(str::to_owned),
+            is_inside: false,
+            is_list: false,
+            root: None,
+            number: None,
+            marc,
+            level: 0,
+            declarations: Vec::new(),
+            head_version: 0,
+            open: None,
+            depth: 0,
+            leader_seen: false,
+            scanned: 0,
+            overlong_until: None,
+            ended: false,
+        }
+    }
+
+    pub(super) fn head(&self) -> String {
+        if self.level == 0 {
+            return String::new();
+        }
+        let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
+        format!("{declaring}<{}", self.level)
+    }
+
+    pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if self.open.is_none() { self.outside(bytes, at_end) } else { self.document(bytes, at_end) }
+    }
+
+    /// Between documents: looks for the next one.
+    fn outside(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if bytes.is_empty() {
+            return if at_end { ScanStep::End } else { ScanStep::NeedMore };
+        }
+        let start = memchr(b'<', bytes);
+        let text = start.unwrap_or(bytes.len());
+        // text around documents is of no interest, text around the root is a sign of something else than XML
+        let between = if self.level > 0 { text } else { blanks(bytes) };
+        if between > 0 {
+            if let Some(number) = self.number.as_mut().filter(|number| number.len() < MOST_DIGITS) {
+                number.push_str(&String::from_utf8_lossy(&bytes[..between.min(MOST_DIGITS)]));
+            }
+            return ScanStep::Skip(between);
+        }
+        if start.is_none() && !at_end {
+            return ScanStep::NeedMore;
+        }
+        if text > 0 {
+            return ScanStep::Problem { bytes: 0..text, next: text, reason: "expected an XML element".into() };
+        }
+        let Some((length, tag)) = tag_at(bytes, at_end) else {
+            if !at_end {
+                return ScanStep::NeedMore;
+            }
+            self.ended = true;
+            return ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a tag".into() };
+        };
+        match tag {
+            XmlTag::Open { name, empty, attributes } => {
+                let wanted = match (&self.name, &self.around) {
+                    (Some(wanted), None) => is_called(name, wanted),
+                    (Some(wanted), Some(_)) => self.is_inside && is_called(name, wanted),
+                    (None, None) => self.level > 0,
+                    (None, Some(_)) => self.is_inside,
+                };
+                if !wanted {
+                    self.passed(name, attributes);
+                }
+                if wanted && empty {
+                    return ScanStep::Document { bytes: 0..length, next: length };
+                }
+                if wanted {
+                    self.open = Some(name.to_owned());
+                    self.depth = 1;
+                    self.leader_seen = false;
+                    self.scanned = length;
+                    return self.document(bytes, at_end);
+                }
+                if !empty {
+                    self.enter(attributes);
+                }
+            }
+            XmlTag::Close { .. } => {
+                // SRU: as many as nothing
+                self.is_list |= self.number.take().is_some_and(|number| number.trim() == "0");
+                self.leave();
+            }
+            XmlTag::Other => {}
+        }
+        ScanStep::Skip(length)
+    }
+
+    /// An element that is no document: what it says of whether there are any.
+    fn passed(&mut self, name: &[u8], attributes: &[u8]) {
+        let own = local(name);
+        let is_root = self.level == 0;
+        let root = self.root.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+        self.is_inside |= self.around.as_ref().is_some_and(|around| is_called(name, around));
+        self.is_list |= self.is_inside;
+        self.is_list |= match (local(root.as_bytes()), own) {
+            (b"OAI-PMH", b"error") => self::attributes(attributes).any(|(name, whole)| name == b"code" && is_value(whole, b"noRecordsMatch")),
+            (b"OAI-PMH", b"ListRecords" | b"ListIdentifiers" | b"GetRecord") => true,
+            (b"searchRetrieveResponse", b"numberOfRecords") => {
+                self.number = Some(String::new());
+                false
+            }
+            // a list of items is called items
+            _ => match &self.name {
+                Some(item) if is_root && self.around.is_none() => {
+                    own.strip_suffix(b"s") == Some(local(item.as_bytes())) || self.marc && own == b"collection"
+                }
+                _ => false,
+            },
+        };
+    }
+
+    /// What the file should have been a list of, if it is not.
+    pub(super) fn missing(&self) -> Option<String> {
+        let item = self.name.as_deref().unwrap_or("*");
+        match (&self.root, &self.around) {
+            _ if self.is_list => None,
+            (None, _) => Some("there is no XML element in it".to_owned()),
+            (Some(root), Some(around)) => Some(format!("there is no element `{around}` in it, its outermost one is `{root}`")),
+            (Some(root), None) if self.marc => Some(format!("there is no record in it, and its outermost element `{root}` is not a list of them")),
+            (Some(root), None) => Some(format!(
+                "there is nothing in its outermost element `{root}` that is a document; where that is how it looks when it is empty, the source \
+                 should say so, with `records: {root}/{item}` or `empty:`"
+            )),
+        }
+    }
+
+    fn enter(&mut self, attributes: &[u8]) {
+        self.level += 1;
+        let declared: Vec<u8> = namespace_declarations(attributes).flat_map(|(_, text)| [b" ", text].concat()).collect();
+        let kept: usize = self.declarations.iter().map(|(_, text)| text.len()).sum();
+        if !declared.is_empty() && kept + declared.len() <= DECLARATIONS_LIMIT {
+            self.declarations.push((self.level, String::from_utf8_lossy(&declared).into_owned()));
+            self.head_version += 1;
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.declarations.last().is_some_and(|(level, _)| *level == self.level) {
+            self.declarations.pop();
+            self.head_version += 1;
+        }
+        self.level = self.level.saturating_sub(1);
+    }
+
+    /// Inside a document: looks for its end.
+    fn document(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
+        if bytes.is_empty() && at_end {
+            // what was there of it was given up as overlong
+            return ScanStep::End;
+        }
+        while let Some(found) = memchr(b'<', &bytes[self.scanned..]) {
+            let start = self.scanned + found;
+            self.scanned = start;
+            let Some((length, tag)) = tag_at(&bytes[start..], at_end) else { break };
+            if self.marc && self.begins_another(&tag) {
+                return self.record_in_record(bytes, start, at_end);
+            }
+            self.scanned = start + length;
+            if self.closes_document(&tag) {
+                let end = std::mem::take(&mut self.scanned);
+                self.open = None;
+                return ScanStep::Document { bytes: 0..end, next: end };
+            }
+        }
+        if !at_end {
+            return ScanStep::NeedMore;
+        }
+        let open = self.open.take().unwrap_or_default();
+        (self.scanned, self.ended) = (0, true);
+        let reason = format!("the file ends inside element `{}`", String::from_utf8_lossy(&open));
+        ScanStep::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
+    }
+
+    fn closes_document(&mut self, tag: &XmlTag<'_>) -> bool {
+        let open = self.open.as_deref().unwrap_or_default();
+        match tag {
+            XmlTag::Open { name, empty: false, .. } if *name == open => self.depth += 1,
+            XmlTag::Close { name } if *name == open => self.depth -= 1,
+            _ => {}
+        }
+        self.depth == 0
+    }
+
+    fn begins_another(&mut self, tag: &XmlTag<'_>) -> bool {
+        let XmlTag::Open { name, .. } = tag else { return false };
+        self.leader_seen |= local(name) == b"leader";
+        local(name) == local(self.open.as_deref().unwrap_or_default())
+    }
+
+    /// A MARCXML record holds no records: one with a leader was never closed, another is a wrapper and is entered.
+    fn record_in_record(&mut self, bytes: &[u8], start: usize, at_end: bool) -> ScanStep {
+        let open = self.open.take().unwrap_or_default();
+        self.scanned = 0;
+        if self.leader_seen {
+            let reason = format!("element `{}` is not closed before the next one begins", String::from_utf8_lossy(&open));
+            return ScanStep::Problem { bytes: 0..start, next: start, reason };
+        }
+        match tag_at(bytes, at_end) {
+            Some((length, XmlTag::Open { attributes, .. })) => {
+                self.enter(attributes);
+                ScanStep::Skip(length)
+            }
+            _ => ScanStep::Skip(start),
+        }
+    }
+
+    pub(super) fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut at = std::mem::take(&mut self.scanned);
+        loop {
+            if let Some(end) = self.overlong_until {
+                let Some(found) = memmem::find(&bytes[at..], end) else {
+                    return (at.max((bytes.len() + 1).saturating_sub(end.len())), false);
+                };
+                at += found + end.len();
+                self.overlong_until = None;
+            }
+            if self.open.is_none() && at > 0 {
+                return (at, true);
+            }
+            let Some(found) = memchr(b'<', &bytes[at..]) else { return (bytes.len(), false) };
+            at += found;
+            match tag_at(&bytes[at..], false) {
+                Some((length, tag)) => {
+                    if self.marc && self.begins_another(&tag) || self.open.is_none() {
+                        self.open = None;
+                        return (at, true);
+                    }
+                    at += length;
+                    if self.closes_document(&tag) {
+                        self.open = None;
+                    }
+                }
+                None if bytes.len() - at <= TREE_LIMIT => return (at, false),
+                None => {
+                    let (start, end) = delimiters(&bytes[at..]);
+                    at += start.len();
+                    self.overlong_until = Some(end);
+                }
+            }
+        }
+    }
+}
+
+/// Digits of a number of records that are looked at.
+const MOST_DIGITS: usize = 20;
+
+/// Whether an element is called so, with or without its prefix.
+fn is_called(name: &[u8], wanted: &str) -> bool {
+    name == wanted.as_bytes() || local(name) == wanted.as_bytes()
+}
+
+/// Whether an attribute as it is written has a value.
+fn is_value(attribute: &[u8], value: &[u8]) -> bool {
+    let quoted = memchr2(b'"', b'\'', attribute).map(|at| &attribute[at + 1..attribute.len() - 1]);
+    quoted.is_some_and(|own| own.trim_ascii() == value)
+}
