@@ -1,4 +1,4 @@
-//! Where records begin and end in a stream of ISO 2709, in constant memory and however the bytes arrive.
+//! Where records begin and end in a stream of ISO 2709, however its bytes arrive. The caller holds the bytes, a scanner only a position.
 
 use crate::record::{MarcError, MarcRecord, RECORD_END};
 use memchr::memchr;

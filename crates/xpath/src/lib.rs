@@ -36,9 +36,9 @@
 //! # Limits
 //!
 //! An expression has at most [`MOST_BYTES`] bytes, parentheses and brackets at most 64 levels deep, and at most 1000 operators in a
-//! row. An evaluation takes at most as many steps as its caller allows: every node that is looked at is one, or a part of one, and so
-//! is every stretch of text. One that needs more ends with [`StepLimitExceeded`], however the expression and the tree are made. What
-//! [`XmlTree::parse`](tree::XmlTree::parse) refuses is said at [`xml::parse`].
+//! row. An evaluation takes at most as many steps as its caller allows, else it ends with [`StepLimitExceeded`]: every node that is
+//! looked at is a step, or a part of one, and so is text that is put together, searched or translated. [`xml::parse`] says what it
+//! refuses, and so does [`XmlTree::parse`](tree::XmlTree::parse), which uses it.
 
 mod advice;
 mod evaluate;
