@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stook_formats::marc::MarcRecord;
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
-use stook_store::{ReadDetail, Store, Tenant};
+use stook_store::{Queries, ReadDetail, Records, Tenant};
 
 /// Rows of a transaction, as the store's writer groups them.
 const GROUP: usize = 20_000;

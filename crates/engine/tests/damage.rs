@@ -26,7 +26,7 @@ use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::JobId;
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{ReadDetail, RecordChange, RecordWrite, SettlePass, Store, Tenant, UniqueConflict, Unit};
+use stook_store::{Queue, ReadDetail, RecordChange, RecordWrite, SettlePass, Settling, Store, Tenant, UniqueConflict, Unit};
 
 const DEFINITION: &str = "\
 catalogue: damage

@@ -16,7 +16,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_query::CompiledQuery;
 use stook_store::plan::{AggregateFunction, QueryPlan};
-use stook_store::{Store, Tenant};
+use stook_store::{Queries, Tenant};
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
 
 const DEFINITION: &str = "

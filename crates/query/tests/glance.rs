@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::LazyLock;
 use stook_catalogue::value::Value;
-use stook_store::Store;
+use stook_store::Queries;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use support::{Filled, Record, compiled, definition, filled, main_tenant};
 

@@ -31,7 +31,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_query::{GrepItem, MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, Query, QueryCondition, Stage, parse};
-use stook_store::Store;
+use stook_store::Queries;
 use stook_store::plan::{Comparison, Condition, PlanColumn};
 use support::{NOW, Record, compiled, definition, filled, main_tenant, try_compile};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use stook_catalogue::value::Value;
 use stook_query::{as_value, complete, facets};
-use stook_store::Store;
+use stook_store::Queries;
 use support::{Filled, Record, compiled, definition, filled, main_tenant};
 
 const DEFINITION: &str = "

@@ -8,7 +8,7 @@ mod support;
 
 use std::sync::LazyLock;
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::Store;
+use stook_store::Queries;
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
 
 const DEFINITION: &str = "

@@ -29,7 +29,7 @@ impl AdminStore {
         Ok(Self(Box::new(PostgresStore::open_ledger(url, options)?)))
     }
 
-    /// As [`Store::jobs`].
+    /// As [`Queue::jobs`](crate::Queue::jobs).
     ///
     /// # Errors
     /// As there.
@@ -37,7 +37,7 @@ impl AdminStore {
         self.0.jobs(tenant, limit)
     }
 
-    /// As [`Store::job`].
+    /// As [`Queue::job`](crate::Queue::job).
     ///
     /// # Errors
     /// As there.
@@ -45,7 +45,7 @@ impl AdminStore {
         self.0.job(job)
     }
 
-    /// As [`Store::end_job`].
+    /// As [`Queue::end_job`](crate::Queue::end_job).
     ///
     /// # Errors
     /// As there.
@@ -53,7 +53,7 @@ impl AdminStore {
         self.0.end_job(job, state, reason)
     }
 
-    /// As [`Store::journal`].
+    /// As [`Queue::journal`](crate::Queue::journal).
     ///
     /// # Errors
     /// As there, and when the store does not say how its collections are called.
@@ -61,7 +61,7 @@ impl AdminStore {
         self.0.journal(job, after, limit, troubles_only)
     }
 
-    /// As [`Store::chunks`].
+    /// As [`Queue::chunks`](crate::Queue::chunks).
     ///
     /// # Errors
     /// As there.
@@ -69,7 +69,7 @@ impl AdminStore {
         self.0.chunks(job)
     }
 
-    /// As [`Store::chunk`].
+    /// As [`Queue::chunk`](crate::Queue::chunk).
     ///
     /// # Errors
     /// As there.
@@ -77,7 +77,7 @@ impl AdminStore {
         self.0.chunk(chunk)
     }
 
-    /// As [`Store::retry`].
+    /// As [`Queue::retry`](crate::Queue::retry).
     ///
     /// # Errors
     /// As there.
@@ -85,7 +85,7 @@ impl AdminStore {
         self.0.retry(job, ordinal)
     }
 
-    /// As [`Store::load_chunk`].
+    /// As [`Queue::load_chunk`](crate::Queue::load_chunk).
     ///
     /// # Errors
     /// As there.
@@ -93,7 +93,7 @@ impl AdminStore {
         self.0.load_chunk(chunk, slice)
     }
 
-    /// As [`Store::tokens`].
+    /// As [`Tokens::tokens`](crate::Tokens::tokens).
     ///
     /// # Errors
     /// As there.
@@ -101,7 +101,7 @@ impl AdminStore {
         self.0.tokens()
     }
 
-    /// As [`Store::create_token`].
+    /// As [`Tokens::create_token`](crate::Tokens::create_token).
     ///
     /// # Errors
     /// As there.
@@ -109,7 +109,7 @@ impl AdminStore {
         self.0.create_token(token)
     }
 
-    /// As [`Store::revoke_token`].
+    /// As [`Tokens::revoke_token`](crate::Tokens::revoke_token).
     ///
     /// # Errors
     /// As there.

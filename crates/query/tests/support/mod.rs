@@ -10,7 +10,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_query::{CompiledQuery, compile, parse};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
-use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, Result, Store, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, Result, Tenant, UniqueConflict, Unit, Units, WriteConflict};
 use tempfile::TempDir;
 
 /// The time queries are asked at: 2024-05-06T07:08:09Z.

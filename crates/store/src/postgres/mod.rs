@@ -15,10 +15,12 @@ mod values;
 mod work;
 mod writer;
 
+use crate::access::{NewToken, Token, Tokens};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::shape::{AccessMode, StoreSchema};
+use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
@@ -28,7 +30,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::value::SmolStr;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{SmolStr, Value};
 use tables::StoreTables;
 use values::RowExt;
 use work::LeaseView;
@@ -287,6 +290,22 @@ impl Store for PostgresStore {
         self.bench.tables.generation(source, feed)
     }
 
+    fn vitals(&self) -> Result<StoreStats> {
+        let sql =
+            "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
+        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
+        let (connections, idle, asking) = self.bench.pool.standing();
+        let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
+        Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
+        rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
+    }
+}
+
+impl Records for PostgresStore {
     fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
@@ -301,27 +320,17 @@ impl Store for PostgresStore {
         })
     }
 
-    fn stand(&self) -> Result<Option<i64>> {
-        if self.bench.tables.distributed() {
-            // other servers commit what this one does not see
-            return Ok(None);
-        }
-        let number = self.eye.run(|session| {
-            let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
-            let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
-            let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
-            if stand.connection != connection || stand.snapshot != snapshot {
-                *stand = ObservedSnapshot { connection, snapshot: snapshot.into(), number: stand.number + 1 };
-            }
-            Ok(stand.number)
-        })?;
-        Ok(Some(number))
-    }
-
     fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::versions(session, &self.bench.tables, tenant, collection, keys)
+        })
+    }
+
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => settle::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
         })
     }
 
@@ -331,75 +340,9 @@ impl Store for PostgresStore {
             None => Ok(Vec::new()),
         })
     }
+}
 
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
-            None => Ok(CollectionTags::default()),
-        })
-    }
-
-    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
-        self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
-    }
-
-    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
-        self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
-    }
-
-    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
-            None => Ok(vec![Vec::new(); keys.len()]),
-        })
-    }
-
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
-            None => Ok(vec![Vec::new(); keys.len()]),
-        })
-    }
-
-    fn create_token(&self, token: NewToken) -> Result<u64> {
-        let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
-        let tenant = token.tenant.as_ref().map(Tenant::as_str);
-        let id = self.bench.transaction_once(|session, stamp| {
-            let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
-            row.at::<i64>(0)
-        })?;
-        Ok(id as u64)
-    }
-
-    fn tokens(&self) -> Result<Vec<Token>> {
-        self.ask(|session| {
-            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
-            let rows = session.query(sql, &[])?;
-            let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
-                Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
-            };
-            rows.iter().map(token).collect()
-        })
-    }
-
-    fn has_had_tokens(&self) -> Result<bool> {
-        self.ask(|session| session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
-    }
-
-    fn revoke_token(&self, id: u64) -> Result<bool> {
-        let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
-        self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
-    }
-
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
-        self.writer.run(unit, urgency)
-    }
-
-    fn sync(&self) -> Result<()> {
-        // every commit is on the server's disk when it returns
-        Ok(())
-    }
-
+impl Queries for PostgresStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         let mut begun = false;
         self.ask(|session| {
@@ -444,7 +387,39 @@ impl Store for PostgresStore {
     fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
         self.ask(|session| query::explain(session, &self.catalogue, plan))
     }
+}
 
+impl Units for PostgresStore {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+        self.writer.run(unit, urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // every commit is on the server's disk when it returns
+        Ok(())
+    }
+}
+
+impl Commits for PostgresStore {
+    fn stand(&self) -> Result<Option<i64>> {
+        if self.bench.tables.distributed() {
+            // other servers commit what this one does not see
+            return Ok(None);
+        }
+        let number = self.eye.run(|session| {
+            let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
+            let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
+            let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
+            if stand.connection != connection || stand.snapshot != snapshot {
+                *stand = ObservedSnapshot { connection, snapshot: snapshot.into(), number: stand.number + 1 };
+            }
+            Ok(stand.number)
+        })?;
+        Ok(Some(number))
+    }
+}
+
+impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => settle::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], usize::MAX >> 1),
@@ -455,13 +430,6 @@ impl Store for PostgresStore {
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => settle::between(session, &self.bench.tables, tenant, link, ranges, usize::MAX >> 1),
-            None => Ok(Vec::new()),
-        })
-    }
-
-    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => settle::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -489,33 +457,6 @@ impl Store for PostgresStore {
         self.ask(|session| settle::is_settled(session, job))
     }
 
-    fn settled_by(&self) -> Result<Option<String>> {
-        self.ask(|session| tables::meta(session, "settled"))
-    }
-
-    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
-        let links: Vec<i64> = links.iter().map(|link| i64::from(*link)).collect();
-        self.write(|session, _| {
-            tables::put_meta(session, "settled", rules)?;
-            session.execute("DELETE FROM edges WHERE NOT link = ANY($1)", &[&links])?;
-            Ok(())
-        })
-    }
-
-    fn vitals(&self) -> Result<StoreStats> {
-        let sql =
-            "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
-        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
-        let (connections, idle, asking) = self.bench.pool.standing();
-        let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
-        Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
-    }
-
-    fn tenants(&self) -> Result<Vec<Tenant>> {
-        let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
-        rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
-    }
-
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let bench = &self.bench;
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
@@ -529,6 +470,84 @@ impl Store for PostgresStore {
         Ok(passed)
     }
 
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.ask(|session| tables::meta(session, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let links: Vec<i64> = links.iter().map(|link| i64::from(*link)).collect();
+        self.write(|session, _| {
+            tables::put_meta(session, "settled", rules)?;
+            session.execute("DELETE FROM edges WHERE NOT link = ANY($1)", &[&links])?;
+            Ok(())
+        })
+    }
+}
+
+impl Tags for PostgresStore {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
+            None => Ok(CollectionTags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+}
+
+impl Tokens for PostgresStore {
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+        let tenant = token.tenant.as_ref().map(Tenant::as_str);
+        let id = self.bench.transaction_once(|session, stamp| {
+            let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
+            row.at::<i64>(0)
+        })?;
+        Ok(id as u64)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.ask(|session| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let rows = session.query(sql, &[])?;
+            let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
+                Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
+            };
+            rows.iter().map(token).collect()
+        })
+    }
+
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.ask(|session| session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
+        self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
+    }
+}
+
+impl Queue for PostgresStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
         Ok(self.bench.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
     }

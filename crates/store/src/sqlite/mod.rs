@@ -30,10 +30,12 @@ mod writer;
 pub use backup::{BackupReport, backup};
 pub use packed::teach;
 
+use crate::access::{NewToken, Token, Tokens};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::shape::{AccessMode, StoreSchema};
+use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
@@ -44,7 +46,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::value::SmolStr;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{SmolStr, Value};
 use tables::StoreTables;
 use writer::{SqliteWriter, WriterCommand};
 
@@ -441,12 +444,12 @@ impl Store for SqliteStore {
         &self.changes
     }
 
-    fn check_definition(&self) -> Result<()> {
-        self.with_reader(|connection| tables::check(connection, &self.tables))
-    }
-
     fn has_redefined(&self) -> bool {
         self.redefined
+    }
+
+    fn check_definition(&self) -> Result<()> {
+        self.with_reader(|connection| tables::check(connection, &self.tables))
     }
 
     fn damage(&self) -> Result<Vec<String>> {
@@ -470,6 +473,30 @@ impl Store for SqliteStore {
         self.tables.generation(source, feed)
     }
 
+    fn vitals(&self) -> Result<StoreStats> {
+        let in_use = self.reading.load(Ordering::Relaxed);
+        let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
+        // the log is not always there
+        let bytes = ["", "-wal"].iter().filter_map(|end| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(end);
+            std::fs::metadata(path).ok()
+        });
+        let bytes = bytes.map(|file| file.len()).sum();
+        let writing = self.writer.as_ref().map(SqliteWriter::vitals).unwrap_or_default();
+        Ok(StoreStats { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(failure)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failure)?;
+            names.map(|name| Tenant::new(&name.map_err(failure)?)).collect()
+        })
+    }
+}
+
+impl Records for SqliteStore {
     fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
@@ -484,35 +511,11 @@ impl Store for SqliteStore {
         })
     }
 
-    fn is_near(&self) -> bool {
-        true
-    }
-
-    fn stand(&self) -> Result<Option<i64>> {
-        let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
-        let mut looking = match looking {
-            Some(looking) => looking,
-            None => ChangeProbe {
-                connection: connect(
-                    &self.path,
-                    &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
-                    self.still.as_ref(),
-                )?,
-                version: -1,
-                stand: 0,
-            },
-        };
-        let stand = looking.stand(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
-        if let Ok(mut all) = self.looking.lock() {
-            all.push(looking);
-        }
-        Ok(Some(stand))
-    }
-
-    fn watch(&self, watch: Arc<dyn CommitObserver>) {
-        if let Some(writer) = &self.writer {
-            writer.watch(watch);
-        }
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => settle::keys_behind(connection, &self.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
     }
 
     fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
@@ -521,90 +524,9 @@ impl Store for SqliteStore {
             None => Ok(Vec::new()),
         })
     }
+}
 
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
-        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
-            None => Ok(CollectionTags::default()),
-        })
-    }
-
-    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
-        let (tables, tenant) = (self.tables.clone(), tenant.clone());
-        self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
-    }
-
-    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
-        let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
-        self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
-    }
-
-    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
-        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
-            None => Ok(vec![Vec::new(); keys.len()]),
-        })
-    }
-
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
-        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
-            None => Ok(vec![Vec::new(); keys.len()]),
-        })
-    }
-
-    fn create_token(&self, token: NewToken) -> Result<u64> {
-        self.write(move |connection, stamp| {
-            let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
-            let tenant = token.tenant.as_ref().map(Tenant::as_str);
-            records::execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, stamp])?;
-            Ok(connection.last_insert_rowid() as u64)
-        })
-    }
-
-    fn tokens(&self) -> Result<Vec<Token>> {
-        self.with_reader(|connection| {
-            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
-            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-            let mut rows = statement.query([]).map_err(failure)?;
-            let mut tokens = Vec::new();
-            while let Some(row) = rows.next().map_err(failure)? {
-                let get = || -> rusqlite::Result<_> {
-                    Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get::<_, String>(3)?, row.get(4)?, row.get(5)?))
-                };
-                let (id, digest, tenant, role, name, created) = get().map_err(failure)?;
-                tokens.push(Token::from_row(id, &digest, tenant, &role, name, created)?);
-            }
-            Ok(tokens)
-        })
-    }
-
-    fn has_had_tokens(&self) -> Result<bool> {
-        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(failure))
-    }
-
-    fn revoke_token(&self, id: u64) -> Result<bool> {
-        self.write(move |connection, stamp| {
-            let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
-            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-            Ok(statement.execute(params![stamp, id as i64]).map_err(failure)? == 1)
-        })
-    }
-
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
-        let Some(writer) = &self.writer else {
-            let (answer, pending) = CommitReply::new(None);
-            answer.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
-            return pending;
-        };
-        writer.run(WriterCommand::Unit(unit), urgency)
-    }
-
-    fn sync(&self) -> Result<()> {
-        // any interactive commit syncs the log, and with it all that was written before
-        self.write(|_, _| Ok(()))
-    }
-
+impl Queries for SqliteStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
         let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
@@ -657,7 +579,58 @@ impl Store for SqliteStore {
     fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
         self.with_reader(|connection| query::explain(connection, &self.catalogue, plan))
     }
+}
 
+impl Units for SqliteStore {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+        let Some(writer) = &self.writer else {
+            let (answer, pending) = CommitReply::new(None);
+            answer.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
+            return pending;
+        };
+        writer.run(WriterCommand::Unit(unit), urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // any interactive commit syncs the log, and with it all that was written before
+        self.write(|_, _| Ok(()))
+    }
+}
+
+impl Commits for SqliteStore {
+    fn is_near(&self) -> bool {
+        true
+    }
+
+    fn stand(&self) -> Result<Option<i64>> {
+        let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
+        let mut looking = match looking {
+            Some(looking) => looking,
+            None => ChangeProbe {
+                connection: connect(
+                    &self.path,
+                    &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
+                    self.still.as_ref(),
+                )?,
+                version: -1,
+                stand: 0,
+            },
+        };
+        let stand = looking.stand(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
+        if let Ok(mut all) = self.looking.lock() {
+            all.push(looking);
+        }
+        Ok(Some(stand))
+    }
+
+    fn watch(&self, watch: Arc<dyn CommitObserver>) {
+        if let Some(writer) = &self.writer {
+            writer.watch(watch);
+        }
+    }
+}
+
+impl Settling for SqliteStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => settle::edges(connection, &self.tables, tenant, link, (target, None), usize::MAX >> 1),
@@ -668,13 +641,6 @@ impl Store for SqliteStore {
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => settle::between(connection, tenant, link, ranges, usize::MAX >> 1),
-            None => Ok(Vec::new()),
-        })
-    }
-
-    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => settle::keys_behind(connection, &self.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -701,40 +667,6 @@ impl Store for SqliteStore {
         self.with_reader(|connection| settle::is_settled(connection, job))
     }
 
-    fn settled_by(&self) -> Result<Option<String>> {
-        self.with_reader(|connection| tables::meta(connection, "settled"))
-    }
-
-    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
-        let (rules, links) = (rules.to_owned(), serde_json::Value::from(links).to_string());
-        self.write(move |connection, _| {
-            tables::put_meta(connection, "settled", &rules)?;
-            records::execute(connection, "DELETE FROM edges WHERE link NOT IN (SELECT value FROM json_each(?))", params![links])
-        })
-    }
-
-    fn vitals(&self) -> Result<StoreStats> {
-        let in_use = self.reading.load(Ordering::Relaxed);
-        let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
-        // the log is not always there
-        let bytes = ["", "-wal"].iter().filter_map(|end| {
-            let mut path = self.path.clone().into_os_string();
-            path.push(end);
-            std::fs::metadata(path).ok()
-        });
-        let bytes = bytes.map(|file| file.len()).sum();
-        let writing = self.writer.as_ref().map(SqliteWriter::vitals).unwrap_or_default();
-        Ok(StoreStats { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
-    }
-
-    fn tenants(&self) -> Result<Vec<Tenant>> {
-        self.with_reader(|connection| {
-            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(failure)?;
-            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failure)?;
-            names.map(|name| Tenant::new(&name.map_err(failure)?)).collect()
-        })
-    }
-
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
         let passed = Arc::new(Mutex::new(PassReport::default()));
@@ -752,6 +684,93 @@ impl Store for SqliteStore {
         Ok(passed.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.with_reader(|connection| tables::meta(connection, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let (rules, links) = (rules.to_owned(), serde_json::Value::from(links).to_string());
+        self.write(move |connection, _| {
+            tables::put_meta(connection, "settled", &rules)?;
+            records::execute(connection, "DELETE FROM edges WHERE link NOT IN (SELECT value FROM json_each(?))", params![links])
+        })
+    }
+}
+
+impl Tags for SqliteStore {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
+            None => Ok(CollectionTags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        let (tables, tenant) = (self.tables.clone(), tenant.clone());
+        self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
+        self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+}
+
+impl Tokens for SqliteStore {
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        self.write(move |connection, stamp| {
+            let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
+            let tenant = token.tenant.as_ref().map(Tenant::as_str);
+            records::execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, stamp])?;
+            Ok(connection.last_insert_rowid() as u64)
+        })
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.with_reader(|connection| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            let mut rows = statement.query([]).map_err(failure)?;
+            let mut tokens = Vec::new();
+            while let Some(row) = rows.next().map_err(failure)? {
+                let get = || -> rusqlite::Result<_> {
+                    Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get::<_, String>(3)?, row.get(4)?, row.get(5)?))
+                };
+                let (id, digest, tenant, role, name, created) = get().map_err(failure)?;
+                tokens.push(Token::from_row(id, &digest, tenant, &role, name, created)?);
+            }
+            Ok(tokens)
+        })
+    }
+
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(failure))
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        self.write(move |connection, stamp| {
+            let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            Ok(statement.execute(params![stamp, id as i64]).map_err(failure)? == 1)
+        })
+    }
+}
+
+impl Queue for SqliteStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
         self.write(move |connection, stamp| work::create_job(connection, &job, stamp))
     }

@@ -1,6 +1,7 @@
 //! Tokens: who may do what with whose records.
 
-use crate::{Result, StoreError, Tenant};
+use super::error::{Result, StoreError};
+use super::tenant::Tenant;
 use serde::Serialize;
 
 /// What a token allows. Each role may do what those before it may.
@@ -63,4 +64,31 @@ impl Token {
         let role = Role::named(role).ok_or_else(wrong)?;
         Ok(Self { id: id as u64, created, token: NewToken { digest, tenant, role, name } })
     }
+}
+
+/// The tokens that a store keeps.
+pub trait Tokens {
+    /// Writes a token; returns its number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn create_token(&self, token: NewToken) -> Result<u64>;
+
+    /// All tokens that have not been revoked.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tokens(&self) -> Result<Vec<Token>>;
+
+    /// Whether there has ever been a token.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn has_had_tokens(&self) -> Result<bool>;
+
+    /// Revokes a token; false when there is none with this number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn revoke_token(&self, id: u64) -> Result<bool>;
 }

@@ -1,6 +1,8 @@
 //! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
 
-use crate::{Result, StoreError};
+use super::damage::Damage;
+use super::error::{Result, StoreError};
+use super::tenant::Tenant;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -132,7 +134,44 @@ impl TagDefinition {
             "xpath" => TagDefinition::XPath(text),
             "query" => TagDefinition::Query(text),
             "manual" => TagDefinition::Manual,
-            _ => return Err(StoreError::Damaged(crate::damage::Damage::of_row(format!("tag `{tag}`"), format!("{kind:?} is no kind of a tag")))),
+            _ => return Err(StoreError::Damaged(Damage::of_row(format!("tag `{tag}`"), format!("{kind:?} is no kind of a tag")))),
         })
     }
 }
+
+/// Tags, and the trees that their definitions are asked of. Records get and lose tags by units: [`TagWrites`].
+pub trait Tags {
+    /// The tags of a collection.
+    ///
+    /// # Errors
+    /// When its records carry none, or the database fails.
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags>;
+
+    /// Writes tags: new ones, where `new` says so, and else in the place of those with the same names. A tag's
+    /// times are the caller's.
+    ///
+    /// # Errors
+    /// When one that must be new is not, or the database fails.
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()>;
+
+    /// Removes a tag from the collection and from all records; false when there is none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool>;
+
+    /// Names of the tags that records were given, in the order of `keys`; those of queries are not among them.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>>;
+
+    /// Documents of records as trees, each of a source by name, in the order of `keys`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>>;
+}
+
+/// Packed trees of a record, each of a source by name.
+pub type PackedTrees = Vec<(String, Vec<u8>)>;

@@ -1,5 +1,5 @@
 //! Whether an answer is still wanted. Who asks a store for a caller that may go says so for as long as it asks, on the thread on which it
-//! asks: a store looks at that while it works, and gives up with [`StoreError::Unwanted`](crate::StoreError::Unwanted) what nobody waits for.
+//! asks: a store looks at that while it works, and gives up with [`StoreError::Unwanted`](super::error::StoreError::Unwanted) what nobody waits for.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use crate::{Result, Store, StoreError, Tenant};
+use super::error::{Result, StoreError};
+use super::tenant::Tenant;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Link;
@@ -209,7 +210,7 @@ pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize)
 ///
 /// # Errors
 /// When the store fails.
-pub fn keys_of(store: &dyn Store, plan: &QueryPlan) -> Result<Vec<Key>> {
+pub fn keys_of(store: &dyn Queries, plan: &QueryPlan) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     store.visit(plan, &mut |row| {
         keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
@@ -235,4 +236,50 @@ pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
         FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
         _ => Value::Int((sum as f64 / count as f64).round() as i64),
     }
+}
+
+/// Answers plans.
+pub trait Queries {
+    /// Rows that satisfy a plan, in its order.
+    ///
+    /// # Errors
+    /// When the plan is not one of this catalogue, or the database fails.
+    fn find(&self, plan: &QueryPlan) -> Result<ResultRows> {
+        let mut rows = Vec::new();
+        self.visit(plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(ResultRows { rows })
+    }
+
+    /// Calls `visit` with every row of a plan, in its order, from one snapshot. Memory does not grow with their number.
+    ///
+    /// # Errors
+    /// As [`Queries::find`], or what `visit` says.
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()>;
+
+    /// How many rows satisfy a plan, its page aside.
+    ///
+    /// # Errors
+    /// As [`Queries::find`].
+    fn count(&self, plan: &QueryPlan) -> Result<u64>;
+
+    /// The rows of a plan's page and how many there are without it, of one snapshot.
+    ///
+    /// # Errors
+    /// As [`Queries::find`].
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)>;
+
+    /// One value per aggregate over all rows of a plan, its page aside.
+    ///
+    /// # Errors
+    /// As [`Queries::find`].
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
+
+    /// How the database answers a plan, in words.
+    ///
+    /// # Errors
+    /// As [`Queries::find`].
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>>;
 }

@@ -1,30 +1,16 @@
 //! Jobs and chunks: what waits to be imported.
 
-use crate::Tenant;
-use crate::journal::OutcomeCounts;
+pub use super::ids::{ChunkId, JobId};
+
+use super::error::Result;
+use super::ids::LeaseToken;
+use super::journal::{JournalEntry, OutcomeCounts};
+use super::tenant::Tenant;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::time::Duration;
 
 /// How often a chunk is leased before it is dead: whoever had it never gave an answer, so it may be the chunk that ends them.
 pub const MOST_LEASES: u32 = 10;
-
-/// Number of an import job, from 1, given by the store.
-pub type JobId = u64;
-
-/// A chunk: its job and its number inside it, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChunkId {
-    /// The job.
-    pub job: JobId,
-    /// The number.
-    pub ordinal: u32,
-}
-
-impl fmt::Display for ChunkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.job, self.ordinal)
-    }
-}
 
 /// A file of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +68,7 @@ pub struct SplitProgress {
 /// A chunk to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChunk {
-    /// Number inside the job; given anew by [`crate::Store::replace_chunk`].
+    /// Number inside the job; given anew by [`Queue::replace_chunk`].
     pub ordinal: u32,
     /// Where its bytes are.
     pub slice: ChunkSlice,
@@ -265,3 +251,139 @@ impl Job {
 /// Tables that say something of a job, with the column that has its number.
 pub(crate) const OF_JOB: [(&str, &str); 6] =
     [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];
+
+/// Jobs, and the chunks of them that wait for workers.
+pub trait Queue {
+    /// Writes a new job.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn create_job(&self, job: NewJob) -> Result<JobId>;
+
+    /// Adds chunks to a job and remembers how far its files have been cut. Adding a chunk that is there changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
+
+    /// Leases up to `limit` chunks for `seconds`: of one job, if given, else of the jobs that [`schedule`](crate::schedule) chooses one after
+    /// the other. A chunk whose lease has run out waits again, or is dead when that happened [`MOST_LEASES`] times.
+    /// Leases need not survive the end of the machine: the chunks then wait.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>>;
+
+    /// Prolongs leases by `seconds` from now; returns those that are still held.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>>;
+
+    /// Gives chunks back that nobody has begun: they wait as if they had not been leased.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()>;
+
+    /// Whether no chunk waits or is leased.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn is_idle(&self) -> Result<bool>;
+
+    /// Returns when chunks may have been added, by whatever process, and after `timeout` at the latest. It is a hint:
+    /// somebody else may have leased them, and some that were added may not be told.
+    fn wait_for_chunks(&self, timeout: Duration);
+
+    /// Takes the chunks of a job away from whoever holds them; their commits will be fenced off.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn take_over(&self, job: JobId) -> Result<u64>;
+
+    /// Gives a chunk back after a failure. It waits `delay_seconds`, or is dead when it has failed `attempts` times.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
+
+    /// One job.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn job(&self, job: JobId) -> Result<Job>;
+
+    /// The state of a job, which costs less than [`Queue::job`].
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn job_state(&self, job: JobId) -> Result<JobState>;
+
+    /// The newest jobs of a tenant, or of all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>>;
+
+    /// Notes that whoever worked on a job has stopped before its end, unless somebody else works on it or it has ended. A lease of one
+    /// of its chunks makes it running again.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn interrupt_job(&self, job: JobId) -> Result<()>;
+
+    /// Ends a job: failed or cancelled. Its waiting chunks go, what was committed stays.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()>;
+
+    /// Removes a job that has ended, with its journal; one that has not stays. What it committed stays, and says its number.
+    ///
+    /// # Errors
+    /// When there is no such job, or the database fails.
+    fn forget_job(&self, job: JobId) -> Result<()>;
+
+    /// Outcomes of a job's documents in the order of its files, `limit` of them after document `after`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>>;
+
+    /// A document of a job that failed, by its number, as it was read, if it was kept.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>>;
+
+    /// Chunks that wait, are leased or dead.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>>;
+
+    /// A chunk with its bytes, if it carries them.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData>;
+
+    /// Lets dead chunks (all of a job, or one) wait again; returns how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64>;
+
+    /// Puts a dumped chunk back, in the place of the one with its number if that waits or is dead. It waits from then on.
+    ///
+    /// # Errors
+    /// When the chunk is leased or done already, its job is unknown, or the database fails.
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()>;
+
+    /// Puts `parts` in the place of a chunk that is not leased. They get new ordinals.
+    ///
+    /// # Errors
+    /// When the chunk is leased or gone, or the database fails.
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()>;
+}

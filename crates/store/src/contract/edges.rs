@@ -1,0 +1,51 @@
+//! Edges: what children say to the records that their links lead to.
+
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::SmolStr;
+
+/// What a child says to its target. Edges are ordered by group, start and child. Those of links that are
+/// [only read](stook_catalogue::links::Link::is_only_read) say nothing: what a unit says of them is not kept, a store finds the children by
+/// their field, in an order of its own, without group, start and payload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Edge {
+    /// The link, by its number in the definition.
+    pub link: u32,
+    /// Key of the target, or name of a time slot.
+    pub target: SmolStr,
+    /// Group inside the target.
+    pub group: SmolStr,
+    /// Where the child's interval starts, in microseconds; 0 without one.
+    pub start: i64,
+    /// Key of the child.
+    pub child: SmolStr,
+    /// What rules need of the child.
+    pub payload: Vec<u8>,
+}
+
+/// A change of an edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EdgeChange {
+    /// Adds it, or replaces the payload of an equal one.
+    Put(Edge),
+    /// Removes the one with the same link, target, group, start and child.
+    Delete(Edge),
+}
+
+impl EdgeChange {
+    /// Whether a store keeps what is said: of links that are only read it finds the children by their field.
+    pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
+        let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = self;
+        catalogue.link_by_field(edge.link).is_none()
+    }
+}
+
+/// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EdgeRange {
+    /// The link.
+    pub link: u32,
+    /// Targets, each with the first and the last start.
+    pub ranges: Vec<(SmolStr, i64, i64)>,
+    /// What there was.
+    pub edges: Vec<Edge>,
+}

@@ -1,0 +1,77 @@
+//! Why a store cannot do what was asked, and how a record that cannot be read is named.
+
+use super::damage::Damage;
+use super::ids::ChunkId;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::DecodeError;
+
+/// What a store says when it cannot do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store's definition and the process's differ in a way that cannot be applied.
+    #[error("{0}")]
+    Definition(String),
+    /// Another process changed the definition while this one ran.
+    #[error("the store now holds another definition (another process prepared it); restart with the current catalogue.yaml")]
+    DefinitionChanged,
+    /// The lease is not this worker's any more; nothing was written.
+    #[error("chunk {0} was taken over by another worker; nothing was written twice")]
+    Fenced(ChunkId),
+    /// Another process holds the store's write lock.
+    #[error("the store has been locked by another process for {0} s; try again later")]
+    Busy(u64),
+    /// Another transaction holds the record, and the unit does not wait.
+    #[error("another transaction is changing the record")]
+    Held,
+    /// The unit was written, and then another one of the same transaction failed; nothing of it is there.
+    #[error("the transaction was rolled back")]
+    Undone,
+    /// No space is left.
+    #[error("the disk is full; free some space, then continue with `stook import --resume JOB`")]
+    Full,
+    /// The store cannot be written.
+    #[error("the store cannot be written: {0}")]
+    ReadOnly(String),
+    /// The database gave up before it was done.
+    #[error("the store took too long: {0}")]
+    Slow(String),
+    /// Nobody waits for the answer any more, see [`wanted`](super::wanted).
+    #[error("cancelled: the caller has gone")]
+    Unwanted,
+    /// The caller asked for something that makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+    /// A stored row cannot be read.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The database cannot read its own file.
+    #[error("the store is damaged ({0}): restore a backup, or import into a new store (--store)")]
+    Broken(String),
+    /// Anything else the database says.
+    #[error("the store failed: {0}")]
+    Other(String),
+}
+
+/// Results of store calls.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+impl From<DecodeError> for StoreError {
+    fn from(DecodeError(reason): DecodeError) -> Self {
+        StoreError::Damaged(Damage::of_row("a row", reason))
+    }
+}
+
+/// Says whose row it is that cannot be read.
+pub trait ForRecord<T> {
+    /// The record of a collection.
+    ///
+    /// # Errors
+    /// As before.
+    fn for_record(self, collection: &str, key: &Key) -> Result<T>;
+}
+
+impl<T> ForRecord<T> for std::result::Result<T, DecodeError> {
+    fn for_record(self, collection: &str, key: &Key) -> Result<T> {
+        self.map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_record(collection, key.as_str(), reason)))
+    }
+}

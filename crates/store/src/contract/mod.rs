@@ -1,0 +1,88 @@
+//! What a store promises, by role; the suite in `tests/conformance` checks all of it.
+//!
+//! | role | what it does | file, with its types |
+//! |---|---|---|
+//! | [`Records`] | reads records by key | `records.rs` |
+//! | [`Queries`] | answers plans | `plan.rs` |
+//! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
+//! | [`Commits`] | lets caches of records be exact | `observer.rs` |
+//! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
+//! | [`Tags`] | keeps tags and trees | `tag.rs` |
+//! | [`Tokens`] | keeps tokens | `access.rs` |
+//! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
+//!
+//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `wanted.rs`, by which callers give up what they wait for.
+
+pub mod access;
+pub mod commit;
+pub mod damage;
+pub mod edges;
+pub mod error;
+pub mod ids;
+pub mod journal;
+pub mod observer;
+pub mod plan;
+pub mod queue;
+pub mod records;
+pub mod settling;
+pub mod tag;
+pub mod tenant;
+pub mod unit;
+pub mod vitals;
+pub mod wanted;
+
+use access::Tokens;
+use commit::Units;
+use error::Result;
+use observer::Commits;
+use plan::Queries;
+use queue::Queue;
+use records::Records;
+use settling::Settling;
+use tag::Tags;
+use tenant::Tenant;
+use vitals::StoreStats;
+
+/// A record store for one catalogue: the sum of its roles, and what concerns all of it. Whoever has a `dyn Store` calls the methods of
+/// every role without importing it.
+pub trait Store: Records + Queries + Units + Commits + Settling + Tags + Tokens + Queue + Send + Sync {
+    /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
+    fn clock(&self) -> i64;
+
+    /// Notes of what opening the store with this definition changed, in plain sentences.
+    fn changes(&self) -> &[String];
+
+    /// Whether opening it gave it another definition in the place of the one it held: processes that began with that one must be
+    /// started again.
+    fn has_redefined(&self) -> bool;
+
+    /// Whether the store still holds the definition that it was opened with.
+    ///
+    /// # Errors
+    /// [`StoreError::DefinitionChanged`](error::StoreError::DefinitionChanged) when another process has prepared it for another one; when the database fails.
+    fn check_definition(&self) -> Result<()>;
+
+    /// What the database finds wrong with its own structures, in its words, the first of it; nothing if it is sound. A server looks after
+    /// that itself. Cost: a file is read whole.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn damage(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// The number under which contributions made by a feed's map are stored.
+    fn generation(&self, source: usize, feed: usize) -> u32;
+
+    /// How the store does.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn vitals(&self) -> Result<StoreStats>;
+
+    /// Everybody who has, or had, records.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tenants(&self) -> Result<Vec<Tenant>>;
+}

@@ -1,0 +1,260 @@
+//! Records as a store keeps them: their versions, what is read of them, how they change, and the log of their changes.
+
+use super::damage::{Damage, DamagedPart};
+use super::error::{ForRecord, Result, StoreError};
+use super::ids::JobId;
+use super::tenant::Tenant;
+use bytes::Bytes;
+use std::sync::Arc;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, unpack};
+use stook_catalogue::value::Value;
+
+/// The version of a row: the content's revision, and a counter of writes that did not change content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Version {
+    /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
+    pub revision: i64,
+    /// Writes since then that changed no content.
+    pub minor: i64,
+    /// Where the store has it, if it says so.
+    pub location: RowHint,
+}
+
+impl Version {
+    /// A version that was read somewhere else than in the store.
+    pub fn new(revision: i64, touch: i64) -> Self {
+        Self { revision, minor: touch, location: RowHint::default() }
+    }
+}
+
+/// Where a store has found a record, so that it is found again with less work. A hint and no part of a version: all are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowHint(pub(crate) Option<i64>);
+
+impl PartialEq for RowHint {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RowHint {}
+
+/// A record as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecord {
+    /// Its key.
+    pub key: Key,
+    /// Its version.
+    pub version: Version,
+    /// The import job that brought it to life; 0 for edits.
+    pub created_job: JobId,
+    /// Whether it exists for readers.
+    pub alive: bool,
+    /// Packed contributions, see [`stook_catalogue::record`]; empty when only values were read.
+    pub contributions: Vec<u8>,
+    /// State fields that transitions have set, by index.
+    pub state_set: Vec<(usize, Value)>,
+    /// Golden values, empty when only the head was read.
+    pub golden: Vec<Value>,
+    /// Effective state values, empty when only the head was read.
+    pub state: Vec<Value>,
+    /// Fields on which contributors disagree.
+    pub conflicts: Vec<usize>,
+    /// Kept documents, concatenated; nothing unless everything was read.
+    pub raw: Option<Vec<u8>>,
+    /// Parts that cannot be read, and have no value here; none unless damage was asked for.
+    pub damage: Vec<DamagedPart>,
+}
+
+impl StoredRecord {
+    /// The record, if all of it can be read.
+    ///
+    /// # Errors
+    /// When a part of it cannot.
+    pub fn sound(self, collection: &str) -> Result<Self> {
+        match self.reason() {
+            None => Ok(self),
+            Some(reason) => Err(StoreError::Damaged(Damage::of_record(collection, self.key.as_str(), reason))),
+        }
+    }
+
+    /// Its contributions, where all of it was read.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn contributions_of(&self, collection: &Collection) -> Result<Vec<Contribution>> {
+        // without documents there are none to be left out
+        let raw = self.raw.as_deref().unwrap_or_default();
+        unpack(&self.contributions, collection, &self.golden, Some(raw)).for_record(&collection.name, &self.key)
+    }
+
+    /// What of it cannot be read, in words.
+    pub fn reason(&self) -> Option<String> {
+        let reasons: Vec<&str> = self.damage.iter().map(|damage| damage.reason.as_str()).collect();
+        (!reasons.is_empty()).then(|| reasons.join(", "))
+    }
+}
+
+/// How much of a record is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadDetail {
+    /// What decides whether a write is needed: version, contributions, state that was set.
+    Head,
+    /// What readers see: version, golden values, state; neither contributions nor kept documents.
+    Values,
+    /// Everything.
+    Full,
+}
+
+/// A change of one record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordWrite {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: Key,
+    /// The version that was read; `None` when there was no record.
+    pub expect: Option<Version>,
+    /// What to write.
+    pub change: RecordChange,
+}
+
+/// What happens to a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RecordChange {
+    /// New content: the revision grows.
+    Put(Box<RecordContent>),
+    /// New contributions (times) with the same golden content: the revision stays.
+    Touch {
+        /// Packed contributions.
+        contributions: Vec<u8>,
+    },
+    /// New state with the same golden content: the revision grows.
+    State {
+        /// A value per state field.
+        state: Vec<Value>,
+        /// State fields that transitions have set, by index.
+        state_set: Vec<(usize, Value)>,
+    },
+    /// New settled values with the same content beside them: the revision stays.
+    Settle(Box<RecordContent>),
+    /// The row goes.
+    Delete,
+}
+
+/// The content of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordContent {
+    /// The import job that brought it to life; 0 for edits.
+    pub created_job: JobId,
+    /// Whether it exists for readers.
+    pub exists: bool,
+    /// A value per field.
+    pub golden: Arc<[Value]>,
+    /// A value per state field.
+    pub state: Vec<Value>,
+    /// State fields that transitions have set, by index.
+    pub state_set: Vec<(usize, Value)>,
+    /// Fields on which contributors disagree.
+    pub conflicts: Vec<usize>,
+    /// Packed contributions.
+    pub contributions: Vec<u8>,
+    /// Kept documents, concatenated.
+    pub raw: Option<Bytes>,
+    /// Whether values that are indexed or unique are those of the record that is replaced.
+    pub indexes_unchanged: bool,
+}
+
+/// A record that changed between reading and writing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WriteConflict {
+    /// The collection's index.
+    pub collection: usize,
+    /// The key.
+    pub key: Key,
+    /// The record as it is now, whole, or nothing. It may be damaged.
+    pub record: Option<StoredRecord>,
+}
+
+/// A record that cannot be written, because another one has the same value in a unique field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueConflict {
+    /// Its collection.
+    pub collection: usize,
+    /// Its key.
+    pub key: Key,
+    /// The unique field.
+    pub field: usize,
+    /// The key of the record that has the value.
+    pub holder: String,
+}
+
+/// A change of a record's state by a transition, kept for ever, or one of its golden fields, kept where the collection asks for
+/// it as often as it says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewChangeLogEntry {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: Key,
+    /// The transition's name; nothing for a change of golden fields.
+    pub transition: Option<String>,
+    /// Who called it, or which work changed the fields.
+    pub caller: String,
+    /// Values of the fields that changed, before and after, where there was a record; a transition's arguments, too:
+    /// `{"args": {}, "before": {}, "after": {}}`.
+    pub change: serde_json::Value,
+}
+
+/// An entry of a record's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeLogEntry {
+    /// Number in the order of writing.
+    pub id: i64,
+    /// When, in microseconds.
+    pub at: i64,
+    /// As in [`NewChangeLogEntry`].
+    pub transition: Option<String>,
+    /// As in [`NewChangeLogEntry`].
+    pub caller: String,
+    /// As in [`NewChangeLogEntry`].
+    pub change: serde_json::Value,
+}
+
+/// Reads records of one collection. They are written by units: [`Units`](super::commit::Units).
+pub trait Records {
+    /// Reads records by key, in the order of `keys`. One statement, whatever their number.
+    ///
+    /// # Errors
+    /// When the database fails, or one of the records is damaged.
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
+
+    /// The same, with records that are damaged, which say what of them cannot be read.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
+
+    /// The versions of records, in the order of `keys`. One statement, whatever their number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+        let heads = self.read(tenant, collection, keys, ReadDetail::Head)?;
+        Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
+    }
+
+    /// Keys of a collection, `limit` of them behind one, in their order; those of records that do not exist for readers, too.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
+
+    /// Changes of a record's state, newest first, `limit` of them before entry `before`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>>;
+}

@@ -1,0 +1,125 @@
+//! A unit of work: what is written in one transaction, and what the store asks of it on the way.
+
+use super::edges::EdgeRange;
+use super::error::{Result, StoreError};
+use super::ids::LeaseToken;
+use super::journal::ChunkJournal;
+use super::records::{NewChangeLogEntry, RecordWrite, UniqueConflict, Version, WriteConflict};
+use super::settling::SettlingChanges;
+use super::tag::{CollectionTags, TagChanges, TagWrites};
+use super::tenant::Tenant;
+use stook_catalogue::key::Key;
+
+/// A call that is done once, however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotentCall {
+    /// Who calls what by which key, hashed.
+    pub id: [u8; 16],
+    /// The whole request, hashed: the same call with another request is a mistake.
+    pub request: [u8; 16],
+}
+
+/// How long the answer to a [`IdempotentCall`] is kept, in microseconds.
+pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
+
+/// What a unit has read beside the records it writes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadSet {
+    /// Collection, key, and the version; nothing where there was no record.
+    pub records: Vec<(usize, Key, Option<Version>)>,
+    /// Ranges of edges.
+    pub ranges: Vec<EdgeRange>,
+}
+
+/// One transaction's work. The store calls its methods inside the transaction, in this order:
+///
+/// 1. [`fence`](Unit::fence): the lease is handed back, or the unit fails.
+/// 2. [`call`](Unit::call): where it was answered before, [`repeated`](Unit::repeated) is the last that is called.
+/// 3. [`writes`](Unit::writes), from which on nothing is remembered of an earlier attempt; [`resolve`](Unit::resolve) with the
+///    records that have changed, if any; [`refused`](Unit::refused) for each that could not be written.
+/// 4. [`relies`](Unit::relies); [`broken`](Unit::broken) if something of it has changed; [`seen`](Unit::seen) with the records
+///    that `broken` has named, if any.
+/// 5. [`knows_tags`](Unit::knows_tags), and only where that is a revision: [`retag`](Unit::retag) if it is an older one,
+///    [`tagging`](Unit::tagging), [`tagged`](Unit::tagged).
+/// 6. [`settling`](Unit::settling), which therefore knows all of the above.
+/// 7. [`log`](Unit::log), [`answer`](Unit::answer), [`journal`](Unit::journal).
+///
+/// When the transaction has to be begun again (another unit in it failed), all are called once more, from the first on. What a unit only
+/// shows (its tenant, lease, call, whether it waits, writes, what it relies on) may be looked at before and between these, too.
+pub trait Unit: Send {
+    /// Whose records these are.
+    fn tenant(&self) -> &Tenant;
+    /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
+    fn fence(&self) -> Option<LeaseToken> {
+        None
+    }
+    /// The call this unit answers, if it must not be done twice.
+    fn call(&self) -> Option<&IdempotentCall> {
+        None
+    }
+    /// The call was answered before: whether by the same request, and how. Nothing else is done.
+    fn repeated(&mut self, _same: bool, _answer: Vec<u8>) {}
+    /// Whether the unit waits for records that other transactions hold, rather than fail with [`StoreError::Held`].
+    fn waits(&self) -> bool {
+        true
+    }
+    /// Changes computed from what was read, ordered by collection and key, one per record.
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+    /// Records that are not any more what was read: merge again. What is returned is written without another check, the
+    /// store holds them.
+    ///
+    /// # Errors
+    /// Fails the unit, as a unit does that writes nothing or holds what it writes: it has no second thoughts.
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
+        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
+        Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))
+    }
+    /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
+    fn refused(&mut self, refused: UniqueConflict);
+    /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
+    fn relies(&self) -> Option<&ReadSet> {
+        None
+    }
+    /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
+    /// the unit wants to see as they are.
+    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+        Vec::new()
+    }
+    /// The records that [`Unit::broken`] wanted to see, whole.
+    fn seen(&mut self, _records: Vec<WriteConflict>) {}
+    /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
+    fn knows_tags(&self) -> Option<i64> {
+        None
+    }
+    /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.
+    fn retag(&mut self, _tags: Vec<(usize, CollectionTags)>) {}
+    /// Documents of records, and who carries what.
+    fn tagging(&mut self) -> Vec<TagWrites> {
+        Vec::new()
+    }
+    /// What that changed.
+    fn tagged(&mut self, _given: TagChanges) {}
+    /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
+    fn settling(&mut self) -> SettlingChanges {
+        SettlingChanges::default()
+    }
+    /// Changes to be logged, ordered by collection and key.
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
+        Vec::new()
+    }
+    /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again.
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+    /// The journal of the chunk.
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        None
+    }
+    /// Whether who submitted the unit makes it again where it is answered with [`StoreError::Undone`]: then it need not be kept
+    /// until what it has written is committed.
+    fn is_made_again(&self) -> bool {
+        false
+    }
+}
