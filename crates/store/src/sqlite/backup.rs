@@ -8,7 +8,8 @@
 //!
 //! Writers wait only while one transaction follows another: for the last of the log to be copied, and numbers of its pages to be read.
 
-use super::{SqliteOptions, connect, failure, use_log};
+use super::connection::{SqliteOptions, connect, use_log};
+use super::error::failure;
 use crate::{Result, StoreError};
 use rusqlite::Connection;
 use std::collections::BTreeSet;

@@ -9,7 +9,8 @@
 //! would wait for as long as it takes. When no more bulk work comes it copies once while there is time: what is left when the store is closed is
 //! little then. When nobody has written for a while, the log's bytes are given back.
 
-use super::{SqliteOptions, failure};
+use super::connection::SqliteOptions;
+use super::error::failure;
 use crate::{Result, StoreError, WakeFn};
 use rusqlite::Connection;
 use std::fs::File;
@@ -99,7 +100,7 @@ impl Checkpointer {
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(failure)?;
-        let connection = super::connect(path, &SqliteOptions { writer_cache: 1 << 20, ..options.clone() }, None)?;
+        let connection = super::connection::connect(path, &SqliteOptions { writer_cache: 1 << 20, ..options.clone() }, None)?;
         let (own, log, wait) = (shared.clone(), log_of(path), Duration::from_secs(options.wait));
         let work = move || {
             while !own.closing.load(Ordering::SeqCst) {

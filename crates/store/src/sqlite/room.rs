@@ -4,7 +4,7 @@
 //! and then the log cannot be given back either: the disk would stay full until somebody makes room. So nothing is written any more while
 //! there is still room for that.
 
-use super::failure;
+use super::error::failure;
 use crate::{Result, StoreError};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};

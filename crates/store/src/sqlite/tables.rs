@@ -17,7 +17,7 @@
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
-use super::failure;
+use super::error::failure;
 use crate::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};

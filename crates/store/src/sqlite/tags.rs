@@ -1,8 +1,9 @@
 //! Tags and trees.
 
-use super::failure;
-use super::records::{execute, tenant_id};
+use super::error::failure;
+use super::sql::execute;
 use super::tables::StoreTables;
+use super::tenants::tenant_id;
 use crate::row::read_json;
 use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, differences, id_of};
 use crate::{PackedTrees, Result, StoreError, Tenant, Unit};
@@ -98,7 +99,7 @@ fn by_key<T>(
         }
     }
     drop(rows);
-    super::settle::searched(&statement);
+    super::sql::searched(&statement);
     Ok(found)
 }
 

@@ -7,7 +7,7 @@
 //! Rows are rewritten a few thousand at a time, so the log stays short and whoever is stopped goes on where it was. What changes the
 //! schema is one transaction at the end, which also looks for rows that a process of the earlier version has written meanwhile.
 
-use super::failure;
+use super::error::failure;
 use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
 use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};

@@ -1,8 +1,9 @@
 //! Jobs, chunks and journals.
 
-use super::failure;
-use super::records::{execute, tenant_id};
+use super::error::failure;
+use super::sql::execute;
 use super::tables::StoreTables;
+use super::tenants::tenant_id;
 use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::listing::{
     ChunkOutcomes, JournalPage, NO_ANSWER, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,

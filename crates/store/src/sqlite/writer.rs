@@ -6,11 +6,12 @@
 //! they are written, so that many fit into a transaction; they are made again where it is undone. Answers are given after COMMIT, to whoever
 //! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
 
+use super::connection::SqliteOptions;
+use super::error::{failure, is_busy};
 use super::log::{Checkpointer, CommitSyncer, OnDurable};
-use super::records;
 use super::room::DiskSpace;
 use super::tables::{self, StoreTables};
-use super::{SqliteOptions, failure, is_busy};
+use super::unit;
 use crate::vitals::{CommitCounters, StoreStats};
 use crate::{
     ChangedRecord, CommitObserver, CommitReceipt, CommitReply, PendingCommit, Priority, RecordChange, RecordWrite, Result, StoreError, Unit, WakeFn,
@@ -377,7 +378,7 @@ impl WriterThread {
     fn write(&self, work: &mut WriterCommand) -> Result<CommitReceipt> {
         let stamp = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
-            WriterCommand::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
+            WriterCommand::Unit(unit) => unit::write(&self.connection, &self.tables, &mut **unit, stamp),
             WriterCommand::Function(work) | WriterCommand::Pass(work, _) => work(&self.connection, stamp),
             WriterCommand::Returned => Err(StoreError::Undone),
         });

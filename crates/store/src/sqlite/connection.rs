@@ -1,0 +1,140 @@
+//! Opens connections to the file, each with the settings that it needs.
+
+use super::error::failure;
+use super::packed;
+use crate::*;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How the embedded store is opened.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// How long to wait for another process that writes, in seconds.
+    pub wait: u64,
+    /// Memory for pages of the connection that writes, in bytes.
+    pub writer_cache: usize,
+    /// Memory for pages of each connection that reads, in bytes; at most 16 are kept open. A sort has as much again and goes on in
+    /// temporary files beyond that, and so do unique rows beyond 2 MiB: a query has some 20 MB, whatever it sorts.
+    pub reader_cache: usize,
+    /// Rows after which a group of bulk units is committed.
+    pub group_rows: u64,
+    /// Only read; nothing is created or changed, not even on a medium that cannot be written.
+    pub read_only: bool,
+    /// Whether the file is made and changed as the definition wants it; if not, a store that does not fit is refused.
+    pub prepare: bool,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 30_000, read_only: false, prepare: true }
+    }
+}
+
+/// A file that is read without locks, because they cannot be written beside it, and how it was then. Who changes it would not be
+/// noticed by the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImmutableFile {
+    size: u64,
+    changed: Option<SystemTime>,
+}
+
+impl ImmutableFile {
+    /// How the file is now; nothing where what was written last may be in a log that cannot be read without writing.
+    pub fn of(path: &Path) -> Option<Self> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+            return None;
+        }
+        let file = std::fs::metadata(path).ok()?;
+        Some(Self { size: file.len(), changed: file.modified().ok() })
+    }
+}
+
+/// Opens a connection that reads a file which may be on a medium that cannot be written: then no locks can be made beside it, and
+/// none are needed.
+pub fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connection, Option<ImmutableFile>)> {
+    let look = |connection: Connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(failure)?;
+        Ok(connection)
+    };
+    let reason = match connect(path, options, None).and_then(look) {
+        Err(StoreError::ReadOnly(reason)) => reason,
+        opened => return Ok((opened?, None)),
+    };
+    let Some(still) = ImmutableFile::of(path) else {
+        return Err(StoreError::ReadOnly(format!(
+            "{reason}; the latest changes are in its write-ahead log ({}-wal), which needs a writable folder: copy both files to one",
+            path.display()
+        )));
+    };
+    let connection = connect(path, options, Some(&still)).and_then(look)?;
+    Ok((connection, Some(still)))
+}
+
+/// The name of a file of which the database is told that nobody changes it.
+fn unchanging(path: &Path) -> PathBuf {
+    let mut name = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(*byte)),
+            other => name.push_str(&format!("%{other:02X}")),
+        }
+    }
+    PathBuf::from(name + "?immutable=1")
+}
+
+/// Opens a connection with what every connection needs.
+pub fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFile>) -> Result<Connection> {
+    let mut access = match (options.read_only, options.prepare) {
+        (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let mut name = path.to_owned();
+    if still.is_some() {
+        access |= OpenFlags::SQLITE_OPEN_URI;
+        name = unchanging(path);
+    }
+    #[cfg_attr(not(debug_assertions), allow(unused_mut, reason = "only builds for tests look at statements"))]
+    let mut connection = Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    #[cfg(debug_assertions)]
+    super::statements::note(&mut connection).map_err(failure)?;
+    connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
+    rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
+    packed::teach(&connection).map_err(failure)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    // indexes are named: a statement need not be planned anew for other parameters
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
+    let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
+    // what is read may be sorted, however much it is; who writes keeps little aside, and often
+    let aside = if options.read_only { "FILE" } else { "MEMORY" };
+    // the size of a page comes first: the database counts the cache in pages of the size it knows of
+    let settings = format!(
+        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = {aside}; PRAGMA foreign_keys = OFF;"
+    );
+    connection.execute_batch(&settings).map_err(failure)?;
+    Ok(connection)
+}
+
+/// Switches a file to the write-ahead log. When several processes do so at once the database does not wait for them by itself.
+pub fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
+    let deadline = Instant::now() + wait;
+    let mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(failure);
+    let switch = || {
+        if mode("PRAGMA journal_mode")? != "wal" {
+            let now = mode("PRAGMA journal_mode = WAL")?;
+            if now != "wal" {
+                return Err(StoreError::Other(format!("the file system does not support shared memory (the journal's mode stays {now})")));
+            }
+        }
+        Ok(())
+    };
+    loop {
+        match switch() {
+            Err(StoreError::Busy(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            ended => return ended,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Edges: those that are kept, and those that follow from a field of the children.
+
+use super::error::failure;
+use super::sql::{searched, text};
+use super::tables::StoreTables;
+use crate::{Edge, Result};
+use rusqlite::{Connection, ToSql, params};
+use stook_catalogue::value::SmolStr;
+
+pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(arguments).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let get = || -> rusqlite::Result<Edge> {
+            Ok(Edge { link, target: target.into(), group: text(row, 0)?, start: row.get(1)?, child: text(row, 2)?, payload: row.get(3)? })
+        };
+        edges.push(get().map_err(failure)?);
+    }
+    drop(rows);
+    searched(&statement);
+    Ok(())
+}
+
+/// Edges of a target, of one group or of all.
+pub fn edges(
+    connection: &Connection,
+    tables: &StoreTables,
+    tenant: i64,
+    link: u32,
+    (target, group): (&str, Option<&str>),
+    limit: usize,
+) -> Result<Vec<Edge>> {
+    if let Some(by_field) = ChildrenByField::of(tables, link) {
+        return by_field.children(connection, tenant, target, None, limit);
+    }
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
+    let mut edges = Vec::new();
+    match group {
+        Some(group) => {
+            let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
+            collect(connection, link, target, &sql, params![tenant, link, target, group, limit as i64], &mut edges)?;
+        }
+        None => {
+            let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
+            collect(connection, link, target, &sql, params![tenant, link, target, limit as i64], &mut edges)?;
+        }
+    }
+    Ok(edges)
+}
+
+/// A link whose children are found by their field.
+pub struct ChildrenByField<'t> {
+    link: u32,
+    table: &'t str,
+    /// Records `r`, and what is equal of children of the target `?2`.
+    found: String,
+    /// What is their id; rows of the elements of lists have it, too, in its order.
+    id: &'static str,
+}
+
+impl<'t> ChildrenByField<'t> {
+    pub fn of(tables: &'t StoreTables, link: u32) -> Option<Self> {
+        let found = tables.catalogue().link_by_field(link)?;
+        let field = &tables.catalogue().collections[found.child_collection].fields[found.field];
+        let (own, name) = (&tables.collections[found.child_collection], &field.name);
+        let (table, is_one) = (&own.table, "r.tenant = ?1 AND");
+        let (found, id) = match own.lists.iter().find(|(list, _)| *list == found.field) {
+            Some((_, side)) => (format!("{side} AS i CROSS JOIN {table} AS r ON r.id = i.id WHERE i.tenant = ?1 AND i.value = ?2"), "i.id"),
+            None if field.index.by_link => (format!("{table} AS r WHERE {is_one} r.\"d_{name}\" = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
+            None => (format!("{table} AS r WHERE {is_one} \"f_{name}\" = ?2"), "r.id"),
+        };
+        Some(Self { link, table, found, id })
+    }
+
+    /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
+    pub fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
+        let Self { link, table, found, id } = self;
+        let place = match behind {
+            Some(_) => format!(" AND {id} > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed = packed(?4)), -1)"),
+            None => String::new(),
+        };
+        let sql = format!("SELECT '', 0, r.key, x'' FROM {found} AND r.alive{place} ORDER BY {id} LIMIT ?3");
+        let limit = limit as i64;
+        let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
+        arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));
+        let mut edges = Vec::new();
+        collect(connection, *link, target, &sql, &arguments, &mut edges)?;
+        Ok(edges)
+    }
+}
+
+/// Edges of targets that start between bounds.
+pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
+               AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
+    let mut edges = Vec::new();
+    for (target, low, high) in ranges {
+        let left = limit.saturating_sub(edges.len()) as i64;
+        collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left], &mut edges)?;
+    }
+    Ok(edges)
+}

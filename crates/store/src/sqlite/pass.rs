@@ -1,0 +1,119 @@
+//! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
+
+use super::edges::{self, ChildrenByField};
+use super::error::failure;
+use super::tables::StoreTables;
+use super::tenants::tenant_id;
+use super::{marks, records, unit};
+use crate::{ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoredRecord, Tenant, UniqueConflict};
+use rusqlite::{Connection, params};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
+
+/// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
+pub struct SqlitePassContext<'c> {
+    pub connection: &'c Connection,
+    pub tables: &'c StoreTables,
+    pub tenant: i64,
+}
+
+impl PassContext for SqlitePassContext<'_> {
+    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Full)
+    }
+
+    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Values)
+    }
+
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+        // inside the process a statement for each target costs no round trip
+        let mut found = Vec::new();
+        for (target, group) in targets {
+            let left = limit.saturating_sub(found.len());
+            found.extend(edges::edges(self.connection, self.tables, self.tenant, link, (target, group.as_deref()), left)?);
+        }
+        Ok(found)
+    }
+
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+        edges::between(self.connection, self.tenant, link, ranges, limit)
+    }
+
+    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+        if let Some(by_field) = ChildrenByField::of(self.tables, link) {
+            return by_field.children(self.connection, self.tenant, target, Some(child), limit);
+        }
+        let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
+                   ORDER BY grp, start, child LIMIT ?";
+        let mut edges = Vec::new();
+        edges::collect(self.connection, link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64], &mut edges)?;
+        Ok(edges)
+    }
+
+    fn wait_for_new(&mut self) -> Result<()> {
+        // nobody else writes
+        Ok(())
+    }
+
+    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+        let own = &self.tables.collections[collection];
+        let name = &self.tables.catalogue().collections[collection].fields[field].name;
+        let sql = format!("SELECT key FROM {} WHERE tenant = ? AND \"f_{name}\" = ?", own.table);
+        let mut keys = Vec::new();
+        for value in values {
+            keys.extend(records::keys_of(self.connection, &sql, params![self.tenant, value])?);
+        }
+        Ok(keys)
+    }
+
+    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        records::keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
+    }
+
+    fn marking(&mut self) -> Result<Vec<u64>> {
+        marks::marking(self.connection, self.tenant)
+    }
+}
+
+/// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
+pub fn pass(
+    connection: &Connection,
+    tables: &StoreTables,
+    owner: &Tenant,
+    pass: &dyn SettlePass,
+    stamp: i64,
+) -> Result<(PassReport, Vec<ChangedRecord>)> {
+    let tenant = tenant_id(connection, owner)?;
+    let mut marks = marks::marks(connection, tenant, pass.most())?;
+    let Some(first) = marks.first().map(|mark| (mark.phase, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
+    marks.retain(|mark| (mark.phase, mark.rule) == first);
+    let can_refuse = tables.collections.iter().any(|own| !own.uniques.is_empty());
+    let mut refused: Vec<UniqueConflict> = Vec::new();
+    loop {
+        let mut settled = pass.run(owner, &marks, &refused, &mut SqlitePassContext { connection, tables, tenant })?;
+        let answered = settled.settling.cleared.len() as u64;
+        let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
+        let changed = |write: &RecordWrite| ChangedRecord {
+            tenant: owner.clone(),
+            collection: write.collection,
+            key: write.key.clone(),
+            content_changed: true,
+        };
+        let changed = settled.writes.iter().map(changed).collect();
+        let is_undone_alone = can_refuse && !settled.writes.is_empty();
+        if is_undone_alone {
+            connection.execute_batch("SAVEPOINT pass").map_err(failure)?;
+        }
+        let mut unit = crate::row::PassUnit::new(owner, settled);
+        let receipt = unit::write(connection, tables, &mut unit, stamp)?;
+        let is_refused = !unit.refused.is_empty();
+        refused.append(&mut unit.refused);
+        if is_undone_alone {
+            connection.execute_batch(if is_refused { "ROLLBACK TO pass; RELEASE pass" } else { "RELEASE pass" }).map_err(failure)?;
+        }
+        if !is_refused {
+            return Ok((PassReport { marks_cleared: answered, rows: receipt.rows, damaged, failures }, changed));
+        }
+    }
+}

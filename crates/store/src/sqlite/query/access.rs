@@ -1,0 +1,164 @@
+//! Access paths: which condition's index finds the records of a plan.
+
+use super::super::error::failure;
+use super::super::tables::conflict_index;
+use super::columns::{ColumnInfo, known};
+use super::comparison::{comparison, is_negation};
+use crate::pattern::{self};
+use crate::plan::{Comparison, QueryPlan};
+use crate::{Result, StoreError};
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, ToSql};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::value::FieldType;
+
+/// SQL with its parameters.
+pub struct SqlStatement {
+    pub sql: String,
+    pub parameters: Vec<Sql>,
+}
+
+impl SqlStatement {
+    pub fn bound(&self) -> Vec<&dyn ToSql> {
+        self.parameters.iter().map(|value| value as &dyn ToSql).collect()
+    }
+}
+
+/// What finds the records that satisfy a condition.
+pub enum AccessPath {
+    /// An index of the record table, by name.
+    Ordered(String),
+    /// The table of the elements of a list.
+    Elements,
+    /// The trigram table, asked for this.
+    Trigrams(String),
+    /// The index of records on which contributors disagree.
+    Conflicts,
+}
+
+/// Entries that an index is asked for when several could find the records: the one that has fewest does. Where all have more,
+/// they are asked for more: looking at an entry costs much less than reading a record in vain.
+const PROBES: [i64; 3] = [256, 4_096, 32_768];
+
+/// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
+pub fn way(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
+    if known.conflicts {
+        return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
+    }
+    let ordered =
+        if known.index.ordered && known.ty.is_list() { Some(AccessPath::Elements) } else { known.ordered_index(collection).map(AccessPath::Ordered) };
+    if matches!(test, Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty()) {
+        return None;
+    }
+    let beginning = match test {
+        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
+        Comparison::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
+        _ => 0,
+    };
+    // a short beginning leaves out less than what stands behind it
+    let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
+    if by_trigrams && let Some(query) = trigrams(known, test) {
+        return Some((11, AccessPath::Trigrams(query)));
+    }
+    let rank = match test {
+        Comparison::Equal(_) if known.is_key => 0,
+        Comparison::Equal(_) if known.unique => 1,
+        // one of two values is half of the records
+        Comparison::Equal(_) | Comparison::In(_) if known.ty.element() == &FieldType::Boolean => 14,
+        Comparison::Equal(_) => 2,
+        Comparison::In(_) => 3,
+        Comparison::Prefix(_) | Comparison::Wildcard(_) if beginning > 0 => 10 - beginning.min(4) as u32,
+        Comparison::Range { low: Some(_), high: Some(_) } => 12,
+        Comparison::Range { .. } => 13,
+        _ => return None,
+    };
+    Some((rank, ordered?))
+}
+
+/// What the trigram table is asked for: every record that satisfies the test has all of these.
+fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
+    let pieces = match test {
+        _ if !known.index.contains => return None,
+        Comparison::Wildcard(pieces) => known.pieces(pieces),
+        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()]),
+        Comparison::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
+        _ => return None,
+    };
+    let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
+    (!quoted.is_empty()).then(|| quoted.join(" AND "))
+}
+
+pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&'a Collection> {
+    catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))
+}
+
+/// The condition whose index finds fewest records.
+pub fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Option<(usize, AccessPath)>> {
+    let collection = collection_of(catalogue, plan)?;
+    let knowns: Vec<ColumnInfo> =
+        plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
+    let mut candidates: Vec<(u32, usize, AccessPath)> = Vec::new();
+    for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
+        candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
+    }
+    candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
+    // who carries a tag is found in the order of keys, so a page in that order reads no more than it shows
+    let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
+    let streams = |index: usize| is_page && knowns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
+    // one record at most cannot be beaten
+    if candidates.len() < 2 || candidates[0].0 <= 1 {
+        return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
+    }
+    for most in PROBES {
+        let mut fewest = (most, 0);
+        for (place, (_, index, way)) in candidates.iter().enumerate() {
+            let entries = probe(connection, collection, tenant, &plan.conditions[*index].test, &knowns[*index], way, most)?;
+            fewest = fewest.min((entries, place));
+        }
+        if fewest.0 < most {
+            let (_, index, way) = candidates.swap_remove(fewest.1);
+            return Ok(Some((index, way)));
+        }
+        if let Some(place) = candidates.iter().position(|(_, index, _)| streams(*index)) {
+            let (_, index, way) = candidates.swap_remove(place);
+            return Ok(Some((index, way)));
+        }
+    }
+    Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)))
+}
+
+/// How many entries an index has for a condition, at most `most`.
+pub fn probe(
+    connection: &Connection,
+    collection: &Collection,
+    tenant: i64,
+    test: &Comparison,
+    known: &ColumnInfo,
+    way: &AccessPath,
+    most: i64,
+) -> Result<i64> {
+    // the rest of a pattern could leave out any number of entries that are read
+    let test = match test {
+        Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),
+        other => other,
+    };
+    let mut parameters = vec![Sql::Integer(tenant)];
+    let (name, field) = (&collection.name, &known.name);
+    let from = match way {
+        AccessPath::Ordered(index) => {
+            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
+        }
+        AccessPath::Elements => {
+            let (elements, own) = (known.elements(collection), known.elements_of());
+            format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
+        }
+        AccessPath::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
+        AccessPath::Trigrams(query) => {
+            parameters = vec![Sql::Text(query.clone())];
+            format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
+        }
+    };
+    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {most})"), parameters };
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+    prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
+}

@@ -1,0 +1,130 @@
+//! Numbers about all rows of a plan.
+
+use super::super::error::failure;
+use super::super::values::unbind;
+use super::access::SqlStatement;
+use super::columns::{ColumnInfo, known};
+use super::rows::unreadable;
+use super::select::{SqlBuilder, rows_statement};
+use crate::plan::{Aggregate, AggregateFunction, QueryPlan, mean_of, middle_of};
+use crate::{Result, StoreError};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ToSql};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::{FieldType, Value};
+
+/// A plan without its order and page.
+pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
+    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+}
+
+pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<u64> {
+    let plan = all_rows(plan);
+    let statement = if plan.distinct {
+        let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
+        SqlStatement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
+    } else {
+        let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
+        SqlStatement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
+    };
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+    let count: i64 = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
+    Ok(count as u64)
+}
+
+/// One aggregate. Its type is that of the column for sum, min, max, a median with a whole middle, and means of times and durations;
+/// other means are floats.
+pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> Result<Value> {
+    let plan = all_rows(plan);
+    let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
+    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
+    let rows = if plan.distinct {
+        if !plan.columns.contains(&aggregate.column) {
+            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
+        }
+        let columns: Vec<ColumnInfo> =
+            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
+        let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
+        let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
+        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
+        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
+    } else {
+        format!("SELECT {} AS v FROM {}", column.sql, builder.from())
+    };
+    if column.ty == FieldType::Ranges {
+        let sql = match aggregate.function {
+            AggregateFunction::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
+            AggregateFunction::Min => "min(e.value ->> 0)",
+            AggregateFunction::Max => "max(e.value ->> 1)",
+            other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name()))),
+        };
+        let statement = SqlStatement { sql: format!("SELECT {sql} FROM ({rows}) AS r, json_each(r.v) AS e"), parameters: builder.parameters };
+        let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+        let found: Option<i64> = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
+        return Ok(found.map_or(Value::Null, Value::Int));
+    }
+    let values = if column.ty.is_list() {
+        // not one statement: json_each has columns called `id` and `key` too
+        format!("SELECT e.value AS v FROM ({rows}) AS r, json_each(r.v) AS e WHERE e.value IS NOT NULL")
+    } else {
+        format!("SELECT v FROM ({rows}) WHERE v IS NOT NULL")
+    };
+    let whole = !matches!(column.ty.element(), FieldType::Float);
+    let sql = match aggregate.function {
+        AggregateFunction::Count => format!("SELECT count(*) FROM ({values})"),
+        AggregateFunction::Min => format!("SELECT min(v) FROM ({values})"),
+        AggregateFunction::Max => format!("SELECT max(v) FROM ({values})"),
+        // in two halves, which cannot overflow on the way to a sum that fits
+        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})"),
+        AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
+        AggregateFunction::Median => format!(
+            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
+             SELECT min(v), max(v) FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
+        ),
+    };
+    let mut prepared = connection.prepare_cached(&sql).map_err(failure)?;
+    let parameters: Vec<&dyn ToSql> = builder.parameters.iter().map(|value| value as &dyn ToSql).collect();
+    let mut rows = prepared.query(parameters.as_slice()).map_err(failure)?;
+    let Some(row) = rows.next().map_err(failure)? else { return Ok(Value::Null) };
+    let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(failure);
+    let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(failure);
+    match aggregate.function {
+        AggregateFunction::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
+        AggregateFunction::Min | AggregateFunction::Max => {
+            element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column, unfit))
+        }
+        AggregateFunction::Sum | AggregateFunction::Avg => {
+            let count = integer(0)?.unwrap_or(0);
+            if count == 0 {
+                return Ok(Value::Null);
+            }
+            let mean = aggregate.function == AggregateFunction::Avg;
+            if !whole {
+                let sum = number(1)?.filter(|sum| sum.is_finite()).ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
+                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+            }
+            let sum = (i128::from(integer(1)?.unwrap_or(0)) << 32) + i128::from(integer(2)?.unwrap_or(0));
+            if mean {
+                return Ok(mean_of(sum, i128::from(count), &column.ty));
+            }
+            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
+        }
+        AggregateFunction::Median => {
+            let of = |index: usize| -> Result<Value> {
+                Ok(if whole { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
+            };
+            Ok(middle_of(&of(0)?, &of(1)?, &column.ty))
+        }
+    }
+}
+
+/// A value, or an element of a list as it stands in JSON.
+fn element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
+    match (value, ty) {
+        (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {
+            let id = std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok());
+            id.map(Value::Uuid).ok_or("it is no UUID")
+        }
+        _ => unbind(value, ty.element()),
+    }
+}

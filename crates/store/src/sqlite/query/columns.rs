@@ -1,0 +1,187 @@
+//! What a plan's columns are in SQL.
+
+use super::super::tables::ordered_index;
+use crate::pattern::fold_pieces;
+use crate::plan::{PlanColumn, link_of, member};
+use crate::{Result, StoreError};
+use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
+use stook_catalogue::fold::fold;
+use stook_catalogue::value::{FieldType, StructMember, Value};
+
+/// What the builder knows of a column.
+pub struct ColumnInfo {
+    /// As SQL, for values.
+    pub sql: String,
+    /// As SQL, for comparisons and order: the folded form where there is one, keys as their index holds them.
+    pub compared: String,
+    pub ty: FieldType,
+    pub fold: bool,
+    pub index: FieldIndexes,
+    /// Name without prefix quoting, for indexes and side tables.
+    pub name: String,
+    pub is_key: bool,
+    pub unique: bool,
+    /// The number of the collection's tags, where it is those.
+    pub tags: Option<u32>,
+    /// Whether it is the fields on which contributors disagree, and records that have any are in an index.
+    pub conflicts: bool,
+}
+
+/// The key of a collection's records as its index holds it, see [`super::super::packed`].
+pub fn key(collection: &Collection) -> String {
+    format!("\"r_{}\".packed", collection.name)
+}
+
+pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: PlanColumn) -> Result<ColumnInfo> {
+    let plain = |sql: &str, ty: FieldType| ColumnInfo {
+        sql: sql.to_owned(),
+        compared: sql.to_owned(),
+        ty,
+        fold: false,
+        index: FieldIndexes::default(),
+        name: sql.to_owned(),
+        is_key: sql == "key",
+        unique: false,
+        tags: None,
+        conflicts: false,
+    };
+    match column {
+        // records may be joined with what has a key, too
+        PlanColumn::Key => {
+            let sql = format!("\"r_{}\".key", collection.name);
+            Ok(ColumnInfo { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+        }
+        PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
+        PlanColumn::Conflict => Ok(ColumnInfo { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
+        PlanColumn::Tag => {
+            let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
+            // an ordered aggregate, by an ordered sub-query
+            let sql = format!(
+                "(SELECT nullif(json_group_array(value), '[]') FROM (SELECT value FROM tagged WHERE tagged.tenant = \"r_{0}\".tenant \
+                 AND tagged.collection = {1} AND tagged.key = \"r_{0}\".key ORDER BY value))",
+                collection.name, tags.id
+            );
+            let index = FieldIndexes { ordered: true, ..FieldIndexes::default() };
+            let name = "tag".to_owned();
+            let ty = FieldType::List(Box::new(FieldType::Text));
+            Ok(ColumnInfo {
+                compared: sql.clone(),
+                sql,
+                ty,
+                fold: false,
+                index,
+                name,
+                is_key: false,
+                unique: false,
+                tags: Some(tags.id),
+                conflicts: false,
+            })
+        }
+        PlanColumn::Field(index) => {
+            let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
+            let sql = match collection.member(index) {
+                Some((list, member)) => in_structs(&collection.name, &collection.fields[list].name, member),
+                None => format!("\"f_{}\"", field.name),
+            };
+            let folded = field.fold && !field.ty.is_list();
+            let compared = if folded { format!("\"x_{}\"", field.name) } else { sql.clone() };
+            let ty = field.golden_type().clone();
+            Ok(ColumnInfo {
+                sql,
+                compared,
+                ty,
+                fold: field.fold,
+                index: field.index,
+                name: field.name.clone(),
+                is_key: false,
+                unique: field.unique,
+                tags: None,
+                conflicts: false,
+            })
+        }
+        PlanColumn::Element(index) => {
+            let member = member(collection, each, index)?;
+            let value = format!("el.value ->> '{}'", member.name);
+            let sql = if member.ty == FieldType::Uuid { format!("unhex({value})") } else { format!("({value})") };
+            Ok(ColumnInfo { name: member.name.clone(), is_key: false, ..plain(&sql, member.ty.clone()) })
+        }
+        PlanColumn::TargetsExist(index) => {
+            let link = link_of(catalogue, collection, index)?;
+            let (to, field) = (&catalogue.collections[link.target_collection].name, &collection.fields[link.field].name);
+            let own = format!("\"r_{}\"", collection.name);
+            let exists = |key: &str| {
+                format!("EXISTS (SELECT 1 FROM \"r_{to}\" AS lt WHERE lt.tenant = {own}.tenant AND packed(lt.key) = packed({key}) AND lt.alive)")
+            };
+            let all = match link.many {
+                false => exists(&format!("{own}.\"f_{field}\"")),
+                true => format!("NOT EXISTS (SELECT 1 FROM json_each({own}.\"f_{field}\") AS le WHERE NOT {})", exists("le.value")),
+            };
+            let sql = format!("(CASE WHEN {own}.\"f_{field}\" IS NOT NULL THEN {all} END)");
+            Ok(ColumnInfo { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
+        }
+        PlanColumn::State(index) => {
+            let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
+            let sql = format!("\"s_{}\"", state.name);
+            // state fields have no side tables
+            let index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
+            Ok(ColumnInfo {
+                compared: sql.clone(),
+                sql,
+                ty: state.ty.clone(),
+                fold: false,
+                index,
+                name: state.name.clone(),
+                is_key: false,
+                unique: false,
+                tags: None,
+                conflicts: false,
+            })
+        }
+    }
+}
+
+impl ColumnInfo {
+    /// Name of the ordered index on this column, if there is one.
+    pub fn ordered_index(&self, collection: &Collection) -> Option<String> {
+        if self.is_key {
+            return Some(format!("\"k_{}\"", collection.name));
+        }
+        (self.index.ordered && !self.ty.is_list()).then(|| ordered_index(&collection.name, self.compared.trim_matches('"')))
+    }
+
+    /// The table pub of the elements of an indexed list.
+    pub fn elements(&self, collection: &Collection) -> String {
+        match self.tags {
+            Some(_) => "tagged".to_owned(),
+            None => format!("\"i_{}_{}\"", collection.name, self.name),
+        }
+    }
+
+    /// What finds the elements of a tenant's records in that table.
+    pub fn elements_of(&self) -> String {
+        self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = pub ? AND collection = {tags}"))
+    }
+
+    pub fn folded(&self, value: &Value) -> Value {
+        match value {
+            Value::Text(text) if self.fold => Value::text(fold(text)),
+            other => other.clone(),
+        }
+    }
+
+    /// Pieces of a pattern in the form that is compared.
+    pub fn pieces(&self, pieces: &[String]) -> Vec<String> {
+        if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
+    }
+}
+
+/// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
+pub fn in_structs(collection: &str, list: &str, member: &StructMember) -> String {
+    let (list, name) = (format!("json_each(\"r_{collection}\".\"f_{list}\") AS m"), &member.name);
+    match member.ty {
+        FieldType::Ranges => {
+            format!("(SELECT nullif(json_group_array(json(g.value)), '[]') FROM {list}, json_each(m.value -> '{name}') AS g)")
+        }
+        _ => format!("(SELECT nullif(json_group_array(m.value ->> '{name}'), '[]') FROM {list} WHERE m.value ->> '{name}' IS NOT NULL)"),
+    }
+}

@@ -1,0 +1,140 @@
+//! Conditions in SQL.
+
+use super::super::values::{bind, bind_element};
+use super::columns::ColumnInfo;
+use crate::pattern::{self, MAX_PATTERN};
+use crate::plan::Comparison;
+use crate::{Result, StoreError};
+use rusqlite::types::Value as Sql;
+use stook_catalogue::value::{FieldType, Value};
+
+/// Values of one `in` that are bound one by one.
+const MAX_VALUES: usize = 1_000;
+
+/// Whether records without a value satisfy it.
+pub fn is_negation(test: &Comparison) -> bool {
+    matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(false))
+}
+
+/// A test of `sql`, which holds ranges.
+fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<String> {
+    let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
+    let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
+    parameters.push(Sql::Text(serde_json::json!(windows).to_string()));
+    let negation = if matches!(test, Comparison::NotEqual(_)) { "NOT " } else { "" };
+    Ok(format!(
+        "{negation}EXISTS (SELECT 1 FROM json_each({sql}) AS g, json_each(?) AS w \
+         WHERE g.value ->> 0 <= w.value ->> 1 AND g.value ->> 1 >= w.value ->> 0)"
+    ))
+}
+
+/// A test of `sql`, which is the column in the form that is compared, or an element of the list.
+pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: &mut Vec<Sql>) -> Result<String> {
+    if known.ty == FieldType::Ranges {
+        return in_ranges(sql, test, parameters);
+    }
+    let value = |value: &Value| {
+        let folded = known.folded(value);
+        if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
+    };
+    // what a value is compared as, and what patterns are asked of
+    let (bound, text) = if known.is_key { ("packed(?)", known.sql.as_str()) } else { ("?", sql) };
+    Ok(match test {
+        Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
+            return Err(StoreError::Wrong("a pattern has one piece at least".into()));
+        }
+        Comparison::Equal(wanted) => {
+            parameters.push(value(wanted));
+            format!("{sql} = {bound}")
+        }
+        Comparison::NotEqual(wanted) => {
+            parameters.push(value(wanted));
+            format!("{sql} IS NOT {bound}")
+        }
+        // more values than SQLite has parameters for travel as one JSON text; so do none, which would make it forget a partial index
+        Comparison::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
+            let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
+            let json = wanted.iter().map(|wanted| match value(wanted) {
+                Sql::Integer(number) => number.into(),
+                Sql::Real(number) => number.into(),
+                Sql::Text(text) => text.into(),
+                Sql::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+                Sql::Null => serde_json::Value::Null,
+            });
+            parameters.push(Sql::Text(serde_json::Value::Array(json.collect()).to_string()));
+            let element = if blobs { "unhex(value)" } else { "value" };
+            format!("{sql} IN (SELECT {} FROM json_each(?))", bound.replace('?', element))
+        }
+        Comparison::In(wanted) => {
+            parameters.extend(wanted.iter().map(value));
+            format!("{sql} IN ({})", vec![bound; wanted.len()].join(", "))
+        }
+        Comparison::Range { low, high } => {
+            let mut parts = Vec::new();
+            for (end, operator) in [(low, ">"), (high, "<")] {
+                if let Some((wanted, included)) = end {
+                    parameters.push(value(wanted));
+                    parts.push(format!("{sql} {operator}{} {bound}", if *included { "=" } else { "" }));
+                }
+            }
+            if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
+        }
+        Comparison::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
+        Comparison::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
+        Comparison::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
+        Comparison::Exists(_) => format!("{sql} IS NOT NULL"),
+    })
+}
+
+/// Text from `prefix` on, up to the next text that does not begin with it.
+fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
+    parameters.push(Sql::Text(prefix.to_owned()));
+    match pattern::behind(prefix) {
+        Some(behind) => {
+            parameters.push(Sql::Text(behind));
+            format!("{sql} >= {bound} AND {sql} < {bound}")
+        }
+        None => format!("{sql} >= {bound}"),
+    }
+}
+
+/// Text that has the pieces in their order, the first at the beginning and the last at the end.
+fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
+    let mut parts = Vec::new();
+    if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
+        parts.push(begins(sql, bound, beginning, parameters));
+    }
+    let pattern = glob(pieces);
+    if pattern.len() > MAX_PATTERN {
+        return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {}", pattern.len())));
+    }
+    parameters.push(Sql::Text(pattern));
+    parts.push(format!("{text} GLOB ?"));
+    // GLOB takes these three for one character
+    for piece in pieces.iter().filter(|piece| piece.contains(['\u{fffd}', '\u{fffe}', '\u{ffff}'])) {
+        parameters.push(Sql::Text(piece.clone()));
+        parts.push(format!("instr({text}, ?) > 0"));
+    }
+    Ok(parts.join(" AND "))
+}
+
+fn glob(pieces: &[String]) -> String {
+    let escape = |piece: &String| {
+        piece.chars().fold(String::new(), |mut out, character| {
+            match character {
+                '*' | '?' | '[' => out.extend(['[', character, ']']),
+                other => out.push(other),
+            }
+            out
+        })
+    };
+    pieces.iter().map(escape).collect::<Vec<_>>().join("*")
+}
+
+fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
+    match value {
+        rusqlite::types::ToSqlOutput::Owned(value) => value.clone(),
+        rusqlite::types::ToSqlOutput::Borrowed(value) => Sql::try_from(*value).unwrap_or(Sql::Null),
+        _ => Sql::Null,
+    }
+}

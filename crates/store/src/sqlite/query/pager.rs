@@ -1,0 +1,74 @@
+//! Rows of a plan, a page at a time.
+
+use super::access::{collection_of, way};
+use super::columns::known;
+use super::rows::visit;
+use crate::Result;
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use rusqlite::Connection;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::Value;
+
+/// Rows of a plan that is answered in the order of keys, read a page at a time: where no index finds records by a condition, a page costs
+/// what its rows cost.
+pub struct KeyPager {
+    /// The plan of the page that is next; its last column is the key.
+    plan: QueryPlan,
+    /// Rows that may follow, if they are bounded.
+    remaining: Option<u64>,
+    /// Whether it begins behind another one.
+    is_continued: bool,
+}
+
+/// Rows of such a page.
+const PAGE: u64 = 1_000;
+
+impl KeyPager {
+    /// The first page of a plan; nothing where it is read at once.
+    pub fn of(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
+        let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
+        if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE) {
+            return None;
+        }
+        let collection = collection_of(catalogue, plan).ok()?;
+        let is_found = |condition: &Condition| {
+            known(catalogue, collection, None, condition.column).is_ok_and(|known| way(collection, &known, &condition.test).is_none())
+        };
+        if !plan.conditions.iter().all(is_found) {
+            return None;
+        }
+        let mut first = plan.clone();
+        first.columns.push(PlanColumn::Key);
+        Some(Self { plan: first, remaining: plan.limit, is_continued: false })
+    }
+
+    /// Rows of the page.
+    pub fn read(&mut self, connection: &Connection, catalogue: &Catalogue, tenant: i64) -> Result<Vec<Vec<Value>>> {
+        self.plan.limit = Some(self.remaining.map_or(PAGE, |left| left.min(PAGE)));
+        let mut rows = Vec::new();
+        visit(connection, catalogue, tenant, &self.plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Whether a page may follow the one that has these rows.
+    pub fn goes_on(&mut self, rows: &[Vec<Value>]) -> bool {
+        let found = rows.len() as u64;
+        self.remaining = self.remaining.map(|left| left.saturating_sub(found));
+        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.remaining != Some(0)) else { return false };
+        let test = Comparison::Range { low: Some((last.clone(), false)), high: None };
+        // that of the page before, if there was one, stands last
+        self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_continued));
+        self.plan.conditions.push(Condition { column: PlanColumn::Key, test });
+        self.is_continued = true;
+        true
+    }
+
+    /// A row as the plan wants it.
+    pub fn row(&self, mut row: Vec<Value>) -> Vec<Value> {
+        row.pop();
+        row
+    }
+}

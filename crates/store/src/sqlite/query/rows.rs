@@ -1,0 +1,114 @@
+//! Rows of a plan, as they are found.
+
+use super::super::error::failure;
+use super::super::values::{unbind, unbind_stored};
+use super::access::{AccessPath, SqlStatement, collection_of, driver, probe};
+use super::columns::{ColumnInfo, known};
+use super::select::{ALIVE, SqlBuilder, select};
+use crate::damage::Damage;
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use crate::{Result, StoreError};
+use rusqlite::Connection;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::value::Value;
+
+pub fn visit(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &QueryPlan,
+    visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+) -> Result<()> {
+    let driver = driver(connection, catalogue, tenant, plan)?;
+    if let Some(rows) = glance(connection, catalogue, tenant, plan, driver.as_ref())? {
+        return rows.into_iter().try_for_each(visit);
+    }
+    let statement = select(SqlBuilder::driven(catalogue, tenant, plan, driver)?, plan)?.0;
+    read(connection, catalogue, plan, &statement, visit)
+}
+
+/// Most rows of a page that is looked for in the order of keys.
+const GLANCED: u64 = 1_024;
+
+/// Records that are looked at for it, where at least as many would have to be found otherwise: at worst the work is done twice.
+const LOOKED_AT: u64 = 8_192;
+
+/// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
+/// looked at. Nothing if these are too few, or if an index finds few.
+fn glance(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &QueryPlan,
+    driver: Option<&(usize, AccessPath)>,
+) -> Result<Option<Vec<Vec<Value>>>> {
+    let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|wanted| *wanted <= GLANCED);
+    let (Some(wanted), Some((index, way))) = (wanted, driver) else { return Ok(None) };
+    if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
+        return Ok(None);
+    }
+    let collection = collection_of(catalogue, plan)?;
+    let Condition { column, test } = &plan.conditions[*index];
+    let driving = known(catalogue, collection, None, *column)?;
+    let most = LOOKED_AT as i64;
+    // keys are found in their order anyway, and so is who carries a tag
+    let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
+    if is_ordered || probe(connection, collection, tenant, test, &driving, way, most)? < most {
+        return Ok(None);
+    }
+    let collect = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
+        let mut rows = Vec::new();
+        let mut builder = SqlBuilder::driven(catalogue, tenant, plan, None)?;
+        // whether a record is alive is not in the index
+        builder.conditions.retain(|condition| !only_keys || condition != ALIVE);
+        let statement = select(builder, plan)?.0;
+        read(connection, catalogue, plan, &statement, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    };
+    let of_keys = plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key).cloned().collect();
+    let last = QueryPlan { conditions: of_keys, columns: vec![PlanColumn::Key], offset: LOOKED_AT, limit: Some(1), ..plan.clone() };
+    let mut first = plan.clone();
+    if let Some(key) = collect(&last, true)?.pop().and_then(|mut row| row.pop()) {
+        first.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: None, high: Some((key, true)) } });
+    }
+    let rows = collect(&first, false)?;
+    let is_full = rows.len() as u64 + plan.offset >= wanted;
+    Ok(Some(rows).filter(|_| is_full || first.conditions.len() == plan.conditions.len()))
+}
+
+pub fn read(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    plan: &QueryPlan,
+    statement: &SqlStatement,
+    visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+) -> Result<()> {
+    let collection = &catalogue.collections[plan.collection];
+    let columns: Vec<ColumnInfo> = plan.columns.iter().map(|column| known(catalogue, collection, plan.each, *column)).collect::<Result<_>>()?;
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+    let mut rows = prepared.query(statement.bound().as_slice()).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let mut values = Vec::with_capacity(columns.len());
+        for (index, column) in columns.iter().enumerate() {
+            let value = row.get_ref(index).map_err(failure)?;
+            let is_stored = match plan.columns[index] {
+                PlanColumn::Field(field) => collection.member(field).is_none(),
+                PlanColumn::State(_) => true,
+                _ => false,
+            };
+            let value = if is_stored { unbind_stored(value, &column.ty) } else { unbind(value, &column.ty) };
+            values.push(value.map_err(|unfit| unreadable(collection, column, unfit))?);
+        }
+        visit(values)?;
+    }
+    Ok(())
+}
+
+/// Says that a record that was found has no readable value in a column.
+pub fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> StoreError {
+    let row = format!("a record of `{}` that the query finds", collection.name);
+    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name)))
+}

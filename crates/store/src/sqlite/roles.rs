@@ -1,0 +1,466 @@
+//! What every store promises, by a file: each method finds the tenant and a connection, and the module that does the work.
+
+use super::connection::{SqliteOptions, connect};
+use super::error::{after_waiting, failure};
+use super::sql::execute;
+use super::store::{ChangeProbe, SqliteStore};
+use super::writer::{self, SqliteWriter, WriterCommand};
+use super::{edges, marks, pass, query, records, tables, tags, work};
+use crate::access::{NewToken, Token, Tokens};
+use crate::journal::JournalEntry;
+use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
+use crate::queue::*;
+use crate::tag::{CollectionTags, Tag};
+use crate::vitals::StoreStats;
+use crate::*;
+use rusqlite::{Connection, params};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{SmolStr, Value};
+
+/// How often chunks that another process has added are looked for.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+impl Store for SqliteStore {
+    fn clock(&self) -> i64 {
+        self.writer.as_ref().map_or_else(|| writer::tick(&self.reading_clock), SqliteWriter::clock)
+    }
+
+    fn changes(&self) -> &[String] {
+        &self.changes
+    }
+
+    fn has_redefined(&self) -> bool {
+        self.redefined
+    }
+
+    fn check_definition(&self) -> Result<()> {
+        self.with_reader(|connection| tables::check(connection, &self.tables))
+    }
+
+    fn damage(&self) -> Result<Vec<String>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
+            let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
+            // the first answer begins with a line that names the database
+            let lines = found.map_err(failure)?.join("\n");
+            let mut found: Vec<String> = lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
+            // the database does not know what these columns must be; rows of a damaged file cannot all be read
+            if found.is_empty() {
+                for own in &self.tables.collections {
+                    found.extend(own.wrong_columns(connection)?);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn generation(&self, source: usize, feed: usize) -> u32 {
+        self.tables.generation(source, feed)
+    }
+
+    fn vitals(&self) -> Result<StoreStats> {
+        let in_use = self.reading.load(Ordering::Relaxed);
+        let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
+        // the log is not always there
+        let bytes = ["", "-wal"].iter().filter_map(|end| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(end);
+            std::fs::metadata(path).ok()
+        });
+        let bytes = bytes.map(|file| file.len()).sum();
+        let writing = self.writer.as_ref().map(SqliteWriter::vitals).unwrap_or_default();
+        Ok(StoreStats { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(failure)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failure)?;
+            names.map(|name| Tenant::new(&name.map_err(failure)?)).collect()
+        })
+    }
+}
+
+impl Records for SqliteStore {
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+        self.with_reader(|connection| {
+            let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read(connection, &self.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+        self.with_reader(|connection| {
+            let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read_damaged(connection, &self.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::keys_behind(connection, &self.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+}
+
+impl Queries for SqliteStore {
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
+        let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
+            return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+                Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
+                None => Ok(()),
+            });
+        };
+        loop {
+            let rows = self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+                Some(tenant) => page.read(connection, &self.catalogue, tenant),
+                None => Ok(Vec::new()),
+            })?;
+            let goes_on = page.goes_on(&rows);
+            for row in rows {
+                visit(page.row(row))?;
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&self, plan: &QueryPlan) -> Result<u64> {
+        self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+            Some(tenant) => query::count(connection, &self.catalogue, tenant, plan),
+            None => Ok(0),
+        })
+    }
+
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
+        self.with_snapshot(|connection| {
+            let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
+            let mut rows = Vec::new();
+            query::visit(connection, &self.catalogue, tenant, plan, &mut |row| {
+                rows.push(row);
+                Ok(())
+            })?;
+            Ok((ResultRows { rows }, query::count(connection, &self.catalogue, tenant, plan)?))
+        })
+    }
+
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+        self.with_snapshot(|connection| {
+            let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(-1);
+            aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
+        })
+    }
+
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
+        self.with_reader(|connection| query::explain(connection, &self.catalogue, plan))
+    }
+}
+
+impl Units for SqliteStore {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+        let Some(writer) = &self.writer else {
+            let (answer, pending) = CommitReply::new(None);
+            answer.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
+            return pending;
+        };
+        writer.run(WriterCommand::Unit(unit), urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // any interactive commit syncs the log, and with it all that was written before
+        self.write(|_, _| Ok(()))
+    }
+}
+
+impl Commits for SqliteStore {
+    fn is_near(&self) -> bool {
+        true
+    }
+
+    fn stand(&self) -> Result<Option<i64>> {
+        let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
+        let mut looking = match looking {
+            Some(looking) => looking,
+            None => ChangeProbe {
+                connection: connect(
+                    &self.path,
+                    &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
+                    self.still.as_ref(),
+                )?,
+                version: -1,
+                stand: 0,
+            },
+        };
+        let stand = looking.stand(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
+        if let Ok(mut all) = self.looking.lock() {
+            all.push(looking);
+        }
+        Ok(Some(stand))
+    }
+
+    fn watch(&self, watch: Arc<dyn CommitObserver>) {
+        if let Some(writer) = &self.writer {
+            writer.watch(watch);
+        }
+    }
+}
+
+impl Settling for SqliteStore {
+    fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => edges::between(connection, tenant, link, ranges, usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => marks::marks(connection, tenant, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => marks::has_marks(connection, tenant, job),
+            None => Ok(false),
+        })
+    }
+
+    fn owing(&self) -> Result<Vec<Tenant>> {
+        self.with_reader(marks::owing)
+    }
+
+    fn is_settled(&self, job: JobId) -> Result<bool> {
+        self.with_reader(|connection| marks::is_settled(connection, job))
+    }
+
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
+        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
+        let passed = Arc::new(Mutex::new(PassReport::default()));
+        let changed = Arc::new(Mutex::new(Vec::new()));
+        let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());
+        let (answer, told) = (passed.clone(), changed.clone());
+        let work = move |connection: &Connection, stamp: i64| {
+            let (passed, changed) = pass::pass(connection, &tables, &tenant, &*pass, stamp)?;
+            let rows = passed.rows;
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+            Ok(CommitReceipt { committed_at: stamp, rows })
+        };
+        writer.run(WriterCommand::Pass(Box::new(work), changed), Priority::Bulk).wait()?;
+        Ok(passed.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.with_reader(|connection| tables::meta(connection, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let (rules, links) = (rules.to_owned(), serde_json::Value::from(links).to_string());
+        self.write(move |connection, _| {
+            tables::put_meta(connection, "settled", &rules)?;
+            execute(connection, "DELETE FROM edges WHERE link NOT IN (SELECT value FROM json_each(?))", params![links])
+        })
+    }
+}
+
+impl Tags for SqliteStore {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
+            None => Ok(CollectionTags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        let (tables, tenant) = (self.tables.clone(), tenant.clone());
+        self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
+        self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+}
+
+impl Tokens for SqliteStore {
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        self.write(move |connection, stamp| {
+            let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
+            let tenant = token.tenant.as_ref().map(Tenant::as_str);
+            execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, stamp])?;
+            Ok(connection.last_insert_rowid() as u64)
+        })
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.with_reader(|connection| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            let mut rows = statement.query([]).map_err(failure)?;
+            let mut tokens = Vec::new();
+            while let Some(row) = rows.next().map_err(failure)? {
+                let get = || -> rusqlite::Result<_> {
+                    Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get::<_, String>(3)?, row.get(4)?, row.get(5)?))
+                };
+                let (id, digest, tenant, role, name, created) = get().map_err(failure)?;
+                tokens.push(Token::from_row(id, &digest, tenant, &role, name, created)?);
+            }
+            Ok(tokens)
+        })
+    }
+
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(failure))
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        self.write(move |connection, stamp| {
+            let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            Ok(statement.execute(params![stamp, id as i64]).map_err(failure)? == 1)
+        })
+    }
+}
+
+impl Queue for SqliteStore {
+    fn create_job(&self, job: NewJob) -> Result<JobId> {
+        self.write(move |connection, stamp| work::create_job(connection, &job, stamp))
+    }
+
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
+        self.write_and_tell(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
+    }
+
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
+        // whoever looks again and again does not disturb those who write
+        let now = self.clock();
+        let (line, expired) = self.with_snapshot(|connection| work::line(connection, &self.tables, job, now))?;
+        if !expired && line.next().is_none() {
+            return Ok(Vec::new());
+        }
+        let tables = self.tables.clone();
+        self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
+    }
+
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
+        let fences = fences.to_vec();
+        self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
+    }
+
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
+        let fences = fences.to_vec();
+        self.write_and_tell(move |connection, _| work::give_back(connection, &fences))
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.with_reader(work::is_idle)
+    }
+
+    fn wait_for_chunks(&self, timeout: Duration) {
+        // other processes do not tell
+        self.added.wait(timeout.min(ASK_AGAIN));
+    }
+
+    fn take_over(&self, job: JobId) -> Result<u64> {
+        self.write_and_tell(move |connection, _| work::take_over(connection, job))
+    }
+
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+        let reason = reason.to_owned();
+        self.write(move |connection, stamp| work::release(connection, fence, &reason, delay_seconds, attempts, stamp))
+    }
+
+    fn job(&self, job: JobId) -> Result<Job> {
+        let now = self.clock();
+        self.with_snapshot(|connection| work::job(connection, job, now))
+    }
+
+    fn job_state(&self, job: JobId) -> Result<JobState> {
+        self.with_reader(|connection| work::job_state(connection, job))
+    }
+
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+        let now = self.clock();
+        self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit, now))
+    }
+
+    fn interrupt_job(&self, job: JobId) -> Result<()> {
+        self.write(move |connection, stamp| work::interrupt_job(connection, job, stamp))
+    }
+
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
+        let reason = reason.to_owned();
+        self.write(move |connection, stamp| work::end_job(connection, job, state, &reason, stamp))
+    }
+
+    fn forget_job(&self, job: JobId) -> Result<()> {
+        self.write(move |connection, _| work::forget_job(connection, job))
+    }
+
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+        self.with_snapshot(|connection| {
+            let names = tables::collections(connection, &self.tables)?;
+            work::journal(connection, &names, job, after, limit, troubles_only)
+        })
+    }
+
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+        self.with_reader(|connection| work::failed_document(connection, job, document))
+    }
+
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+        self.with_reader(|connection| work::chunks(connection, job))
+    }
+
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
+        self.with_reader(|connection| work::chunk(connection, chunk))
+    }
+
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
+        self.write_and_tell(move |connection, _| work::retry(connection, job, ordinal))
+    }
+
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
+        self.write_and_tell(move |connection, _| work::load_chunk(connection, chunk, &slice))
+    }
+
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
+        self.write_and_tell(move |connection, stamp| work::replace_chunk(connection, chunk, &parts, stamp))
+    }
+}

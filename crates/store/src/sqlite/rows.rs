@@ -1,0 +1,325 @@
+//! Writes rows of records, each only at the version that was read, and the side tables and reservations of what is indexed or unique.
+
+use super::error::failure;
+use super::sql::execute;
+use super::tables::{AT_VERSION, CollectionTables, StoreTables};
+use super::values::{bind, bind_element};
+use super::{packed, records};
+use crate::row::{pack_state, reserved_value};
+use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, ToSql, params};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+
+fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
+    let names: Vec<&str> = conflicts.iter().map(|index| collection.fields[*index].name.as_str()).collect();
+    (!names.is_empty()).then(|| serde_json::Value::from(names).to_string())
+}
+
+pub enum RowWriteResult {
+    Done,
+    /// The record is not what was read.
+    Changed,
+    /// Another record has the value of a unique field.
+    UniqueTaken {
+        field: usize,
+        holder: String,
+    },
+}
+
+/// Writes the rows of one unit.
+pub struct RowWriter<'c> {
+    pub connection: &'c Connection,
+    pub tables: &'c StoreTables,
+    pub tenant: i64,
+    pub commit_time: i64,
+    /// The statements that write into the collection written last, see [`RowWriter::statement`]: finding them anew for every row, and the
+    /// memory for what is bound to them, would cost a tenth.
+    pub statements: [Option<(usize, CachedStatement<'c>)>; 3],
+}
+
+impl<'c> RowWriter<'c> {
+    pub fn apply(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
+        let (connection, tenant) = (self.connection, self.tenant);
+        let own = &self.tables.collections[write.collection];
+        match &write.change {
+            RecordChange::Put(content) => self.put(write, content),
+            RecordChange::Touch { contributions } => {
+                let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
+                let id = self.id(write, version)?;
+                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", own.table);
+                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.minor];
+                let changed = statement.execute(arguments).map_err(failure)?;
+                Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
+            }
+            RecordChange::Settle(content) => self.settle(write, content),
+            RecordChange::State { state, state_set } => {
+                let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
+                let id = self.id(write, version)?;
+                let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
+                let mut binder = Binder { statement: &mut statement, index: 0 };
+                binder.bind(self.commit_time.max(version.revision + 1))?;
+                for value in state {
+                    binder.bind(bind(value))?;
+                }
+                binder.bind(pack_state(state_set, &self.tables.catalogue().collections[write.collection]))?;
+                binder.bind_row(id, tenant, &write.key, version)?;
+                let changed = binder.statement.raw_execute().map_err(failure)?;
+                Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
+            }
+            RecordChange::Delete => {
+                let Some(version) = write.expect else {
+                    // nothing was there: that is still so, or somebody has written it meanwhile
+                    return Ok(if self.is_current(write)? { RowWriteResult::Done } else { RowWriteResult::Changed });
+                };
+                let id = self.id(write, version)?;
+                let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", own.table);
+                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.minor];
+                if statement.execute(arguments).map_err(failure)? == 0 {
+                    return Ok(RowWriteResult::Changed);
+                }
+                forget_side_rows(connection, own, id)?;
+                for (_, side) in &own.uniques {
+                    execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
+                }
+                Ok(RowWriteResult::Done)
+            }
+        }
+    }
+
+    /// Whether the record is still what was read.
+    fn is_current(&self, write: &RecordWrite) -> Result<bool> {
+        records::is_current(self.connection, self.tables, self.tenant, (write.collection, &write.key), write.expect)
+    }
+
+    /// The id of the record of which a version was read; one that no record has if it is not there any more.
+    fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
+        match version.location.0 {
+            Some(id) => Ok(id),
+            None => Ok(records::find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(-1)),
+        }
+    }
+
+    /// A statement of a collection; it stays in its place until the next one is another collection's.
+    fn statement<'s>(
+        place: &'s mut Option<(usize, CachedStatement<'c>)>,
+        connection: &'c Connection,
+        collection: usize,
+        sql: &str,
+    ) -> Result<&'s mut Statement<'c>> {
+        let own = match place.take().filter(|(of, _)| *of == collection) {
+            Some(same) => same,
+            None => (collection, connection.prepare_cached(sql).map_err(failure)?),
+        };
+        Ok(&mut place.insert(own).1)
+    }
+
+    fn put(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
+        let (connection, tenant, stamp) = (self.connection, self.tenant, self.commit_time);
+        let own = &self.tables.collections[write.collection];
+        let collection = &self.tables.catalogue().collections[write.collection];
+        // a stale write must neither take nor free a value, so its version is looked at first
+        let rest = write.expect.is_some() && content.indexes_unchanged;
+        if !own.uniques.is_empty() && !rest && !self.is_current(write)? {
+            return Ok(RowWriteResult::Changed);
+        }
+        if !rest && let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
+            return Ok(taken);
+        }
+        let state = pack_state(&content.state_set, collection);
+        let conflicts = pack_conflicts(&content.conflicts, collection);
+        let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
+        let (place, sql) = match (write.expect, rest) {
+            (None, _) => (0, &own.insert),
+            (Some(_), false) => (1, &own.update),
+            (Some(_), true) => (2, &own.update_rest),
+        };
+        let id = write.expect.map(|version| self.id(write, version)).transpose()?;
+        let statement = Self::statement(&mut self.statements[place], connection, write.collection, sql)?;
+        let mut binder = Binder { statement, index: 0 };
+        if write.expect.is_none() {
+            binder.bind(tenant)?;
+            binder.bind(write.key.as_str())?;
+            binder.bind(packed::pack(write.key.as_str().as_bytes()))?;
+            binder.bind(revision)?;
+            binder.bind(0)?;
+        } else {
+            binder.bind(revision)?;
+        }
+        binder.bind(content.created_job as i64)?;
+        binder.bind(content.exists)?;
+        let mut stays = own.indexed.iter().map(|indexed| rest && *indexed);
+        let mut is_written = || !stays.next().unwrap_or(false);
+        for value in content.golden.iter().take(collection.stored_fields().len()) {
+            if is_written() {
+                binder.bind(bind(value))?;
+            }
+        }
+        for index in &own.folded {
+            if is_written() {
+                binder.bind(content.golden[*index].as_text().map(fold))?;
+            }
+        }
+        for index in &own.digested {
+            if is_written() {
+                binder.bind(digest_of(&content.golden[*index]))?;
+            }
+        }
+        for value in &content.state {
+            if is_written() {
+                binder.bind(bind(value))?;
+            }
+        }
+        binder.bind(conflicts)?;
+        binder.bind(state)?;
+        binder.bind(&content.contributions)?;
+        binder.bind(content.raw.as_deref())?;
+        if let (Some(version), Some(id)) = (write.expect, id) {
+            binder.bind_row(id, tenant, &write.key, version)?;
+        }
+        if binder.statement.raw_execute().map_err(failure)? == 0 {
+            return Ok(RowWriteResult::Changed);
+        }
+        if rest || (own.lists.is_empty() && own.trigrams.is_empty()) {
+            return Ok(RowWriteResult::Done);
+        }
+        let id = match id {
+            None => connection.last_insert_rowid(),
+            Some(id) => {
+                forget_side_rows(connection, own, id)?;
+                id
+            }
+        };
+        self.write_side_rows(write.collection, id, content)?;
+        Ok(RowWriteResult::Done)
+    }
+
+    fn write_side_rows(&self, collection: usize, id: i64, content: &RecordContent) -> Result<()> {
+        let (connection, tenant) = (self.connection, self.tenant);
+        let own = &self.tables.collections[collection];
+        let collection = &self.tables.catalogue().collections[collection];
+        for (field, side) in &own.lists {
+            let definition = &collection.fields[*field];
+            for element in content.golden[*field].elements() {
+                let folded = if definition.fold { element.as_text().map(|text| Value::text(fold(text))) } else { None };
+                let value = bind_element(folded.as_ref().unwrap_or(element));
+                execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, id) VALUES (?, ?, ?)"), params![tenant, value, id])?;
+            }
+        }
+        for (field, side) in &own.trigrams {
+            if let Some(text) = content.golden[*field].as_text() {
+                let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
+                execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the settled values of a row, and nothing else.
+    fn settle(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
+        let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
+        let id = self.id(write, version)?;
+        let own = &self.tables.collections[write.collection];
+        let mut statement = self.connection.prepare_cached(&own.settle).map_err(failure)?;
+        let mut binder = Binder { statement: &mut statement, index: 0 };
+        for index in &own.settled {
+            binder.bind(bind(&content.golden[*index]))?;
+        }
+        for index in own.settled.iter().filter(|index| own.folded.contains(index)) {
+            binder.bind(content.golden[*index].as_text().map(fold))?;
+        }
+        for index in own.settled.iter().filter(|index| own.digested.contains(index)) {
+            binder.bind(digest_of(&content.golden[*index]))?;
+        }
+        binder.bind_row(id, self.tenant, &write.key, version)?;
+        if binder.statement.raw_execute().map_err(failure)? == 0 {
+            return Ok(RowWriteResult::Changed);
+        }
+        let sides = own.lists.iter().chain(&own.trigrams);
+        if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
+            forget_side_rows(self.connection, own, id)?;
+            self.write_side_rows(write.collection, id, content)?;
+        }
+        Ok(RowWriteResult::Done)
+    }
+}
+
+/// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
+fn reserve(
+    connection: &Connection,
+    own: &CollectionTables,
+    collection: &Collection,
+    tenant: i64,
+    key: &Key,
+    content: &RecordContent,
+) -> Result<Option<RowWriteResult>> {
+    // look at all before taking any, so that a refused record leaves no trace
+    for (field, side) in &own.uniques {
+        let value = reserved_value(collection, *field, content);
+        if value.is_null() {
+            continue;
+        }
+        let mut find = connection.prepare_cached(&format!("SELECT key FROM {side} WHERE tenant = ? AND value = ?")).map_err(failure)?;
+        let holder: Option<String> = find.query_row(params![tenant, bind(&value)], |row| row.get(0)).optional().map_err(failure)?;
+        if let Some(holder) = holder.filter(|holder| holder != key.as_str()) {
+            return Ok(Some(RowWriteResult::UniqueTaken { field: *field, holder }));
+        }
+    }
+    for (field, side) in &own.uniques {
+        let value = reserved_value(collection, *field, content);
+        execute(
+            connection,
+            &format!("DELETE FROM {side} WHERE tenant = ? AND key = ? AND value IS NOT ?"),
+            params![tenant, key.as_str(), bind(&value)],
+        )?;
+        if !value.is_null() {
+            execute(
+                connection,
+                &format!("INSERT OR IGNORE INTO {side}(tenant, value, key) VALUES (?, ?, ?)"),
+                params![tenant, bind(&value), key.as_str()],
+            )?;
+        }
+    }
+    Ok(None)
+}
+
+/// What the index of a link's children holds of a value.
+fn digest_of(value: &Value) -> Option<i32> {
+    value.as_text().map(|text| packed::digest(text.as_bytes()))
+}
+
+fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) -> Result<()> {
+    for (_, side) in &own.lists {
+        execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
+    }
+    for (_, side) in &own.trigrams {
+        execute(connection, &format!("DELETE FROM {side} WHERE rowid = ?"), params![id])?;
+    }
+    Ok(())
+}
+
+/// Binds parameters one after the other.
+struct Binder<'s, 'c> {
+    statement: &'s mut Statement<'c>,
+    index: usize,
+}
+
+impl Binder<'_, '_> {
+    fn bind(&mut self, value: impl ToSql) -> Result<()> {
+        self.index += 1;
+        self.statement.raw_bind_parameter(self.index, value).map_err(failure)
+    }
+
+    /// What finds a record at a version, see [`AT_VERSION`].
+    fn bind_row(&mut self, id: i64, tenant: i64, key: &Key, version: Version) -> Result<()> {
+        self.bind(id)?;
+        self.bind(tenant)?;
+        self.bind(key.as_str())?;
+        self.bind(version.revision)?;
+        self.bind(version.minor)
+    }
+}

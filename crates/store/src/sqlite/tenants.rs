@@ -1,0 +1,15 @@
+//! Numbers of tenants.
+
+use super::error::failure;
+use crate::{Result, Tenant};
+use rusqlite::{Connection, OptionalExtension};
+
+/// The id of a tenant, created if it is new.
+pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
+    let mut find = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
+    if let Some(id) = find.query_row([tenant.as_str()], |row| row.get(0)).optional().map_err(failure)? {
+        return Ok(id);
+    }
+    connection.execute("INSERT INTO tenants(name) VALUES (?)", [tenant.as_str()]).map_err(failure)?;
+    Ok(connection.last_insert_rowid())
+}

@@ -1,0 +1,173 @@
+//! Writes a unit of work: calls its methods in their order, and writes what each gives.
+
+use super::error::failure;
+use super::rows::{RowWriteResult, RowWriter};
+use super::sql::execute;
+use super::tables::StoreTables;
+use super::tenants::tenant_id;
+use super::{edges, records, tags, work};
+use crate::{CALL_KEPT, CommitReceipt, EdgeChange, ReadDetail, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict};
+use rusqlite::{Connection, OptionalExtension, params};
+use stook_catalogue::key::Key;
+
+/// Writes a unit of work inside the writer's transaction.
+pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
+    let fence = unit.fence();
+    if let Some(fence) = fence {
+        work::hand_back(connection, fence)?;
+    }
+    let tenant = tenant_id(connection, unit.tenant())?;
+    if let Some(call) = unit.call() {
+        let mut find = connection.prepare_cached("SELECT request, answer FROM calls WHERE tenant = ? AND id = ?").map_err(failure)?;
+        let known: Option<(Vec<u8>, Vec<u8>)> =
+            find.query_row(params![tenant, call.id.as_slice()], |row| Ok((row.get(0)?, row.get(1)?))).optional().map_err(failure)?;
+        if let Some((request, answer)) = known {
+            let same = request == call.request;
+            unit.repeated(same, answer);
+            return Ok(CommitReceipt { committed_at: stamp, rows: 0 });
+        }
+    }
+    let writes = unit.writes();
+    let mut rows = 0;
+    let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
+    let mut refused: Vec<UniqueConflict> = Vec::new();
+    let mut writer = RowWriter { connection, tables, tenant, commit_time: stamp, statements: [const { None }; 3] };
+    for write in writes {
+        match writer.apply(write)? {
+            RowWriteResult::Done => rows += 1,
+            RowWriteResult::Changed => match lost.last_mut() {
+                Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
+                _ => lost.push((write.collection, vec![write.key.clone()])),
+            },
+            RowWriteResult::UniqueTaken { field, holder } => {
+                refused.push(UniqueConflict { collection: write.collection, key: write.key.clone(), field, holder })
+            }
+        }
+    }
+    if !lost.is_empty() {
+        let mut conflicts = Vec::new();
+        for (collection, keys) in lost {
+            let records = records::read_damaged(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
+        }
+        for write in unit.resolve(conflicts)? {
+            match writer.apply(&write)? {
+                RowWriteResult::Done => rows += 1,
+                RowWriteResult::Changed => {
+                    return Err(StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str())));
+                }
+                RowWriteResult::UniqueTaken { field, holder } => {
+                    refused.push(UniqueConflict { collection: write.collection, key: write.key, field, holder })
+                }
+            }
+        }
+    }
+    refused.into_iter().for_each(|refused| unit.refused(refused));
+    check(connection, tables, tenant, unit)?;
+    tags::write(connection, tables, tenant, unit)?;
+    settle(connection, tables, tenant, unit.settling())?;
+    for entry in unit.log() {
+        let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let (collection, key) = (&tables.names[entry.collection], entry.key.as_str());
+        execute(connection, sql, params![tenant, collection, key, stamp, entry.transition, entry.caller, entry.change.to_string()])?;
+        if let (Some(kept), None) = (tables.catalogue().collections[entry.collection].history, &entry.transition) {
+            let sql = "DELETE FROM record_log WHERE tenant = ?1 AND collection = ?2 AND key = ?3 AND transition IS NULL AND id <= \
+                       (SELECT id FROM record_log WHERE tenant = ?1 AND collection = ?2 AND key = ?3 AND transition IS NULL \
+                        ORDER BY id DESC LIMIT 1 OFFSET ?4)";
+            execute(connection, sql, params![tenant, collection, key, kept])?;
+        }
+    }
+    if let Some(answer) = unit.answer()
+        && let Some(call) = unit.call()
+    {
+        // old ones go with new ones
+        execute(
+            connection,
+            "DELETE FROM calls WHERE (tenant, id) IN (SELECT tenant, id FROM calls WHERE made < ? LIMIT 2)",
+            params![stamp - CALL_KEPT],
+        )?;
+        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES (?, ?, ?, ?, ?)";
+        execute(connection, sql, params![tenant, call.id.as_slice(), call.request.as_slice(), answer, stamp])?;
+    }
+    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
+        work::write_journal(connection, tables, fence.chunk, journal)?;
+    }
+    if let Some(fence) = fence {
+        work::finish_chunk(connection, fence.chunk, stamp)?;
+    }
+    Ok(CommitReceipt { committed_at: stamp, rows })
+}
+
+fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settling: SettlingChanges) -> Result<()> {
+    let new = std::mem::take(&mut settling.marks_if_linked);
+    if !new.is_empty() {
+        // nobody else writes meanwhile, so what is there beside what this unit says is all there is
+        let own = settling.named_by_field(tables.catalogue());
+        let mut named = Vec::new();
+        for mark in new {
+            let own = own.get(&(mark.rule, mark.target.as_str())).copied().unwrap_or(0);
+            if edges::edges(connection, tables, tenant, mark.rule, (&mark.target, None), own + 1)?.len() > own {
+                named.push(mark);
+            }
+        }
+        settling.marks.extend(named);
+    }
+    for link in &settling.cleared_links {
+        execute(connection, "DELETE FROM edges WHERE tenant = ? AND link = ?", params![tenant, link])?;
+    }
+    let prepare = |sql: &str| connection.prepare_cached(sql).map_err(failure);
+    let put = "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let delete = "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?";
+    let (mut put, mut delete) = (prepare(put)?, prepare(delete)?);
+    for change in settling.edges.iter().filter(|change| change.is_kept(tables.catalogue())) {
+        let done = match change {
+            EdgeChange::Put(edge) => {
+                put.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload])
+            }
+            EdgeChange::Delete(edge) => {
+                delete.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()])
+            }
+        };
+        done.map_err(failure)?;
+    }
+    for id in &settling.cleared {
+        execute(connection, "DELETE FROM marks WHERE id = ? AND tenant = ?", params![id, tenant])?;
+    }
+    for mark in &settling.marks {
+        execute(
+            connection,
+            "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
+            params![tenant, mark.phase, mark.rule, mark.target.as_str(), mark.group.as_str(), mark.job as i64],
+        )?;
+    }
+    Ok(())
+}
+
+/// Tells a unit what of that it relies on is not so any more: nobody else writes from now on.
+pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
+    let Some(reliance) = unit.relies() else { return Ok(()) };
+    let (mut records, mut ranges) = (Vec::new(), Vec::new());
+    for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
+        if !records::is_current(connection, tables, tenant, (*collection, key), *version)? {
+            records.push(place);
+        }
+    }
+    for (place, read) in reliance.ranges.iter().enumerate() {
+        if edges::between(connection, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+            ranges.push(place);
+        }
+    }
+    if records.is_empty() && ranges.is_empty() {
+        return Ok(());
+    }
+    let mut conflicts = Vec::new();
+    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
+        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
+        let found = records::read(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
+    }
+    if !conflicts.is_empty() {
+        unit.seen(conflicts);
+    }
+    Ok(())
+}
