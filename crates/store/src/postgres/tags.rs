@@ -1,8 +1,8 @@
 //! Tags and trees.
 
-use super::records::tenant_id;
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
+use super::tenants::tenant_id;
 use super::values::RowExt;
 use crate::row::read_json;
 use crate::tag::{self, CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, differences};

@@ -6,9 +6,9 @@
 //! is looked at in a statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks
 //! neither sees the other's.
 
-use super::records::tenant_id;
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
+use super::tenants::tenant_id;
 use super::values::RowExt;
 use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::listing::{

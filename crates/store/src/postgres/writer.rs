@@ -6,11 +6,13 @@
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
-use super::records::{self, TenantIds};
+use super::clock::{ServerClock, begin};
 use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::StoreTables;
+use super::tenants::TenantIds;
+use super::unit;
 use super::values::RowExt;
-use super::{ServerClock, begin, work};
+use super::work;
 use crate::queue::JobId;
 use crate::vitals::CommitCounters;
 use crate::{
@@ -293,7 +295,7 @@ impl WriteContext {
         let tenant = self.tenants.find(session, unit.tenant())?;
         let began = Instant::now();
         let stamp = begin(session, &self.tables, &self.clock, unit.waits())?;
-        let write = AssertUnwindSafe(|| records::write(session, &self.tables, tenant, unit, stamp));
+        let write = AssertUnwindSafe(|| unit::write(session, &self.tables, tenant, unit, stamp));
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {

@@ -1,0 +1,28 @@
+//! The URL of a store on a server: how it is reached, and in which schema the store is.
+
+use crate::*;
+use ::tokio_postgres::Config;
+use std::time::Duration;
+
+/// The schema of a store whose URL names none.
+const SCHEMA: &str = "stook";
+
+/// Takes `schema=NAME` out of a URL.
+pub fn settings(url: &str) -> Result<(Config, String)> {
+    // not with the URL itself, which may hold a password
+    let wrong = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let (own, others): (Vec<&str>, Vec<&str>) = query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));
+    let schema = own.last().and_then(|part| part.strip_prefix("schema=")).unwrap_or(SCHEMA).to_owned();
+    let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
+    if schema.is_empty() || schema.len() > 63 || !schema.chars().all(plain) {
+        return Err(wrong("a schema's name has small letters, digits and _".into()));
+    }
+    let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+    let mut config: Config = rest.parse().map_err(|error: ::tokio_postgres::Error| wrong(error.to_string()))?;
+    if config.get_application_name().is_none() {
+        config.application_name("stook");
+    }
+    config.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
+    Ok((config, schema))
+}

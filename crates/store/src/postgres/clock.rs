@@ -1,0 +1,47 @@
+//! The server's time, and how a transaction that writes begins with it.
+
+use super::session::{DbResult, Session};
+use super::tables::StoreTables;
+use super::values::RowExt;
+use crate::*;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The server's time, as far as this process knows it; strictly increasing.
+pub struct ServerClock {
+    pub last: AtomicI64,
+    /// How far the server's clock is ahead of this machine's, in microseconds.
+    pub offset: AtomicI64,
+}
+
+impl ServerClock {
+    fn now(&self) -> i64 {
+        let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        here + self.offset.load(Ordering::Relaxed)
+    }
+
+    pub fn tick(&self) -> i64 {
+        let now = self.now();
+        let advance = |last: i64| Some(now.max(last + 1));
+        self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance).map_or(now, |last| now.max(last + 1))
+    }
+
+    pub fn hear(&self, stamp: i64) {
+        self.offset.fetch_add(stamp - self.now(), Ordering::Relaxed);
+        self.last.fetch_max(stamp, Ordering::SeqCst);
+    }
+}
+
+/// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
+pub fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits: bool) -> DbResult<i64> {
+    session.begin(waits);
+    let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
+        (SELECT value FROM meta WHERE name = 'definition') FROM clock";
+    let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
+    if !tables.holds(row.at::<Option<&str>>(1)?) {
+        return Err(StoreError::DefinitionChanged.into());
+    }
+    let stamp = row.at(0)?;
+    clock.hear(stamp);
+    Ok(stamp)
+}

@@ -1,0 +1,179 @@
+//! Edges: those that are kept, and those that follow from a field of the children.
+
+use super::session::{DbResult, Session};
+use super::tables::{StoreTables, indexed, name};
+use super::values::RowExt;
+use crate::Edge;
+use ::tokio_postgres::Row;
+use stook_catalogue::value::{FieldType, SmolStr};
+
+/// What units hold until they end, from the question whether edges lead to their new records, or whether those they rely on have
+/// changed; `$1` is the tenant.
+pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
+
+/// What makes the planner look for edges one by one through the index; a cluster's does not understand it.
+fn by_index(tables: &StoreTables) -> &'static str {
+    if tables.distributed() { "" } else { " OFFSET 0" }
+}
+
+pub fn edge(link: u32, target: &str, row: &Row) -> DbResult<Edge> {
+    let text = |column: &str| row.at::<&str>(column).map(SmolStr::from);
+    Ok(Edge { link, target: target.into(), group: text("grp")?, start: row.at("start")?, child: text("child")?, payload: row.at("payload")? })
+}
+
+/// A link whose children are found by their field.
+pub struct ChildrenByField<'t> {
+    link: u32,
+    table: &'t str,
+    column: String,
+    /// Where the elements of the field are, if it is a list.
+    elements: Option<&'t str>,
+}
+
+impl<'t> ChildrenByField<'t> {
+    pub fn of(tables: &'t StoreTables, link: u32) -> Option<Self> {
+        let found = tables.catalogue().link_by_field(link)?;
+        let field = &tables.catalogue().collections[found.child_collection].fields[found.field].name;
+        let own = &tables.collections[found.child_collection];
+        let elements = own.lists.iter().find(|(list, _)| *list == found.field).map(|(_, side)| side.as_str());
+        Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
+    }
+
+    /// Children of a target, or those behind a key, in the order of the index, so that no more are read than are wanted, and so that the
+    /// planner takes that index also where it knows nothing of the table yet.
+    fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
+        let Self { table, column, .. } = self;
+        let wanted = indexed(target, &FieldType::Text);
+        if let Some(elements) = self.elements {
+            let own = indexed("i.value", &FieldType::Text);
+            let from = match behind {
+                Some(key) => format!("({own}, i.key) > ({wanted}, {key})"),
+                None => format!("{own} >= {wanted}"),
+            };
+            // those who lead there one after the other, by their keys: however few the planner believes there are
+            let lives = format!("(SELECT r.alive FROM {table} r WHERE r.tenant = $1 AND r.key = i.key)");
+            return format!(
+                "SELECT {what} FROM {elements} i WHERE i.tenant = $1 AND {from} AND {own} <= {wanted} AND i.value = {target} AND {lives} \
+                 ORDER BY {own}, i.key"
+            );
+        }
+        let own = indexed(column, &FieldType::Text);
+        let from = match behind {
+            Some(key) => format!("({own}, key) > ({wanted}, {key})"),
+            None => format!("{own} >= {wanted}"),
+        };
+        format!(
+            "SELECT {what} FROM {table} WHERE tenant = $1 AND {from} AND {own} <= {wanted} AND {column} = {target} AND alive \
+             ORDER BY {own} NULLS FIRST, key"
+        )
+    }
+
+    fn edge(&self, target: &str, child: &str) -> Edge {
+        Edge { link: self.link, target: target.into(), group: SmolStr::default(), start: 0, child: child.into(), payload: Vec::new() }
+    }
+
+    /// Children of targets, target after target, by key.
+    fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: usize) -> DbResult<Vec<Edge>> {
+        let few = if tables.distributed() { "" } else { " LIMIT $3" };
+        let sql = format!(
+            "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
+             ORDER BY u.target COLLATE \"C\", r.key LIMIT $3",
+            self.of_target("key", "u.target", None),
+        );
+        let rows = session.query(&sql, &[&tenant, &targets, &(limit as i64)])?;
+        rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
+    }
+
+    /// Children of a target behind one.
+    pub fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
+        let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
+        let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
+        rows.iter().map(|row| Ok(self.edge(target, row.at(0)?))).collect()
+    }
+}
+
+/// Edges of targets, each of one group or of all.
+pub fn edges(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: i64,
+    link: u32,
+    targets: &[(String, Option<String>)],
+    limit: usize,
+) -> DbResult<Vec<Edge>> {
+    if let Some(by_field) = ChildrenByField::of(tables, link) {
+        let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
+        return by_field.children(session, tables, tenant, &targets, limit);
+    }
+    let by_index = by_index(tables);
+    let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
+    // what is asked with a group and without are two questions, or an index would be used for the first column only
+    let mut edges = Vec::new();
+    let columns = "e.target, e.grp, e.start, e.child, e.payload";
+    if groups.iter().any(Option::is_some) {
+        let sql = format!(
+            "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
+             WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
+        );
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
+        for row in &rows {
+            edges.push(edge(link, row.at("target")?, row)?);
+        }
+    }
+    let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
+    if !whole.is_empty() {
+        let sql = format!(
+            "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
+             ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
+        );
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
+        for row in &rows {
+            edges.push(edge(link, row.at("target")?, row)?);
+        }
+    }
+    Ok(edges)
+}
+
+/// Which of some targets, each with a number, have edges; where children are found by their field, more of them than that number.
+pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> DbResult<Vec<usize>> {
+    let (names, own): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
+    let rows = match ChildrenByField::of(tables, link) {
+        Some(by_field) => {
+            let sql = format!(
+                "SELECT u.place FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS u(target, own, place) CROSS JOIN LATERAL \
+                 ({} OFFSET u.own LIMIT 1) AS r",
+                by_field.of_target("1", "u.target", None),
+            );
+            session.query(&sql, &[&tenant, &names, &own])?
+        }
+        None => {
+            let sql = "SELECT u.place FROM unnest($3::text[]) WITH ORDINALITY AS u(target, place) CROSS JOIN LATERAL \
+                       (SELECT 1 FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target LIMIT 1) AS e";
+            session.query(sql, &[&tenant, &i64::from(link), &names])?
+        }
+    };
+    rows.iter().map(|row| Ok(row.at::<i64>(0)? as usize - 1)).collect()
+}
+
+/// Edges of targets that start between bounds.
+pub fn between(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: i64,
+    link: u32,
+    ranges: &[(SmolStr, i64, i64)],
+    limit: usize,
+) -> DbResult<Vec<Edge>> {
+    let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
+    let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
+    let sql = format!(
+        "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
+         CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
+         AND e.start BETWEEN u.low AND u.high{}) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6",
+        by_index(tables)
+    );
+    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
+    rows.iter().map(|row| edge(link, row.at("target")?, row)).collect()
+}

@@ -1,0 +1,54 @@
+//! Stale marks: which tenants and jobs have some.
+
+use super::records::text;
+use super::session::{DbResult, Session};
+use super::tables::StoreTables;
+use super::values::RowExt;
+use crate::{StaleMark, Tenant};
+use ::tokio_postgres::Row;
+
+/// Marks of some lanes.
+pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, lanes: &[i64], limit: usize) -> DbResult<Vec<StaleMark>> {
+    let columns = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = $1";
+    let order = "ORDER BY stratum, rule, id LIMIT $3";
+    let sql = match tables.distributed() {
+        true => format!("{columns} AND lane = ANY($2) {order}"),
+        // each in the order of the index, so that no more are read than are wanted
+        false => format!("SELECT m.* FROM unnest($2::bigint[]) AS u(lane) CROSS JOIN LATERAL ({columns} AND lane = u.lane {order}) AS m {order}"),
+    };
+    let mark = |row: Row| -> DbResult<StaleMark> {
+        let number = |column: usize| row.at::<i64>(column);
+        let (stratum, rule, job) = (number(1)? as u32, number(2)? as u32, number(5)? as u64);
+        Ok(StaleMark { id: row.at(0)?, phase: stratum, rule, target: text(&row, 3)?, group: text(&row, 4)?, job })
+    };
+    session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect()
+}
+
+/// Tenants that have marks.
+pub fn owing(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<Tenant>> {
+    let sql = match tables.distributed() {
+        true => "SELECT name FROM tenants WHERE id = ANY(ARRAY(SELECT tenant FROM marks GROUP BY tenant))",
+        // one look at the index for each tenant, however many marks it has
+        false => "SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m",
+    };
+    let rows = session.query(sql, &[])?;
+    rows.iter().map(|row| Ok(Tenant::new(row.at(0)?)?)).collect()
+}
+
+/// Whether a job has marks.
+pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> DbResult<bool> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job = $2)";
+    session.one(sql, &[&tenant, &(job as i64)])?.at(0)
+}
+
+/// Jobs that have marks.
+pub fn marking(session: &mut Session, tenant: i64) -> DbResult<Vec<u64>> {
+    let rows = session.query("SELECT DISTINCT job FROM marks WHERE tenant = $1", &[&tenant])?;
+    rows.iter().map(|row| Ok(row.at::<i64>(0)? as u64)).collect()
+}
+
+/// Whether a job has no marks.
+pub fn is_settled(session: &mut Session, job: u64) -> DbResult<bool> {
+    let sql = "SELECT NOT EXISTS(SELECT 1 FROM marks WHERE tenant = (SELECT tenant FROM jobs WHERE id = $1) AND job = $1)";
+    session.one(sql, &[&(job as i64)])?.at(0)
+}

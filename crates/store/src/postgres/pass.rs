@@ -1,0 +1,184 @@
+//! Passes: one transaction locks lanes, takes their marks, holds the records it changes, and writes what follows. Statements see
+//! what was committed before they began, so a pass sees everything that its marks announce.
+
+use super::edges::{self, NEW_RECORDS};
+use super::records::{self, by_key_locked};
+use super::session::{DatabaseError, DbResult, Session};
+use super::tables::{StoreTables, indexed, name};
+use super::values::RowExt;
+use super::{marks, unit};
+use crate::{Edge, LANES, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
+use std::collections::HashSet;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
+
+struct PostgresPassContext<'d> {
+    session: &'d mut Session,
+    tables: &'d StoreTables,
+    tenant: i64,
+    /// What a question failed with: the pass is done again if that helps.
+    trouble: Option<DatabaseError>,
+}
+
+impl PostgresPassContext<'_> {
+    fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &StoreTables, i64) -> DbResult<T>) -> Result<T> {
+        match ask(self.session, self.tables, self.tenant) {
+            Ok(value) => Ok(value),
+            // nothing is wrong with the transaction: the pass may do without
+            Err(DatabaseError::Store(error @ StoreError::Damaged(_))) => Err(error),
+            Err(trouble) => {
+                self.trouble = Some(trouble);
+                Err(StoreError::Other("a question of the pass failed".into()))
+            }
+        }
+    }
+}
+
+impl PassContext for PostgresPassContext<'_> {
+    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session, tables, tenant| {
+            let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+            if !tables.distributed() {
+                let rows = by_key_locked(tables, &tables.collections[collection].table, "1", 2, "FOR UPDATE");
+                session.one(&format!("SELECT count(*) FROM ({rows}) AS held"), &[&tenant, &wanted])?;
+            }
+            records::read(session, tables, tenant, collection, keys, ReadDetail::Full)
+        })
+    }
+
+    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, ReadDetail::Values))
+    }
+
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, tables, tenant| edges::edges(session, tables, tenant, link, targets, limit))
+    }
+
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, tables, tenant| edges::between(session, tables, tenant, link, ranges, limit))
+    }
+
+    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, tables, tenant| {
+            if let Some(by_field) = edges::ChildrenByField::of(tables, link) {
+                return by_field.behind(session, tenant, target, child, limit);
+            }
+            let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
+                       ORDER BY grp, start, child LIMIT $7";
+            let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
+            rows.iter().map(|row| edges::edge(link, target, row)).collect()
+        })
+    }
+
+    fn wait_for_new(&mut self) -> Result<()> {
+        self.ask(|session, _, tenant| {
+            // given back at once: it is enough that those who had it before have ended
+            session.execute(&format!("SELECT pg_advisory_lock({NEW_RECORDS})"), &[&tenant])?;
+            session.execute(&format!("SELECT pg_advisory_unlock({NEW_RECORDS})"), &[&tenant])?;
+            Ok(())
+        })
+    }
+
+    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+        self.ask(|session, tables, tenant| {
+            let own = &tables.collections[collection];
+            let field = &tables.catalogue().collections[collection].fields[field];
+            let column = name(&["f", &field.name]);
+            let sql = format!(
+                "SELECT r.key FROM unnest($2::text[]) AS u(value) CROSS JOIN LATERAL (SELECT key FROM {} r WHERE r.tenant = $1 AND {} = {} AND {column} = u.value) AS r",
+                own.table,
+                indexed(&column, field.golden_type()),
+                indexed("u.value", field.golden_type()),
+            );
+            records::keys_of(&session.query(&sql, &[&tenant, &values])?)
+        })
+    }
+
+    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session, tables, tenant| records::keys_behind(session, tables, tenant, collection, key, limit))
+    }
+
+    fn marking(&mut self) -> Result<Vec<u64>> {
+        self.ask(|session, _, tenant| marks::marking(session, tenant))
+    }
+}
+
+/// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too. Records that
+/// cannot be written are added to `refused`, and it has to be done again.
+pub fn pass(
+    session: &mut Session,
+    tables: &StoreTables,
+    schema: &str,
+    (owner, tenant): (&Tenant, i64),
+    (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
+    stamp: i64,
+) -> DbResult<(PassReport, Vec<(usize, u64)>)> {
+    let most = pass.most() as i64;
+    let waiting = match tables.distributed() {
+        true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,
+        false => session.query(
+            "SELECT lane, marks FROM generate_series(0, $2::bigint - 1) AS l(lane) CROSS JOIN LATERAL \
+             (SELECT count(*) FROM (SELECT 1 FROM marks m WHERE m.tenant = $1 AND m.lane = l.lane LIMIT $3) AS m) AS m(marks) WHERE marks > 0",
+            &[&tenant, &i64::from(LANES), &most],
+        )?,
+    };
+    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
+    if waiting.is_empty() {
+        return Ok(Default::default());
+    }
+    // whoever comes next begins with another one; and takes no more lanes than it can answer
+    let turn = stamp.unsigned_abs() as usize % waiting.len();
+    waiting.rotate_left(turn);
+    let mut left = most;
+    let mut lanes: Vec<i64> = Vec::new();
+    for (lane, marks) in waiting {
+        if left > 0 {
+            lanes.push(lane);
+            left -= marks;
+        }
+    }
+    let lock = "SELECT lane FROM unnest($2::bigint[]) AS u(lane) WHERE pg_try_advisory_xact_lock(hashtext($1), hashtext($3 || ' ' || lane))";
+    let lanes = session.query(lock, &[&format!("stook settle {schema}"), &lanes, &tenant.to_string()])?;
+    let lanes: Vec<i64> = lanes.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
+    let all = marks::marks(session, tables, tenant, &lanes, pass.most())?;
+    for marks in all.chunk_by(|a, b| (a.phase, a.rule) == (b.phase, b.rule)) {
+        if let Some(number) = pass.alone(marks) {
+            let alone = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
+            let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
+            if !session.one(alone, &[&names.0, &names.1])?.at::<bool>(0)? {
+                continue;
+            }
+        }
+        let mut desk = PostgresPassContext { session, tables, tenant, trouble: None };
+        let settled = pass.run(owner, marks, refused, &mut desk);
+        let trouble = desk.trouble.take();
+        let mut settled = match (settled, trouble) {
+            (_, Some(trouble)) => return Err(trouble),
+            (settled, None) => settled?,
+        };
+        let answered: HashSet<i64> = std::mem::take(&mut settled.settling.cleared).into_iter().collect();
+        let own = marks.iter().filter(|mark| answered.contains(&mark.id));
+        let (ids, targets): (Vec<i64>, Vec<&str>) = own.map(|mark| (mark.id, mark.target.as_str())).unzip();
+        // one by one through the index: however the planner would join them, it believes that there are few
+        let delete = if tables.distributed() {
+            "DELETE FROM marks m USING unnest($2::bigint[], $3::text[]) AS u(id, target) WHERE m.tenant = $1 AND m.id = u.id AND m.target = u.target"
+        } else {
+            "DELETE FROM marks WHERE ctid = ANY(ARRAY(SELECT m.ctid FROM unnest($2::bigint[], $3::text[]) AS u(id, target) CROSS JOIN LATERAL \
+             (SELECT ctid FROM marks m WHERE m.id = u.id AND m.target = u.target AND m.tenant = $1 OFFSET 0) AS m))"
+        };
+        session.later(delete, &[&tenant, &ids, &targets])?;
+        let answered = ids.len() as u64;
+        let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
+        let mut unit = crate::row::PassUnit::new(owner, settled);
+        let (receipt, sizes) = match unit::write(session, tables, Some(tenant), &mut unit, stamp) {
+            Err(_) if unit.must_retry => return Err(DatabaseError::Retry("a record came into being while a pass settled it".into())),
+            written => written?,
+        };
+        if !unit.refused.is_empty() {
+            refused.append(&mut unit.refused);
+            return Err(DatabaseError::Retry("records have taken unique values that a pass would have written".into()));
+        }
+        return Ok((PassReport { marks_cleared: answered, rows: receipt.rows, damaged, failures }, sizes));
+    }
+    Ok(Default::default())
+}

@@ -1,0 +1,115 @@
+//! Numbers about all rows of a plan.
+
+use super::super::session::{DatabaseError, DbResult, Session};
+use super::super::values::{RowExt, read};
+use super::columns::{ColumnInfo, known};
+use super::rows::unreadable;
+use super::select::{SqlBuilder, rows_statement};
+use crate::StoreError;
+use crate::plan::{Aggregate, AggregateFunction, QueryPlan, mean_of, middle_of};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::{FieldType, Value};
+
+/// A plan without its order and page.
+pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
+    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+}
+
+pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<u64> {
+    let plan = all_rows(plan);
+    let (sql, parameters) = if plan.distinct {
+        let (rows, parameters) = rows_statement(catalogue, tenant, &plan)?;
+        (format!("SELECT count(*) FROM ({rows}) AS rows"), parameters)
+    } else {
+        let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
+        (format!("SELECT count(*) FROM {}", builder.from()), builder.parameters)
+    };
+    let row = parameters.with(|parameters| session.one(&sql, parameters))?;
+    Ok(row.at::<i64>(0)? as u64)
+}
+
+/// One aggregate; its type is as in the embedded store.
+pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> DbResult<Value> {
+    let plan = all_rows(plan);
+    let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
+    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
+    let rows = if plan.distinct {
+        let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
+            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
+        };
+        let columns: Vec<ColumnInfo> =
+            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
+        let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
+        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
+        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
+    } else {
+        format!("SELECT {} AS v FROM {}", column.sql, builder.from())
+    };
+    if column.ty == FieldType::Ranges {
+        let sql = match aggregate.function {
+            AggregateFunction::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
+            AggregateFunction::Min => "min((e.v ->> 0)::bigint)",
+            AggregateFunction::Max => "max((e.v ->> 1)::bigint)",
+            other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name())).into()),
+        };
+        let sql = format!("SELECT {sql} FROM ({rows}) AS rows, jsonb_array_elements(rows.v::jsonb) AS e(v)");
+        let row = builder.parameters.with(|parameters| session.one(&sql, parameters))?;
+        return Ok(row.at::<Option<i64>>(0)?.map_or(Value::Null, Value::Int));
+    }
+    let values = if column.ty.is_list() {
+        format!("SELECT e.v FROM ({rows}) AS rows, unnest(rows.v) AS e(v) WHERE e.v IS NOT NULL")
+    } else {
+        format!("SELECT v FROM ({rows}) AS rows WHERE v IS NOT NULL")
+    };
+    let element = column.ty.element().clone();
+    let whole = element != FieldType::Float;
+    let sql = match aggregate.function {
+        AggregateFunction::Count => format!("SELECT count(*) FROM ({values}) AS present"),
+        AggregateFunction::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
+        AggregateFunction::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
+        // as text: a sum of 64-bit numbers has more than 64 bits on its way
+        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
+        AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
+        AggregateFunction::Median => format!(
+            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
+             SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET greatest((SELECT (n - 1) / 2 FROM size), 0)"
+        ),
+    };
+    let overflow = |trouble| match trouble {
+        DatabaseError::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
+            StoreError::Wrong("the sum is too large for a float".into()).into()
+        }
+        other => other,
+    };
+    let found = builder.parameters.with(|parameters| session.query(&sql, parameters)).map_err(overflow)?;
+    let Some(row) = found.first() else { return Ok(Value::Null) };
+    match aggregate.function {
+        AggregateFunction::Count => Ok(Value::Int(row.at(0)?)),
+        AggregateFunction::Min | AggregateFunction::Max => read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit)),
+        AggregateFunction::Sum | AggregateFunction::Avg => {
+            let (count, mean) = (row.at::<i64>(0)?, aggregate.function == AggregateFunction::Avg);
+            if count == 0 {
+                return Ok(Value::Null);
+            }
+            if !whole {
+                let sum = row.at::<Option<f64>>(1)?.filter(|sum| sum.is_finite());
+                let sum = sum.ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
+                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+            }
+            let sum: i128 = match row.at::<Option<&str>>(1)? {
+                Some(sum) => sum.parse().map_err(|_| StoreError::Other(format!("a sum is no number: {sum:?}")))?,
+                None => 0,
+            };
+            if mean {
+                return Ok(mean_of(sum, i128::from(count), &column.ty));
+            }
+            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()).into())
+        }
+        AggregateFunction::Median => {
+            let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
+            let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element));
+            let high = high.map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
+            Ok(middle_of(&low, &high, &column.ty))
+        }
+    }
+}

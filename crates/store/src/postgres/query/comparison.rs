@@ -1,0 +1,177 @@
+//! Conditions in SQL, said in the form that an index answers.
+
+use super::super::session::DbResult;
+use super::super::tables::INDEXED;
+use super::columns::ColumnInfo;
+use super::parameters::{Parameters, QueryParameter};
+use crate::StoreError;
+use crate::pattern::{self, MAX_PATTERN};
+use crate::plan::Comparison;
+use stook_catalogue::value::{FieldType, Value};
+
+/// What an index holds of a text.
+pub fn beginning(text: &str) -> String {
+    text.chars().take(INDEXED).collect()
+}
+
+/// Whether comparing with what an index holds of texts compares the texts: what differs, or ends, does so within that.
+pub fn decides(beginning: &str) -> bool {
+    beginning.chars().count() < INDEXED
+}
+
+/// A comparison of `sql`: the column in the form that is compared, or an element of a list.
+pub struct ComparisonSql<'a> {
+    pub sql: &'a str,
+    pub known: &'a ColumnInfo,
+    /// What its index holds of it: conditions say what follows for that, too.
+    pub held: Option<String>,
+    /// Whether its trigrams are indexed.
+    pub contains: bool,
+    pub parameters: &'a mut Parameters,
+}
+
+impl ComparisonSql<'_> {
+    fn compare(&mut self, operator: &str, wanted: &Value) -> String {
+        match self.known.folded(wanted) {
+            Value::Text(text) => self.bound(operator, &text),
+            wanted => format!("{} {operator} {}", self.sql, self.parameters.value(wanted, self.known.ty.element())),
+        }
+    }
+
+    fn begins(&mut self, prefix: &str) -> String {
+        let low = self.bound(">=", prefix);
+        match pattern::behind(prefix) {
+            Some(behind) => format!("{low} AND {}", self.bound("<", &behind)),
+            None => low,
+        }
+    }
+
+    /// A bound that is folded already.
+    fn bound(&mut self, operator: &str, bound: &str) -> String {
+        let Some(held) = &self.held else { return format!("{} {operator} {}", self.sql, self.parameters.text(bound.to_owned())) };
+        let beginning = beginning(bound);
+        if decides(&beginning) {
+            return format!("{held} {operator} {}", self.parameters.text(beginning));
+        }
+        // the first characters of an ordered pair are ordered, or equal
+        let loose = match operator {
+            "<" => "<=",
+            ">" => ">=",
+            other => other,
+        };
+        let beginning = self.parameters.text(beginning);
+        format!("{held} {loose} {beginning} AND {} {operator} {}", self.sql, self.parameters.text(bound.to_owned()))
+    }
+
+    fn trigrams(&mut self, pieces: &[String]) -> Option<String> {
+        let wanted = if self.contains { pattern::trigrams(pieces) } else { Vec::new() };
+        if wanted.is_empty() {
+            return None;
+        }
+        Some(format!("trigrams({}) @> {}", self.sql, self.parameters.push(QueryParameter::Texts(wanted), "text[]")))
+    }
+
+    fn matches(&mut self, pieces: &[String]) -> DbResult<String> {
+        let mut parts = Vec::new();
+        if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
+            parts.push(self.begins(beginning));
+        }
+        parts.extend(self.trigrams(pieces));
+        let escape = |piece: &String| {
+            piece.chars().fold(String::new(), |mut out, character| {
+                if matches!(character, '%' | '_' | '\\') {
+                    out.push('\\');
+                }
+                out.push(character);
+                out
+            })
+        };
+        // the same limit as in the embedded store, which writes its special characters with three bytes
+        let length =
+            pieces.iter().map(|piece| piece.len() + 2 * piece.matches(['*', '?', '[']).count()).sum::<usize>() + pieces.len().saturating_sub(1);
+        if length > MAX_PATTERN {
+            return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {length}")).into());
+        }
+        let like = self.parameters.text(pieces.iter().map(escape).collect::<Vec<_>>().join("%"));
+        parts.push(format!("{} LIKE {like}", self.sql));
+        Ok(parts.join(" AND "))
+    }
+
+    /// A test of a column that holds ranges.
+    fn in_ranges(&mut self, test: &Comparison) -> DbResult<String> {
+        let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
+        let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
+        let windows = self.parameters.text(serde_json::json!(windows).to_string());
+        let negation = if matches!(test, Comparison::NotEqual(_)) { "NOT " } else { "" };
+        Ok(format!(
+            "{negation}EXISTS (SELECT 1 FROM jsonb_array_elements({}::jsonb) AS g(v), jsonb_array_elements({windows}::jsonb) AS w(v) \
+             WHERE (g.v ->> 0)::bigint <= (w.v ->> 1)::bigint AND (g.v ->> 1)::bigint >= (w.v ->> 0)::bigint)",
+            self.sql
+        ))
+    }
+
+    pub fn test(&mut self, test: &Comparison) -> DbResult<String> {
+        if self.known.ty == FieldType::Ranges {
+            return self.in_ranges(test);
+        }
+        let element = self.known.ty.element().clone();
+        Ok(match test {
+            Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
+                return Err(StoreError::Wrong("a pattern has one piece at least".into()).into());
+            }
+            Comparison::Equal(wanted) => {
+                let equal = self.compare("=", wanted);
+                match (self.held.is_none(), self.known.folded(wanted).as_text()) {
+                    (true, Some(text)) => {
+                        let pieces = [text.to_owned()];
+                        self.trigrams(&pieces).map_or(equal.clone(), |trigrams| format!("{trigrams} AND {equal}"))
+                    }
+                    _ => equal,
+                }
+            }
+            Comparison::NotEqual(wanted) => {
+                let wanted = self.known.folded(wanted);
+                format!("{} IS DISTINCT FROM {}", self.sql, self.parameters.value(wanted, &element))
+            }
+            Comparison::In(wanted) => {
+                let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
+                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(beginning(value.as_text()?))).collect();
+                let list = FieldType::List(Box::new(element));
+                let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
+                match &self.held {
+                    Some(held) if matches!(list.element(), FieldType::Text) => {
+                        format!("{held} = ANY({}) AND {condition}", self.parameters.push(QueryParameter::Texts(beginnings), "text[]"))
+                    }
+                    _ => condition,
+                }
+            }
+            Comparison::Range { low, high } => {
+                let mut parts = Vec::new();
+                for (bound, strict, inclusive) in [(low, ">", ">="), (high, "<", "<=")] {
+                    if let Some((wanted, included)) = bound {
+                        parts.push(self.compare(if *included { inclusive } else { strict }, wanted));
+                    }
+                }
+                if parts.is_empty() { format!("{} IS NOT NULL", self.sql) } else { parts.join(" AND ") }
+            }
+            Comparison::Prefix(prefix) => {
+                let pieces = self.known.pieces(&[prefix.clone(), String::new()]);
+                let begins = self.begins(&pieces[0]);
+                match self.held.is_none().then(|| self.trigrams(&pieces)).flatten() {
+                    Some(trigrams) => format!("{trigrams} AND {begins}"),
+                    None => begins,
+                }
+            }
+            Comparison::Wildcard(pieces) => {
+                let pieces = self.known.pieces(pieces);
+                self.matches(&pieces)?
+            }
+            Comparison::NotWildcard(pieces) => {
+                let pieces = self.known.pieces(pieces);
+                let matches = self.matches(&pieces)?;
+                format!("({} IS NULL OR NOT ({matches}))", self.sql)
+            }
+            Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Rows of a plan, as they are found.
+
+use super::super::session::{DatabaseError, DbResult, Session};
+use super::super::values::read;
+use super::columns::{ColumnInfo, known};
+use super::comparison::decides;
+use super::parameters::Parameters;
+use super::select::{SqlBuilder, rows_of};
+use crate::StoreError;
+use crate::damage::Damage;
+use crate::plan::{Comparison, PlanColumn, QueryPlan};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::value::{FieldType, Value};
+
+pub fn visit(
+    session: &mut Session,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &QueryPlan,
+    visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
+) -> DbResult<()> {
+    if let Some(rows) = smallest(session, catalogue, tenant, plan)? {
+        return Ok(rows.into_iter().try_for_each(visit)?);
+    }
+    let builder = SqlBuilder::new(catalogue, tenant, plan)?;
+    if may_glance(&builder, plan)?
+        && let Some(rows) = glance(session, catalogue, tenant, plan)?
+    {
+        return Ok(rows.into_iter().try_for_each(visit)?);
+    }
+    read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
+}
+
+/// Any one of the records with the smallest text in a column. The beginnings that an index holds nearly always tell which that is; sorting
+/// those with the same one by all of the text would read them all. Nothing where they do not tell, or the plan is for something else.
+fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
+    let [sort] = plan.sort.as_slice() else { return Ok(None) };
+    let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
+    let Some(place) = plan.columns.iter().position(|column| *column == sort.column).filter(|_| is_one) else { return Ok(None) };
+    let builder = SqlBuilder::new(catalogue, tenant, plan)?;
+    let column = known(builder.catalogue, builder.collection, None, sort.column)?;
+    if !builder.is_ordered_scan || !column.index.ordered || column.ty != FieldType::Text {
+        return Ok(None);
+    }
+    let rows = collected(session, catalogue, plan, SqlBuilder { by_beginnings: true, ..builder })?;
+    let is_decided = rows.iter().all(|row| column.folded(&row[place]).as_text().is_none_or(decides));
+    Ok(Some(rows).filter(|_| is_decided))
+}
+
+fn collected(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan, builder: SqlBuilder<'_>) -> DbResult<Vec<Vec<Value>>> {
+    let mut rows = Vec::new();
+    read_rows(session, catalogue, plan, rows_of(builder, plan)?, &mut |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+pub fn read_rows(
+    session: &mut Session,
+    catalogue: &Catalogue,
+    plan: &QueryPlan,
+    (sql, parameters): (String, Parameters),
+    visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
+) -> DbResult<()> {
+    let collection = &catalogue.collections[plan.collection];
+    let types: Vec<FieldType> =
+        plan.columns.iter().map(|column| Ok(known(catalogue, collection, plan.each, *column)?.ty)).collect::<DbResult<_>>()?;
+    parameters.with(|parameters| {
+        session.visit(&sql, parameters, |row| {
+            let mut values = Vec::with_capacity(types.len());
+            for (index, ty) in types.iter().enumerate() {
+                values.push(read(row, index, ty).map_err(|unfit| {
+                    let column = known(catalogue, collection, plan.each, plan.columns[index]);
+                    column.map_or_else(|trouble| trouble, |column| unreadable(collection, &column, &unfit))
+                })?);
+            }
+            Ok(visit(values)?)
+        })
+    })
+}
+
+/// Most rows of a page that is looked for among the first records.
+const GLANCED: u64 = 1_024;
+
+/// Records that are looked at for it: a few, and more where those say that the page is likely to be among them.
+const LOOKED_AT: [u64; 2] = [512, 8_192];
+
+/// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
+/// instead of finding all and sorting.
+fn may_glance(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
+    let is_page = plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= GLANCED);
+    let is_plain = plan.sort.is_empty() && !plan.distinct && !plan.any_order && plan.each.is_none();
+    if !is_page || !is_plain || !builder.is_indexed || builder.is_ordered_scan || builder.is_tag_scan {
+        return Ok(false);
+    }
+    for condition in &plan.conditions {
+        // what lists have is found better in their own tables
+        let is_list = known(builder.catalogue, builder.collection, None, condition.column)?.ty.is_list();
+        let is_unique = matches!(condition.column, PlanColumn::Field(index) if builder.collection.fields[index].unique);
+        if is_list || (is_unique && matches!(condition.test, Comparison::Equal(_))) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A page among the first records in the order of keys, if it is there. What the planner expects to be found is no help: it may be a
+/// thousand times too few for the beginnings of texts.
+fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
+    let wanted = plan.offset + plan.limit.unwrap_or_default();
+    let page = QueryPlan { offset: 0, limit: Some(wanted), ..plan.clone() };
+    let [few, many] = LOOKED_AT;
+    for records in LOOKED_AT {
+        let first = SqlBuilder::new(catalogue, tenant, &page)?.among_first(&page, records)?;
+        let mut rows = collected(session, catalogue, &page, first)?;
+        let found = rows.len() as u64;
+        if found == wanted {
+            return Ok(Some(rows.split_off(plan.offset as usize)));
+        }
+        if found * (many / few) < wanted {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// Says that a record that was found has no readable value in a column.
+pub fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> DatabaseError {
+    let row = format!("a record of `{}` that the query finds", collection.name);
+    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name))).into()
+}

@@ -1,0 +1,250 @@
+//! A plan as one statement.
+
+use super::super::session::DbResult;
+use super::super::tables::{indexed, name};
+use super::columns::{ColumnInfo, known};
+use super::comparison::ComparisonSql;
+use super::parameters::{Parameters, QueryParameter};
+use crate::StoreError;
+use crate::plan::{Comparison, PlanColumn, QueryPlan, structs};
+use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::value::FieldType;
+
+pub struct SqlBuilder<'a> {
+    pub catalogue: &'a Catalogue,
+    pub collection: &'a Collection,
+    pub tenant: i64,
+    pub conditions: Vec<String>,
+    pub parameters: Parameters,
+    /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
+    pub is_indexed: bool,
+    /// Whether nothing but what they are sorted by first finds them, so that its index is walked.
+    pub is_ordered_scan: bool,
+    /// The field that is the key, where the key's index is walked.
+    pub key_field: Option<&'a str>,
+    /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
+    pub is_tag_scan: bool,
+    /// The structs that rows are of, read of each record.
+    pub each: String,
+    /// Where only the first records are looked at, what their keys have to be, and how many.
+    pub first: Option<(String, u64)>,
+    /// Whether texts are sorted by no more than an index holds of them.
+    pub by_beginnings: bool,
+}
+
+/// Rows of a page that is read in the order of keys.
+const SMALL_PAGE: u64 = 256;
+
+impl<'a> SqlBuilder<'a> {
+    pub fn new(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Self> {
+        let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+        let each = each(collection, plan.each)?;
+        let mut builder = Self {
+            catalogue,
+            collection,
+            tenant,
+            conditions: Vec::new(),
+            parameters: Parameters::default(),
+            is_indexed: false,
+            is_ordered_scan: false,
+            key_field: None,
+            is_tag_scan: false,
+            each,
+            first: None,
+            by_beginnings: false,
+        };
+        let tenant = builder.parameters.push(QueryParameter::Number(tenant), "bigint");
+        builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
+        let conditions: Vec<(ColumnInfo, &Comparison)> = plan
+            .conditions
+            .iter()
+            .map(|condition| Ok((known(catalogue, collection, plan.each, condition.column)?, &condition.test)))
+            .collect::<DbResult<_>>()?;
+        let finds = |(known, test): &(ColumnInfo, &Comparison)| known.finds(test);
+        builder.is_indexed = conditions.iter().any(finds);
+        let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
+        // the field that is the key says the same once more; what stands inside of it is found better by that
+        let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
+        let repeats = |(known, test): &(ColumnInfo, &Comparison)| {
+            Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Comparison::Wildcard(_)))
+        };
+        let of_first = |condition: &(ColumnInfo, &Comparison)| condition.0.name == first.name || repeats(condition);
+        builder.is_ordered_scan = !plan.distinct
+            && !first.ty.is_list()
+            && conditions.iter().any(|condition| condition.0.name == first.name && finds(condition))
+            && conditions.iter().all(|condition| of_first(condition) || !finds(condition));
+        builder.key_field = key_field.filter(|_| builder.is_ordered_scan);
+        let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
+        let of_tag = |(known, test): &(ColumnInfo, &Comparison)| known.tags.filter(|_| matches!(test, Comparison::Equal(_)));
+        let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
+        // one record at most cannot be beaten
+        let by_key = |(known, test): &(ColumnInfo, &Comparison)| known.name == "key" && matches!(test, Comparison::Equal(_) | Comparison::In(_));
+        let streamed = streamed.filter(|_| !conditions.iter().any(by_key));
+        if let Some(place) = streamed
+            && let (known, Comparison::Equal(wanted)) = &conditions[place]
+        {
+            builder.is_tag_scan = true;
+            let value = builder.parameters.value(wanted.clone(), &FieldType::Text);
+            let tags = known.tags.unwrap_or_default();
+            builder.conditions.push(format!("t.tenant = {tenant} AND t.collection = {tags} AND t.value = {value}"));
+            // the beginning of a page is found in the index of tags, too
+            for (known, test) in conditions.iter().filter(|(known, _)| known.name == "key") {
+                let condition = ComparisonSql { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
+                builder.conditions.push(condition);
+            }
+        }
+        // elements of lists find records where nothing else does
+        let mut by_elements = !conditions.iter().any(|condition| finds(condition) && !condition.0.ty.is_list());
+        for (place, condition) in conditions.iter().enumerate() {
+            if streamed == Some(place) {
+                continue;
+            }
+            let drives = by_elements && finds(condition);
+            by_elements &= !drives;
+            builder.condition(condition.1, &condition.0, drives)?;
+        }
+        Ok(builder)
+    }
+
+    /// Adds a condition; one on an indexed list that `drives` is asked first, and records are looked up by what it finds.
+    fn condition(&mut self, test: &Comparison, known: &ColumnInfo, drives: bool) -> DbResult<()> {
+        if let Comparison::Exists(wanted) = test {
+            self.conditions.push(format!("{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
+            return Ok(());
+        }
+        if !known.ty.is_list() {
+            let sql = known.compared.clone();
+            // where the key finds them, no other index is to be preferred
+            let is_repeated = Some(known.name.as_str()) == self.key_field;
+            let held = (known.index.ordered && known.ty == FieldType::Text && !is_repeated).then(|| indexed(&sql, &known.ty));
+            let contains = known.index.contains && !is_repeated;
+            let condition = ComparisonSql { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
+            self.conditions.push(condition);
+            return Ok(());
+        }
+        // a list: some element satisfies it; negations: none satisfies the positive form
+        let (test, negation) = match test {
+            Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
+            Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
+            other => (other, ""),
+        };
+        if known.sql == "r.conflict" && negation.is_empty() {
+            // most records have none: an index has the others
+            self.conditions.push("r.conflict IS NOT NULL".into());
+        }
+        if known.index.ordered {
+            // the index of tags holds them whole
+            let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));
+            let tenant = self.parameters.push(QueryParameter::Number(self.tenant), "bigint");
+            let tenant = known.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
+            let inner = ComparisonSql { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
+            let side = if known.tags.is_some() { "tagged".to_owned() } else { name(&["i", &self.collection.name, &known.name]) };
+            self.conditions.push(if drives {
+                format!("r.key = ANY(ARRAY(SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner}))")
+            } else if negation.is_empty() {
+                format!("r.key IN (SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner})")
+            } else {
+                format!("NOT EXISTS (SELECT 1 FROM {side} i WHERE i.tenant = {tenant} AND i.key = r.key AND {inner})")
+            });
+        } else {
+            let inner = ComparisonSql { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
+            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest({}) AS e(value) WHERE {inner})", known.sql));
+        }
+        Ok(())
+    }
+
+    /// Among the first records in the order of keys, where every condition is one on the record itself.
+    pub fn among_first(mut self, plan: &QueryPlan, records: u64) -> DbResult<Self> {
+        let mut first = vec!["r.tenant = $1".to_owned()];
+        for condition in plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key) {
+            let known = known(self.catalogue, self.collection, None, PlanColumn::Key)?;
+            let mut key = ComparisonSql { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
+            first.push(key.test(&condition.test)?);
+        }
+        self.first = Some((first.join(" AND "), records));
+        Ok(self)
+    }
+
+    pub fn from(&self) -> String {
+        let (table, conditions, each) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.each);
+        if let Some((first, records)) = &self.first {
+            return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {records}) AS r WHERE {conditions}");
+        }
+        match self.is_tag_scan {
+            true => format!(
+                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
+            ),
+            false => format!("{table} r{each} WHERE {conditions}"),
+        }
+    }
+}
+
+/// What is read beside each record for rows that are of structs.
+pub fn each(collection: &Collection, field: Option<usize>) -> DbResult<String> {
+    let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
+    Ok(structs(collection, field)?.map_or(String::new(), unnested))
+}
+
+/// A column to sort by; `hidden` from the planner, which would otherwise walk its index and hope to meet records soon.
+pub fn in_order(column: &str, hidden: bool) -> String {
+    if hidden { format!("(SELECT {column})") } else { column.to_owned() }
+}
+
+pub fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+    rows_of(SqlBuilder::new(catalogue, tenant, plan)?, plan)
+}
+
+pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+    let columns: Vec<ColumnInfo> =
+        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
+    let mut selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
+    if selected.is_empty() {
+        // rows without columns can be counted; distinct ones are grouped by at least one
+        selected.push("r.alive".into());
+    }
+    let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let hidden = builder.is_indexed && !builder.is_ordered_scan && builder.first.is_none();
+    for sort in &plan.sort {
+        let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;
+        let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
+        let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
+        order.extend(held.filter(|_| !plan.distinct && !hidden).map(|held| format!("{held} COLLATE \"C\"{direction}")));
+        if !builder.by_beginnings {
+            order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
+        }
+        sorted.push(column.compared);
+    }
+    let from = builder.from();
+    let mut sql = if plan.distinct {
+        // lists have no order of their own: as in the embedded store, that of their text
+        let in_order = |(column, known): (&String, &ColumnInfo)| match known.ty {
+            FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
+            _ => format!("{column} NULLS FIRST"),
+        };
+        order.extend(selected.iter().zip(&columns).map(in_order));
+        // a sort column may be folded, which is not selected
+        let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();
+        format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
+    } else {
+        if !plan.any_order {
+            order.push(if builder.is_tag_scan { "t.key".to_owned() } else { in_order("r.key", hidden) });
+            order.extend(plan.each.map(|_| "el.place".to_owned()));
+        }
+        format!("SELECT {} FROM {from}", selected.join(", "))
+    };
+    if !order.is_empty() {
+        sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    }
+    let mut parameters = builder.parameters;
+    // some servers add the two up
+    let bounded = |rows: u64| QueryParameter::Number(rows.min(i64::MAX as u64 / 4) as i64);
+    if let Some(limit) = plan.limit {
+        let limit = parameters.push(bounded(limit), "bigint");
+        sql.push_str(&format!(" LIMIT {limit}"));
+    }
+    if plan.offset > 0 {
+        let offset = parameters.push(bounded(plan.offset), "bigint");
+        sql.push_str(&format!(" OFFSET {offset}"));
+    }
+    Ok((sql, parameters))
+}

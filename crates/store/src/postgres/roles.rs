@@ -1,0 +1,422 @@
+//! What every store promises, by a server: each method finds the tenant and a connection, and the module that does the work.
+
+use super::session::{DbResult, Session};
+use super::store::{ObservedSnapshot, PostgresStore};
+use super::values::RowExt;
+use super::work::{self, LeaseView};
+use super::{edges, marks, pass, query, records, tables, tags};
+use crate::access::{NewToken, Token, Tokens};
+use crate::journal::JournalEntry;
+use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
+use crate::queue::*;
+use crate::tag::{CollectionTags, Tag};
+use crate::vitals::StoreStats;
+use crate::*;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{SmolStr, Value};
+
+impl Store for PostgresStore {
+    fn clock(&self) -> i64 {
+        self.bench.clock.tick()
+    }
+
+    fn changes(&self) -> &[String] {
+        &self.changes
+    }
+
+    fn has_redefined(&self) -> bool {
+        self.redefined
+    }
+
+    fn check_definition(&self) -> Result<()> {
+        self.ask(|session| tables::check(session, &self.bench.tables))
+    }
+
+    fn generation(&self, source: usize, feed: usize) -> u32 {
+        self.bench.tables.generation(source, feed)
+    }
+
+    fn vitals(&self) -> Result<StoreStats> {
+        let sql =
+            "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
+        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
+        let (connections, idle, asking) = self.bench.pool.standing();
+        let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
+        Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
+        rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
+    }
+}
+
+impl Records for PostgresStore {
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read(session, &self.bench.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read_damaged(session, &self.bench.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::versions(session, &self.bench.tables, tenant, collection, keys)
+        })
+    }
+
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+}
+
+impl Queries for PostgresStore {
+    fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        let mut begun = false;
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(()) };
+            // what was shown cannot be taken back: rows are not shown twice because a connection went
+            if begun {
+                return Err(StoreError::ReadOnly("the connection was lost while rows were read; ask again".into()).into());
+            }
+            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+                begun = true;
+                visit(row)
+            })
+        })
+    }
+
+    fn count(&self, plan: &QueryPlan) -> Result<u64> {
+        self.ask(|session| match self.tenant_id(session, &plan.tenant)? {
+            Some(tenant) => query::count(session, &self.catalogue, tenant, plan),
+            None => Ok(0),
+        })
+    }
+
+    fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
+        self.ask_snapshot(|session| {
+            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
+            let mut rows = Vec::new();
+            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+                rows.push(row);
+                Ok(())
+            })?;
+            Ok((ResultRows { rows }, query::count(session, &self.catalogue, tenant, plan)?))
+        })
+    }
+
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+        self.ask_snapshot(|session| {
+            let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(-1);
+            aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, plan, *aggregate)).collect()
+        })
+    }
+
+    fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
+        self.ask(|session| query::explain(session, &self.catalogue, plan))
+    }
+}
+
+impl Units for PostgresStore {
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+        self.writer.run(unit, urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // every commit is on the server's disk when it returns
+        Ok(())
+    }
+}
+
+impl Commits for PostgresStore {
+    fn stand(&self) -> Result<Option<i64>> {
+        if self.bench.tables.distributed() {
+            // other servers commit what this one does not see
+            return Ok(None);
+        }
+        let number = self.eye.run(|session| {
+            let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
+            let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
+            let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
+            if stand.connection != connection || stand.snapshot != snapshot {
+                *stand = ObservedSnapshot { connection, snapshot: snapshot.into(), number: stand.number + 1 };
+            }
+            Ok(stand.number)
+        })?;
+        Ok(Some(number))
+    }
+}
+
+impl Settling for PostgresStore {
+    fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
+        let lanes: Vec<i64> = (0..i64::from(crate::LANES)).collect();
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => marks::marks(session, &self.bench.tables, tenant, &lanes, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => marks::has_marks(session, tenant, job),
+            None => Ok(false),
+        })
+    }
+
+    fn owing(&self) -> Result<Vec<Tenant>> {
+        self.ask(|session| marks::owing(session, &self.bench.tables))
+    }
+
+    fn is_settled(&self, job: JobId) -> Result<bool> {
+        self.ask(|session| marks::is_settled(session, job))
+    }
+
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
+        let bench = &self.bench;
+        let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
+        // done twice it answers marks that are there the second time
+        let mut refused = Vec::new();
+        let work =
+            |session: &mut Session, stamp: i64| pass::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp);
+        let (passed, sizes) = bench.transaction(work)?;
+        bench.count(sizes);
+        Ok(passed)
+    }
+
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.ask(|session| tables::meta(session, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let links: Vec<i64> = links.iter().map(|link| i64::from(*link)).collect();
+        self.write(|session, _| {
+            tables::put_meta(session, "settled", rules)?;
+            session.execute("DELETE FROM edges WHERE NOT link = ANY($1)", &[&links])?;
+            Ok(())
+        })
+    }
+}
+
+impl Tags for PostgresStore {
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
+            None => Ok(CollectionTags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+}
+
+impl Tokens for PostgresStore {
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+        let tenant = token.tenant.as_ref().map(Tenant::as_str);
+        let id = self.bench.transaction_once(|session, stamp| {
+            let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
+            row.at::<i64>(0)
+        })?;
+        Ok(id as u64)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.ask(|session| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let rows = session.query(sql, &[])?;
+            let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
+                Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
+            };
+            rows.iter().map(token).collect()
+        })
+    }
+
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.ask(|session| session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
+        self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
+    }
+}
+
+impl Queue for PostgresStore {
+    fn create_job(&self, job: NewJob) -> Result<JobId> {
+        Ok(self.bench.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
+    }
+
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
+        self.write_and_tell(|session| work::add_chunks(session, job, &chunks, progress))?;
+        Ok(self.bench.finish_job(job)?)
+    }
+
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
+        let tables = &self.bench.tables;
+        let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| work::look(session, tables, job))?;
+        if expired {
+            for dead in self.ask(|session| work::bury(session, now))? {
+                self.bench.finish_job(dead)?;
+            }
+        }
+        let each = if job.is_some() { limit } else { 1 };
+        let leases = line.lease(limit, each, |choice, limit| {
+            self.ask(|session| match choice.share.max_running {
+                Some(most) => work::take_within(session, choice, now, most, limit, seconds),
+                None => work::take(session, choice, now, limit, seconds),
+            })
+        })?;
+        if leases.is_empty() {
+            quiet.into_iter().try_for_each(|job| self.bench.finish_job(job))?;
+        }
+        Ok(leases)
+    }
+
+    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
+        self.write(|session, stamp| work::renew(session, fences, seconds, stamp))
+    }
+
+    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
+        self.write_and_tell(|session| work::give_back(session, fences))
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.ask(work::is_idle)
+    }
+
+    fn wait_for_chunks(&self, timeout: Duration) {
+        // who cannot be told asks again after a while
+        let Ok(mut ear) = self.ear.try_lock() else { return std::thread::sleep(timeout) };
+        let told = match ear.take() {
+            Some(session) => Ok(session),
+            None => self.bench.pool.listen(&work::channel(self.bench.pool.schema())),
+        };
+        match told.and_then(|mut session| session.wait_to_be_told(timeout).map(|()| session)) {
+            Ok(session) => *ear = Some(session),
+            Err(_) => std::thread::sleep(timeout),
+        }
+    }
+
+    fn take_over(&self, job: JobId) -> Result<u64> {
+        self.write_and_tell(|session| work::take_over(session, job))
+    }
+
+    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+        self.write_and_finish(fence.chunk.job, |session, stamp| work::release(session, fence, reason, delay_seconds, attempts, stamp))
+    }
+
+    fn job(&self, job: JobId) -> Result<Job> {
+        self.ask_snapshot(|session| work::job(session, job))
+    }
+
+    fn job_state(&self, job: JobId) -> Result<JobState> {
+        self.ask(|session| work::job_state(session, job))
+    }
+
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+        self.ask_snapshot(|session| work::jobs(session, None, tenant, limit))
+    }
+
+    fn interrupt_job(&self, job: JobId) -> Result<()> {
+        self.write(|session, stamp| work::interrupt_job(session, job, stamp))
+    }
+
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
+        self.write(|session, stamp| work::end_job(session, job, state, reason, stamp))
+    }
+
+    fn forget_job(&self, job: JobId) -> Result<()> {
+        self.write(|session, _| work::forget_job(session, job))
+    }
+
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+        self.ask_snapshot(|session| {
+            let names = tables::collections(session, &self.bench.tables)?;
+            work::journal(session, &names, job, after, limit, troubles_only)
+        })
+    }
+
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+        self.ask(|session| work::failed_document(session, job, document))
+    }
+
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+        self.ask(|session| work::chunks(session, job))
+    }
+
+    fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
+        self.ask(|session| work::chunk(session, chunk))
+    }
+
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
+        self.write_and_tell(|session| work::retry(session, job, ordinal))
+    }
+
+    fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
+        Ok(self.bench.transaction_once(|session, _| {
+            work::load_chunk(session, chunk, &slice)?;
+            work::tell(session, self.bench.pool.schema())
+        })?)
+    }
+
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
+        self.bench.transaction_once(|session, _| {
+            work::replace_chunk(session, chunk, &parts)?;
+            work::tell(session, self.bench.pool.schema())
+        })?;
+        Ok(self.bench.finish_job(chunk.job)?)
+    }
+}

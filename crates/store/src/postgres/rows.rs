@@ -1,0 +1,440 @@
+//! Writes rows of records that are locked, each only at the version that was read: one statement for each kind of change.
+
+use super::records::{ONE, by_key, by_key_locked};
+use super::session::{DbResult, Session, SqlParameter};
+use super::tables::{CollectionTables, StoreTables, name};
+use super::unique::{UniqueReservations, wanted};
+use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
+use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
+use ::tokio_postgres::types::Type;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+
+/// Rows whose state one statement changes.
+const MOST_STATES: usize = 32;
+
+/// A record's new state.
+struct StateUpdate<'w> {
+    key: &'w str,
+    was: Version,
+    state: &'w [Value],
+    packed: Option<String>,
+}
+
+/// One unit's writing.
+pub struct UnitWriter<'d> {
+    pub session: &'d mut Session,
+    pub tables: &'d StoreTables,
+    pub tenant: i64,
+    pub stamp: i64,
+    /// Whether it waits for rows that others hold.
+    pub waits_for_locks: bool,
+    /// The rows that exist and are locked, and where they stand; which is not known where rows are spread.
+    pub locked: HashMap<(usize, Key), (Version, RowLocation)>,
+}
+
+impl UnitWriter<'_> {
+    /// Locks the rows that writes are about, in the order of collections and keys, and remembers them.
+    pub fn lock(&mut self, writes: &[RecordWrite]) -> DbResult<()> {
+        let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for write in writes {
+            keys.entry(write.collection).or_default().push(write.key.as_str());
+        }
+        let lock = if self.waits_for_locks { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
+        let keys: Vec<(usize, Vec<&str>)> = keys.into_iter().collect();
+        // one statement for all collections, where it can be
+        for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
+            let mut statements: Vec<String> = Vec::with_capacity(some.len());
+            let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
+            for (collection, keys) in some {
+                let own = self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+                if self.tables.distributed() {
+                    // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
+                    let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
+                    self.session.later(whole, &[&own.table, &self.tenant])?;
+                }
+                parameters.push(keys);
+                let place = if self.tables.distributed() { "" } else { ", ctid" };
+                let columns = format!("{collection}::bigint, key, revision, touch{place}");
+                statements.push(format!("({})", by_key_locked(self.tables, &own.table, &columns, parameters.len(), lock)));
+            }
+            for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
+                let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
+                let place = if self.tables.distributed() { RowLocation::default() } else { row.at(4)? };
+                self.locked.insert((row.at::<i64>(0)? as usize, key), (Version::new(row.at(2)?, row.at(3)?), place));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record is still what was read.
+    pub fn is_current(&self, write: &RecordWrite) -> bool {
+        let now = self.locked.get(&(write.collection, write.key.clone())).map(|held| held.0);
+        now == write.expect
+            && !(now.is_none() && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
+    }
+
+    /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
+    /// whose values others have are taken out and returned.
+    pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
+        let mut refused = Vec::new();
+        let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
+        for collection in collections {
+            let own = &self.tables.collections[collection];
+            if own.uniques.is_empty() {
+                continue;
+            }
+            let definition = &self.tables.catalogue().collections[collection];
+            let mut sides: Vec<UniqueReservations> = Vec::new();
+            for (field, side) in &own.uniques {
+                let of_collection = || writes.iter().filter(|write| write.collection == collection);
+                // a new record has nothing yet
+                let keys: Vec<&str> = of_collection().filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
+                let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
+                sides.push(UniqueReservations::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
+            }
+            let mut kept = Vec::with_capacity(writes.len());
+            for write in std::mem::take(writes) {
+                if write.collection != collection
+                    || matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_))
+                {
+                    kept.push(write);
+                    continue;
+                }
+                let values: Vec<Option<Vec<u8>>> = sides.iter().map(|side| wanted(definition, side.field, &write)).collect();
+                // look at all before taking any, so that a refused record leaves no trace
+                let taken = sides.iter().zip(&values).find_map(|(side, value)| {
+                    let holder = side.holders.get(value.as_ref()?).filter(|holder| holder.as_str() != write.key.as_str())?;
+                    Some((side.field, holder.clone()))
+                });
+                if let Some((field, holder)) = taken {
+                    refused.push(UniqueConflict { collection, key: write.key.clone(), field, holder });
+                    continue;
+                }
+                for (side, value) in sides.iter_mut().zip(values) {
+                    side.take(write.key.as_str(), value);
+                }
+                kept.push(write);
+            }
+            *writes = kept;
+            for side in sides {
+                side.write(self.session, self.tenant)?;
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Writes rows whose versions are known to be current.
+    pub fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(usize, u64)>> {
+        writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        let mut sizes = Vec::new();
+        for own in writes.chunk_by(|a, b| a.collection == b.collection) {
+            self.apply_to(own[0].collection, own)?;
+            sizes.push((own[0].collection, own.len() as u64));
+        }
+        Ok(sizes)
+    }
+
+    /// Where the row stands that a write changes.
+    fn place_of(&self, write: &RecordWrite) -> RowLocation {
+        self.locked.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
+    }
+
+    fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {
+        let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
+        let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for write in writes {
+            let write: &RecordWrite = write;
+            let key = write.key.as_str();
+            match &write.change {
+                RecordChange::Put(content) | RecordChange::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
+                RecordChange::Put(content) | RecordChange::Settle(content) => new.push((write, &**content)),
+                RecordChange::Touch { contributions } => {
+                    touched.push(write);
+                    packed.push(contributions.as_slice());
+                }
+                RecordChange::State { state, state_set } => {
+                    let packed = crate::row::pack_state(state_set, definition);
+                    states.push(StateUpdate { key, was: write.expect.unwrap_or_default(), state, packed });
+                }
+                RecordChange::Delete => gone.push(key),
+            }
+        }
+        if !gone.is_empty() {
+            let there = writes.iter().filter(|write| matches!(write.change, RecordChange::Delete) && write.expect.is_some()).count();
+            let sql = match self.tables.distributed() {
+                true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
+                false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid")),
+            };
+            self.session.later_of(there, OTHER_VERSION, &sql, &[&self.tenant, &gone])?;
+        }
+        if !touched.is_empty() {
+            let table = &own.table;
+            let sql = match self.tables.distributed() {
+                true => format!(
+                    "UPDATE {table} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(own, packed) \
+                     WHERE r.tenant = $1 AND r.key = u.own AND r.key = ANY($2)"
+                ),
+                false => format!(
+                    "UPDATE {table} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::tid[], $3::bytea[]) AS u(place, packed) \
+                     WHERE r.tenant = $1 AND r.ctid = u.place"
+                ),
+            };
+            let (keys, places): (Vec<&str>, Vec<RowLocation>) = touched.iter().map(|write| (write.key.as_str(), self.place_of(write))).unzip();
+            let rows: SqlParameter<'_> = if self.tables.distributed() { &keys } else { &places };
+            self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, rows, &packed])?;
+        }
+        self.set_states(own, definition, &states)?;
+        if !changed.is_empty() {
+            let stage = name(&["stage", &definition.name]);
+            self.session.later_batch(format!(
+                "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint, place tid) ON COMMIT DELETE ROWS",
+                own.table
+            ));
+            self.copy_rows(&stage, own, definition, &changed, true)?;
+            let set: Vec<String> = own
+                .columns
+                .iter()
+                .filter(|(column, _)| column != "tenant" && column != "key")
+                .map(|(column, _)| format!("{column} = s.{column}"))
+                .collect();
+            let (table, set) = (&own.table, set.join(", "));
+            let same = "r.revision = s.was_revision AND r.touch = s.was_touch";
+            let sql = match self.tables.distributed() {
+                true => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key AND {same}"),
+                false => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.ctid = s.place AND {same}"),
+            };
+            self.session.later_of(changed.len(), OTHER_VERSION, &sql, &[])?;
+        }
+        match new.len() {
+            0 => {}
+            1..=FEW => self.insert_rows(own, definition, &new)?,
+            _ => self.copy_rows(&own.table, own, definition, &new, false)?,
+        }
+        for (field, side) in &own.lists {
+            let stale: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(gone.iter().copied()).collect();
+            if !stale.is_empty() {
+                self.session.later(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &stale])?;
+            }
+            self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
+        }
+        Ok(())
+    }
+
+    /// Changes states of records, some at once. To a power of two there are rows of no record, so that there are few statements.
+    fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[StateUpdate<'_>]) -> DbResult<()> {
+        let table = &own.table;
+        let states: Vec<String> = collection.states.iter().map(|state| name(&["s", &state.name])).collect();
+        let types = collection.states.iter().map(|state| values::bare_type(&state.ty));
+        let types: Vec<String> = ["text", "bigint", "bigint", "bigint", "text"].map(str::to_owned).into_iter().chain(types).collect();
+        let names: String = states.iter().map(|name| format!(", {name}")).collect();
+        let nothing = BoundValue(&Value::Null);
+        for some in changed.chunks(if self.tables.distributed() { 1 } else { MOST_STATES }) {
+            let rows = some.len().next_power_of_two();
+            let new: Vec<i64> = some.iter().map(|new| self.stamp.max(new.was.revision + 1)).collect();
+            let values: Vec<Vec<BoundValue<'_>>> = some.iter().map(|new| new.state.iter().map(BoundValue).collect()).collect();
+            let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
+            for ((row, revision), values) in some.iter().zip(&new).zip(&values) {
+                parameters.extend([&row.key as SqlParameter<'_>, &row.was.revision, &row.was.minor, revision, &row.packed]);
+                parameters.extend(values.iter().map(|value| value as SqlParameter<'_>));
+            }
+            parameters.resize(1 + rows * types.len(), &nothing);
+            let sql = match self.tables.distributed() {
+                true => {
+                    let set: String = states.iter().zip(7..).map(|(name, place)| format!(", {name} = ${place}")).collect();
+                    format!(
+                        "UPDATE {table} SET revision = $5, touch = 0, state = $6{set} WHERE tenant = $1 AND key = $2 AND revision = $3 AND touch = $4"
+                    )
+                }
+                false => {
+                    let set: String = states.iter().map(|name| format!(", {name} = s.{name}")).collect();
+                    let row = |row: usize| {
+                        let cast = |(place, ty): (usize, &String)| format!("${}::{ty}", 2 + row * types.len() + place);
+                        format!("({})", types.iter().enumerate().map(cast).collect::<Vec<_>>().join(", "))
+                    };
+                    let rows = (0..rows).map(row).collect::<Vec<_>>().join(", ");
+                    format!(
+                        "UPDATE {table} r SET revision = s.revision, touch = 0, state = s.state{set} FROM (SELECT u.*, o.place \
+                         FROM (VALUES {rows}) AS u(own, was_revision, was_touch, revision, state{names}) CROSS JOIN LATERAL \
+                         (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS o OFFSET 0) AS s \
+                         WHERE r.ctid = s.place AND r.revision = s.was_revision AND r.touch = s.was_touch"
+                    )
+                }
+            };
+            self.session.later_of(some.len(), OTHER_VERSION, &sql, &parameters)?;
+        }
+        Ok(())
+    }
+
+    /// Writes whole rows; to be staged, with the versions that they replace.
+    fn copy_rows(
+        &mut self,
+        table: &str,
+        own: &CollectionTables,
+        collection: &Collection,
+        puts: &[(&RecordWrite, &RecordContent)],
+        staged: bool,
+    ) -> DbResult<()> {
+        let mut names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+        if staged {
+            names.extend(["was_revision", "was_touch", "place"]);
+            types.extend([Type::INT8, Type::INT8, Type::TID]);
+        }
+        let places: Vec<RowLocation> = puts.iter().map(|(write, _)| if staged { self.place_of(write) } else { RowLocation::default() }).collect();
+        let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
+        for ((write, content), place) in puts.iter().zip(&places) {
+            let row = RowValues::new(self.stamp, own, collection, write, content);
+            let mut parameters = vec![&self.tenant as SqlParameter<'_>];
+            row.push(&mut parameters);
+            let was = write.expect.unwrap_or_default();
+            if staged {
+                parameters.extend([&was.revision as SqlParameter<'_>, &was.minor, place]);
+            }
+            writer.write(&parameters)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// Writes a few new rows, some at once: of each collection there are few statements, and none is waited for.
+    fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &RecordContent)]) -> DbResult<()> {
+        let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut left = puts;
+        while !left.is_empty() {
+            let (some, rest) = left.split_at(1 << left.len().ilog2());
+            left = rest;
+            let rows: Vec<RowValues<'_>> = some.iter().map(|(write, content)| RowValues::new(self.stamp, own, collection, write, content)).collect();
+            let mut parameters: Vec<SqlParameter<'_>> = Vec::with_capacity(rows.len() * names.len());
+            for row in &rows {
+                parameters.push(&self.tenant);
+                row.push(&mut parameters);
+            }
+            let mut sql = format!("INSERT INTO {} ({}) VALUES ", own.table, names.join(", "));
+            for place in 1..=parameters.len() {
+                let (before, behind) = (if (place - 1) % names.len() == 0 { "(" } else { "" }, if place % names.len() == 0 { ")" } else { "" });
+                let _ = write!(sql, "{}{before}${place}{behind}", if place == 1 { "" } else { ", " });
+            }
+            self.session.later(&sql, &parameters)?;
+        }
+        Ok(())
+    }
+
+    fn copy_elements<'w>(
+        &mut self,
+        side: &str,
+        collection: &Collection,
+        field: usize,
+        puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w RecordContent)>,
+    ) -> DbResult<()> {
+        let definition = &collection.fields[field];
+        let element = wire_type(&column_type(definition.golden_type().element()));
+        let mut rows: Vec<(&str, Value)> = Vec::new();
+        for (write, content) in puts {
+            let from = rows.len();
+            for element in content.golden[field].elements() {
+                let value = match element.as_text() {
+                    Some(text) if definition.fold => Value::text(fold(text)),
+                    _ => element.clone(),
+                };
+                if !rows[from..].iter().any(|(_, known)| *known == value) {
+                    rows.push((write.key.as_str(), value));
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        if rows.len() <= FEW {
+            let (keys, values): (Vec<&str>, Vec<BoundValue<'_>>) = rows.iter().map(|(key, value)| (*key, BoundValue(value))).unzip();
+            let sql = format!(
+                "INSERT INTO {side} (tenant, key, value) SELECT $1, u.key, u.value FROM unnest($2::text[], $3::{}[]) AS u(key, value)",
+                values::bare_type(definition.golden_type().element())
+            );
+            return self.session.later(&sql, &[&self.tenant, &keys, &values]);
+        }
+        let types = [Type::INT8, Type::TEXT, element];
+        let mut writer = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"), &types)?;
+        for (key, value) in &rows {
+            writer.write(&[&self.tenant, key, &BoundValue(value)])?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+}
+
+/// Rows that are locked are written, all of them. Where records are spread, a server may still be catching up with a commit.
+const OTHER_VERSION: &str = "a record was changed meanwhile";
+
+/// New rows of a table that are not copied: a copy takes two round trips of its own.
+const FEW: usize = 16;
+
+/// A row's columns behind the tenant, as far as they are not values of the content.
+struct RowValues<'w> {
+    key: &'w str,
+    revision: i64,
+    touch: i64,
+    created_job: i64,
+    golden: Vec<BoundValue<'w>>,
+    folded: Vec<Option<String>>,
+    state: Vec<BoundValue<'w>>,
+    conflicts: Option<Vec<&'w str>>,
+    state_set: Option<String>,
+    raw: Option<&'w [u8]>,
+    content: &'w RecordContent,
+}
+
+impl<'w> RowValues<'w> {
+    fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w RecordContent) -> Self {
+        let (revision, touch) = match (&write.change, write.expect) {
+            (RecordChange::Settle(_), Some(version)) => (version.revision, version.minor + 1),
+            (_, version) => (version.map_or(stamp, |version| stamp.max(version.revision + 1)), 0),
+        };
+        let named = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
+        Self {
+            key: write.key.as_str(),
+            revision,
+            touch,
+            created_job: content.created_job as i64,
+            golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
+            folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
+            state: content.state.iter().map(BoundValue).collect(),
+            conflicts: (!content.conflicts.is_empty()).then(named),
+            state_set: crate::row::pack_state(&content.state_set, collection),
+            raw: content.raw.as_deref(),
+            content,
+        }
+    }
+
+    /// Its parameters in the order of columns.
+    fn push<'r>(&'r self, row: &mut Vec<SqlParameter<'r>>) {
+        row.extend([&self.key as SqlParameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.exists]);
+        row.extend(self.golden.iter().map(|value| value as SqlParameter<'r>));
+        row.extend(self.folded.iter().map(|value| value as SqlParameter<'r>));
+        row.extend(self.state.iter().map(|value| value as SqlParameter<'r>));
+        row.extend([&self.conflicts as SqlParameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
+    }
+}
+
+/// The client's type of a column.
+fn wire_type(ty: &str) -> Type {
+    match ty.split(" COLLATE").next().unwrap_or(ty) {
+        "bigint" => Type::INT8,
+        "boolean" => Type::BOOL,
+        "double precision" => Type::FLOAT8,
+        "uuid" => Type::UUID,
+        "bytea" => Type::BYTEA,
+        "bigint[]" => Type::INT8_ARRAY,
+        "boolean[]" => Type::BOOL_ARRAY,
+        "double precision[]" => Type::FLOAT8_ARRAY,
+        "uuid[]" => Type::UUID_ARRAY,
+        "text[]" => Type::TEXT_ARRAY,
+        _ => Type::TEXT,
+    }
+}

@@ -1,0 +1,187 @@
+//! The store on a server: how it is opened, and how connections are used to read and write.
+
+use super::address::settings;
+use super::clock::ServerClock;
+use super::session::{DatabaseError, DbResult, Pool, Session};
+use super::tables::{self, StoreTables};
+use super::values::RowExt;
+use super::work;
+use super::writer::{PostgresWriter, WriteContext};
+use crate::queue::*;
+use crate::shape::{AccessMode, StoreSchema};
+use crate::wanted::CancelToken;
+use crate::*;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+
+/// How a store on a server is opened.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// How long to wait for the server, or for a free connection, in seconds.
+    pub wait: u64,
+    /// Most connections at a time.
+    pub connections: usize,
+    /// Whether tables are created and changed as the definition wants them; if not, a store that does not fit is refused.
+    pub prepare: bool,
+    /// Without `prepare`: records are only read, so a definition by which rows look alike fits, too.
+    pub read_only: bool,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { wait: 30, connections: 16, prepare: true, read_only: false }
+    }
+}
+
+/// How long a server is waited for when a store is opened.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
+/// A store on a server.
+pub struct PostgresStore {
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) bench: WriteContext,
+    pub(super) writer: PostgresWriter,
+    /// The connection that hears of new chunks.
+    pub(super) ear: Mutex<Option<Session>>,
+    pub(super) changes: Vec<String>,
+    pub(super) redefined: bool,
+    /// The one connection that asks for snapshots.
+    pub(super) eye: Pool,
+    pub(super) stand: Mutex<ObservedSnapshot>,
+}
+
+/// The snapshot that was seen last, and its number. A snapshot that was seen again stands for the same data only if it was
+/// seen on the same connection: a server that has crashed gives the numbers of transactions that were lost to others.
+#[derive(Default)]
+pub struct ObservedSnapshot {
+    pub(super) connection: u64,
+    pub(super) snapshot: String,
+    pub(super) number: i64,
+}
+
+impl PostgresStore {
+    /// Opens or creates the store of a catalogue at `postgres://USER@HOST/DATABASE?schema=NAME` and applies additions of its
+    /// definition.
+    ///
+    /// # Errors
+    /// When the server cannot be used, or the definition does not fit what is stored.
+    pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &PostgresOptions) -> Result<Self> {
+        let tables = StoreTables::new(&catalogue);
+        let purpose = if options.read_only { AccessMode::Read } else { AccessMode::Write };
+        Self::open_as(url, catalogue, tables, (purpose, options))
+    }
+
+    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    pub(crate) fn open_ledger(url: &str, options: &PostgresOptions) -> Result<Self> {
+        let options = PostgresOptions { prepare: false, ..options.clone() };
+        Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), (AccessMode::Admin, &options))
+    }
+
+    fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: StoreTables, (purpose, options): (AccessMode, &PostgresOptions)) -> Result<Self> {
+        let (config, schema) = settings(url)?;
+        let tables = Arc::new(tables);
+        // whoever waits for a command to begin hears soon of a server that is not there
+        let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
+        let wait = Duration::from_secs(options.wait);
+        let eye = Pool::new(config.clone(), schema.clone(), wait, 1);
+        let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
+        let ready = |session: &mut Session| match options.prepare {
+            true => tables::prepare(session, &tables, pool.schema()),
+            false => tables::fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
+        };
+        let (changes, redefined) = first.run(ready).map_err(|trouble| match trouble {
+            DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            other => other.into(),
+        })?;
+        pool.adopt(first);
+        let clock = Arc::new(ServerClock { last: AtomicI64::new(0), offset: AtomicI64::new(0) });
+        let last: i64 = pool.run(|session| {
+            tables::remember(session, &tables)?;
+            let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
+            session.one(sql, &[])?.at(0)
+        })?;
+        clock.hear(last);
+        let bench = WriteContext { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
+        let writer = PostgresWriter::start(bench.clone())?;
+        Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, redefined, eye, stand: Mutex::default() })
+    }
+
+    /// What a store was prepared for; nothing where there is none yet.
+    ///
+    /// # Errors
+    /// When the server does not answer, or another program wrote it.
+    pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
+        let (config, schema) = settings(url)?;
+        let pool = Pool::new(config, schema, FIRST_WAIT, 1);
+        let read = pool.run(|session| {
+            if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
+                return Ok(None);
+            }
+            tables::check_format(session)?;
+            Ok(Some(crate::shape::stored(tables::meta(session, "shape")?.as_deref())?))
+        });
+        read.map_err(|trouble| match trouble {
+            DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            other => other.into(),
+        })
+    }
+
+    /// Asks on a connection of its own.
+    pub(super) fn ask<T>(&self, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        let wanted = CancelToken::now();
+        let is_over = || wanted.as_ref().is_some_and(CancelToken::is_over);
+        if is_over() {
+            return Err(StoreError::Unwanted);
+        }
+        let checked = self.bench.pool.run(read);
+        match checked {
+            // whatever the server says to a statement that it was asked to give up
+            Err(_) if is_over() => Err(StoreError::Unwanted),
+            // a table that is gone is no damage where another process has prepared the store for another definition
+            Err(DatabaseError::Store(StoreError::Other(reason))) => {
+                let changed = self.bench.pool.run(|session| tables::check(session, &self.bench.tables));
+                Err(if matches!(changed, Err(DatabaseError::Store(StoreError::DefinitionChanged))) {
+                    StoreError::DefinitionChanged
+                } else {
+                    StoreError::Other(reason)
+                })
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Asks several questions of one snapshot.
+    pub(super) fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        self.ask(|session| {
+            session.begin_snapshot();
+            let value = read(session)?;
+            session.batch("COMMIT")?;
+            Ok(value)
+        })
+    }
+
+    pub(super) fn write<T>(&self, work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> Result<T> {
+        Ok(self.bench.transaction(work)?)
+    }
+
+    /// Small work after which a job may have ended.
+    pub(super) fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> DbResult<()>) -> Result<()> {
+        self.write(work)?;
+        Ok(self.bench.finish_job(job)?)
+    }
+
+    /// Small work after which chunks may wait.
+    pub(super) fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        self.write(|session, _| {
+            let value = work(session)?;
+            work::tell(session, self.bench.pool.schema())?;
+            Ok(value)
+        })
+    }
+
+    pub(super) fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
+        self.bench.tenants.find(session, tenant)
+    }
+}

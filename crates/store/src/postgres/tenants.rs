@@ -1,0 +1,35 @@
+//! Numbers of tenants.
+
+use super::session::{DbResult, Session};
+use super::values::RowExt;
+use crate::Tenant;
+use std::collections::HashMap;
+use std::sync::RwLock;
+
+/// Ids of tenants that are in the store; they never change, so they are remembered.
+#[derive(Default)]
+pub struct TenantIds(RwLock<HashMap<Tenant, i64>>);
+
+impl TenantIds {
+    /// The id of a tenant, if it has ever written. Not to be asked inside a transaction, which may be taken back.
+    pub fn find(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
+        let known = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.at(0)).transpose()?;
+        if let (Some(id), Ok(mut tenants)) = (found, self.0.write()) {
+            tenants.insert(tenant.clone(), id);
+        }
+        Ok(found)
+    }
+}
+
+/// The id of a tenant, created if it is new.
+pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> DbResult<i64> {
+    if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
+        return row.at(0);
+    }
+    let sql = "INSERT INTO tenants(name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
+    session.one(sql, &[&tenant.as_str()])?.at(0)
+}

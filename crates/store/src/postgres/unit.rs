@@ -1,0 +1,280 @@
+//! Writes a unit of work: calls its methods in their order, and writes what each gives.
+//!
+//! A unit locks the rows it is about in the order of their keys, compares versions, merges what has changed, and writes with one
+//! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
+//! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
+
+use super::edges::{self, NEW_RECORDS};
+use super::records::{self, by_key_locked};
+use super::rows::UnitWriter;
+use super::session::{DatabaseError, DbResult, Session};
+use super::tables::StoreTables;
+use super::tenants::tenant_id;
+use super::values::RowExt;
+use super::{tags, work};
+use crate::damage::RecordPart;
+use crate::{
+    CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
+    Version, WriteConflict, lane_of,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
+
+/// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
+pub fn write(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: Option<i64>,
+    unit: &mut dyn Unit,
+    stamp: i64,
+) -> DbResult<(CommitReceipt, Vec<(usize, u64)>)> {
+    let fence = unit.fence();
+    if let Some(fence) = fence {
+        work::hand_back(session, fence)?;
+    }
+    let tenant = match tenant {
+        Some(tenant) => tenant,
+        None => tenant_id(session, unit.tenant())?,
+    };
+    if let Some(call) = unit.call() {
+        // its place is taken first, so that the same call waits here until this one has ended, and then finds its answer
+        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";
+        if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
+            let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
+            let row = known.ok_or_else(|| DatabaseError::Retry("an expired idempotency key was removed meanwhile".into()))?;
+            let same = row.at::<&[u8]>(0)? == call.request;
+            unit.repeated(same, row.at(1)?);
+            return Ok((CommitReceipt { committed_at: stamp, rows: 0 }, Vec::new()));
+        }
+    }
+    let mut desk = UnitWriter { session, tables, tenant, stamp, waits_for_locks: unit.waits(), locked: HashMap::new() };
+    let writes = unit.writes();
+    desk.lock(writes)?;
+    if !desk.waits_for_locks && writes.iter().any(|write| write.expect.is_some() && !desk.locked.contains_key(&(write.collection, write.key.clone())))
+    {
+        return Err(StoreError::Held.into());
+    }
+    let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| desk.is_current(write));
+    let mut applied: Vec<Cow<'_, RecordWrite>> = if lost.is_empty() {
+        current.into_iter().map(Cow::Borrowed).collect()
+    } else {
+        let mut keys: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+        lost.iter().for_each(|write| keys.entry(write.collection).or_default().push(write.key.clone()));
+        let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
+        let mut conflicts = Vec::new();
+        for (collection, keys) in keys {
+            let records = records::read_damaged(desk.session, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            for (key, record) in keys.into_iter().zip(records) {
+                // it came into being behind the lock: begin again, then it is locked in its turn
+                let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
+                if record.as_ref().filter(|record| is_known(record)).map(|record| record.version)
+                    != desk.locked.get(&(collection, key.clone())).map(|held| held.0)
+                {
+                    return Err(DatabaseError::Retry("a record was created meanwhile".into()));
+                }
+                conflicts.push(WriteConflict { collection, key, record });
+            }
+        }
+        let resolved = unit.resolve(conflicts)?;
+        desk.lock(&resolved)?;
+        for write in resolved {
+            if !desk.is_current(&write) {
+                let reason = format!("what was merged for record {:?} is not based on what it is now", write.key.as_str());
+                return Err(StoreError::Wrong(reason).into());
+            }
+            applied.push(write);
+        }
+        applied.into_iter().map(Cow::Owned).collect()
+    };
+    let refused = desk.reserve(&mut applied)?;
+    let rows = applied.len() as u64;
+    let sizes = desk.apply(applied)?;
+    let session = desk.session;
+    refused.into_iter().for_each(|refused| unit.refused(refused));
+    check(session, tables, tenant, unit)?;
+    tags::write(session, tables, tenant, unit)?;
+    settle(session, tables, tenant, unit.settling())?;
+    for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
+        write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
+    }
+    let answer = unit.answer();
+    if let Some(call) = unit.call() {
+        let (tenant, id): (&i64, &[u8]) = (&tenant, &call.id);
+        match answer {
+            Some(answer) => {
+                session.later("UPDATE calls SET answer = $3 WHERE tenant = $1 AND id = $2", &[tenant, &id, &answer])?;
+                // old ones go with new ones
+                let old = "DELETE FROM calls WHERE (tenant, id) IN \
+                           (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
+                session.later(old, &[&(stamp - CALL_KEPT)])?;
+            }
+            None => {
+                session.later("DELETE FROM calls WHERE tenant = $1 AND id = $2", &[tenant, &id])?;
+            }
+        }
+    }
+    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
+        work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
+    }
+    Ok((CommitReceipt { committed_at: stamp, rows }, sizes))
+}
+
+/// Logs changes of records of one collection; golden ones beyond what it keeps are forgotten.
+fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entries: &[NewChangeLogEntry], stamp: i64) -> DbResult<()> {
+    let sql = "INSERT INTO record_log(tenant, collection, at, key, transition, caller, change) \
+               SELECT $1, $2, $3, e.* FROM unnest($4::text[], $5::text[], $6::text[], $7::text[]) AS e";
+    let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    let transitions: Vec<Option<&str>> = entries.iter().map(|entry| entry.transition.as_deref()).collect();
+    let callers: Vec<&str> = entries.iter().map(|entry| entry.caller.as_str()).collect();
+    let changes: Vec<String> = entries.iter().map(|entry| entry.change.to_string()).collect();
+    session.later(sql, &[&tenant, &collection.name, &stamp, &keys, &transitions, &callers, &changes])?;
+    if let (Some(kept), true) = (collection.history, transitions.contains(&None)) {
+        let sql = "DELETE FROM record_log l USING unnest($3::text[]) AS u(key) \
+                   WHERE l.tenant = $1 AND l.collection = $2 AND l.key = u.key AND l.transition IS NULL AND l.id <= \
+                   (SELECT o.id FROM record_log o WHERE o.tenant = $1 AND o.collection = $2 AND o.key = u.key AND o.transition IS NULL \
+                    ORDER BY o.id DESC OFFSET $4 LIMIT 1)";
+        session.later(sql, &[&tenant, &collection.name, &keys, &i64::from(kept)])?;
+    }
+    Ok(())
+}
+
+/// Link, target, group, start and child.
+type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
+
+/// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
+/// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
+fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
+    let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
+    let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (collection, key, _) in &reliance.records {
+        keys.entry(*collection).or_default().push(key.as_str());
+    }
+    let mut now: HashMap<(usize, String), Version> = HashMap::new();
+    for (collection, keys) in keys {
+        let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
+        for row in session.query(&sql, &[&tenant, &keys])? {
+            now.insert((collection, row.at(0)?), Version::new(row.at(1)?, row.at(2)?));
+        }
+    }
+    // behind the last row that others may hold: whoever waits for this one may keep those waiting who have it
+    if !reliance.ranges.is_empty() {
+        keep_passes_waiting(session, tenant)?;
+    }
+    let mut ranges = Vec::new();
+    for (place, read) in reliance.ranges.iter().enumerate() {
+        // what others commit on several servers is not seen at once
+        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+            ranges.push(place);
+        }
+    }
+    let is_other = |(_, (collection, key, version)): &(usize, &(usize, Key, Option<Version>))| {
+        // a record that is not there cannot be kept away
+        version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
+    };
+    let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
+    if records.is_empty() && ranges.is_empty() {
+        return Ok(());
+    }
+    let mut conflicts = Vec::new();
+    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
+        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
+        let found = records::read(session, tables, tenant, collection, &keys, ReadDetail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
+    }
+    if !conflicts.is_empty() {
+        unit.seen(conflicts);
+    }
+    Ok(())
+}
+
+/// Passes that look for what this transaction has not committed yet wait for it to end.
+fn keep_passes_waiting(session: &mut Session, tenant: i64) -> DbResult<()> {
+    session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", NEW_RECORDS), &[&tenant])
+}
+
+fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling: SettlingChanges) -> DbResult<()> {
+    let new = std::mem::take(&mut settling.marks_if_linked);
+    if tables.distributed() {
+        settling.marks.extend(new);
+    } else if !new.is_empty() {
+        keep_passes_waiting(session, tenant)?;
+        let said = settling.named_by_field(tables.catalogue());
+        let mut by_link: BTreeMap<u32, Vec<StaleMark>> = BTreeMap::new();
+        new.into_iter().for_each(|mark| by_link.entry(mark.rule).or_default().push(mark));
+        let mut named = Vec::new();
+        for (link, marks) in by_link {
+            let own = |mark: &StaleMark| said.get(&(link, mark.target.as_str())).map_or(0, |said| *said as i64);
+            let targets: Vec<(&str, i64)> = marks.iter().map(|mark| (mark.target.as_str(), own(mark))).collect();
+            let places = edges::named(session, tables, tenant, link, &targets)?;
+            named.extend(places.into_iter().map(|place| marks[place].clone()));
+        }
+        settling.marks.extend(named);
+    }
+    if !settling.cleared_links.is_empty() {
+        let links: Vec<i64> = settling.cleared_links.iter().copied().map(i64::from).collect();
+        session.later("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
+    }
+    // of several changes of one edge the last counts
+    let mut changes: BTreeMap<EdgeKey, Option<Vec<u8>>> = BTreeMap::new();
+    for change in settling.edges.into_iter().filter(|change| change.is_kept(tables.catalogue())) {
+        let (edge, kept) = match change {
+            EdgeChange::Put(edge) => (edge, true),
+            EdgeChange::Delete(edge) => (edge, false),
+        };
+        changes.insert((i64::from(edge.link), edge.target, edge.group, edge.start, edge.child), kept.then_some(edge.payload));
+    }
+    for kept in [false, true] {
+        let chosen: Vec<_> = changes.iter().filter(|(_, payload)| payload.is_some() == kept).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let links: Vec<i64> = chosen.iter().map(|((link, ..), _)| *link).collect();
+        let targets: Vec<&str> = chosen.iter().map(|((_, target, ..), _)| target.as_str()).collect();
+        let groups: Vec<&str> = chosen.iter().map(|((_, _, group, ..), _)| group.as_str()).collect();
+        let starts: Vec<i64> = chosen.iter().map(|((_, _, _, start, _), _)| *start).collect();
+        let children: Vec<&str> = chosen.iter().map(|((.., child), _)| child.as_str()).collect();
+        if kept {
+            let payloads: Vec<&[u8]> = chosen.iter().filter_map(|(_, payload)| payload.as_deref()).collect();
+            session.later(
+                "INSERT INTO edges(tenant, link, target, grp, start, child, payload)
+                 SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bytea[])
+                 ON CONFLICT (tenant, link, target, grp, start, child) DO UPDATE SET payload = excluded.payload",
+                &[&tenant, &links, &targets, &groups, &starts, &children, &payloads],
+            )?;
+        } else {
+            let own = "e.tenant = $1 AND e.link = u.link AND e.target = u.target AND e.grp = u.grp AND e.start = u.start AND e.child = u.child";
+            let gone = "unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS u(link, target, grp, start, child)";
+            // one by one through the index: however the planner would join them, it believes that there are few
+            let sql = match tables.distributed() {
+                true => format!("DELETE FROM edges e USING {gone} WHERE {own}"),
+                false => format!(
+                    "DELETE FROM edges WHERE ctid = ANY(ARRAY(SELECT e.ctid FROM {gone} CROSS JOIN LATERAL (SELECT ctid FROM edges e WHERE {own} OFFSET 0) AS e))"
+                ),
+            };
+            session.later(&sql, &[&tenant, &links, &targets, &groups, &starts, &children])?;
+        }
+    }
+    if !settling.cleared.is_empty() {
+        session.later("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.cleared])?;
+    }
+    if !settling.marks.is_empty() {
+        let marks = &settling.marks;
+        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(lane_of(&mark.target))).collect();
+        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.phase)).collect();
+        let rules: Vec<i64> = marks.iter().map(|mark| i64::from(mark.rule)).collect();
+        let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
+        let parts: Vec<&str> = marks.iter().map(|mark| mark.group.as_str()).collect();
+        let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
+        session.later(
+            "INSERT INTO marks(tenant, lane, stratum, rule, target, part, job)
+             SELECT $1, lane, stratum, rule, target, part, job
+             FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[])
+             WITH ORDINALITY AS u(lane, stratum, rule, target, part, job, place) ORDER BY place",
+            &[&tenant, &lanes, &strata, &rules, &targets, &parts, &jobs],
+        )?;
+    }
+    Ok(())
+}
