@@ -10,7 +10,7 @@
 //!
 //! Where things are:
 //! * `contract/`: the trait [`Store`], role by role, with the types that callers see.
-//! * `shape.rs`, `row.rs`, `pattern.rs`, `listing.rs`: what both stores do alike.
+//! * `sql/`: what both stores do alike, whatever SQL they send; [`shape`] decides whether a definition can be applied to a store.
 //! * [`schedule`]: whose chunk is next.
 //! * [`sqlite`]: the store in a file.
 //! * [`postgres`]: the store on a server.
@@ -18,12 +18,9 @@
 
 mod contract;
 pub mod ledger;
-mod listing;
-mod pattern;
 pub mod postgres;
-mod row;
 pub mod schedule;
-pub mod shape;
+mod sql;
 pub mod sqlite;
 
 pub use contract::access::Tokens;
@@ -43,6 +40,7 @@ pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, Unit};
 pub use contract::{Store, access, journal, plan, queue, tag, vitals, wanted};
+pub use sql::shape;
 
 /// Stored rows that cannot be read: which, and why.
 pub mod damage {

@@ -1,11 +1,9 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use super::error::{Result, StoreError};
+use super::error::Result;
 use super::tenant::Tenant;
-use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::Link;
-use stook_catalogue::value::{FieldType, StructMember, Value};
+use stook_catalogue::value::{FieldType, Value};
 
 /// A question about the records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,26 +182,6 @@ impl AggregateFunction {
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
     }
-}
-
-/// The link of a collection with this index, if it is one of its own.
-pub(crate) fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: usize) -> Result<&'c Link> {
-    let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.child_collection].name == collection.name);
-    own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
-}
-
-/// The list of structs that rows are of: [`QueryPlan::each`].
-pub(crate) fn structs(collection: &Collection, each: Option<usize>) -> Result<Option<&Field>> {
-    let Some(index) = each else { return Ok(None) };
-    let list = collection.fields.get(index).filter(|field| !field.golden_type().members().is_empty());
-    list.map(Some).ok_or_else(|| StoreError::Wrong("there is no such list of structs".into()))
-}
-
-/// A member of them.
-pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize) -> Result<&StructMember> {
-    let list = structs(collection, each)?;
-    let member = list.and_then(|field| field.ty.members().get(index));
-    member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
 }
 
 /// The keys of a plan whose rows begin with them, all in memory.

@@ -248,10 +248,6 @@ impl Job {
     }
 }
 
-/// Tables that say something of a job, with the column that has its number.
-pub(crate) const OF_JOB: [(&str, &str); 6] =
-    [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];
-
 /// Jobs, and the chunks of them that wait for workers.
 pub trait Queue {
     /// Writes a new job.

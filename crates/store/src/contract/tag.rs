@@ -6,7 +6,6 @@ use super::tenant::Tenant;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 
 /// A tag of a collection.
@@ -87,35 +86,6 @@ impl std::ops::AddAssign for TagChanges {
         self.added.extend(other.added);
         self.removed.extend(other.removed);
     }
-}
-
-/// The number of a collection's tags in a store.
-pub(crate) fn id_of(catalogue: &Catalogue, collection: usize) -> Result<u32> {
-    let rules = catalogue.collections.get(collection).and_then(|collection| collection.tags.as_ref());
-    rules.map(|rules| rules.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
-}
-
-/// Records with names of tags.
-type KeyAndTag<'t> = Vec<(&'t Key, &'t str)>;
-
-/// What is to be added to who carries what now, and what is to be removed.
-pub(crate) fn differences<'t>(tagging: &'t TagWrites, now: &[(&str, &str)]) -> (KeyAndTag<'t>, KeyAndTag<'t>) {
-    let mut held: std::collections::HashMap<&str, Vec<&str>> = std::collections::HashMap::new();
-    for (key, tag) in now {
-        held.entry(key).or_default().push(tag);
-    }
-    let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for (key, carried) in &tagging.assignments {
-        let held = held.get(key.as_str()).map(Vec::as_slice).unwrap_or_default();
-        for (place, tag) in tagging.tags.iter().enumerate() {
-            match (carried.binary_search(&(place as u32)).is_ok(), held.contains(&tag.as_str())) {
-                (true, false) => added.push((key, tag.as_str())),
-                (false, true) => removed.push((key, tag.as_str())),
-                _ => {}
-            }
-        }
-    }
-    (added, removed)
 }
 
 impl TagDefinition {

@@ -169,7 +169,7 @@ pub fn pass(
         session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
-        let mut unit = crate::row::PassUnit::new(owner, settled);
+        let mut unit = crate::sql::unit::PassUnit::new(owner, settled);
         let (receipt, sizes) = match unit::write(session, tables, Some(tenant), &mut unit, stamp) {
             Err(_) if unit.must_retry => return Err(DatabaseError::Retry("a record came into being while a pass settled it".into())),
             written => written?,

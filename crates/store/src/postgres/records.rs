@@ -4,7 +4,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::StoreTables;
 use super::values::{self, RowExt};
 use crate::damage::{Damage, DamagedPart, RecordPart};
-use crate::row::{conflicts_of, read_json, unpack_state};
+use crate::sql::row::{conflicts_of, read_json, unpack_state};
 use crate::{ChangeLogEntry, ReadDetail, StoreError, StoredRecord, Version};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
@@ -130,7 +130,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
         let golden =
             fields.iter().enumerate().map(|(index, field)| value(first + index, field.golden_type(), RecordPart::Golden(index), &field.name));
         let golden = golden.collect();
-        record.golden = crate::row::with_members(collection, golden);
+        record.golden = crate::sql::row::with_members(collection, golden);
         record.state =
             collection.states.iter().enumerate().map(|(index, state)| value(states + index, &state.ty, RecordPart::Other, &state.name)).collect();
         let rest = |trouble| DamagedPart { part: RecordPart::Other, reason: reason(trouble) };

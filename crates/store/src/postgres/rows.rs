@@ -160,7 +160,7 @@ impl UnitWriter<'_> {
                     packed.push(contributions.as_slice());
                 }
                 RecordChange::State { state, state_set } => {
-                    let packed = crate::row::pack_state(state_set, definition);
+                    let packed = crate::sql::row::pack_state(state_set, definition);
                     states.push(StateUpdate { key, was: write.expect.unwrap_or_default(), state, packed });
                 }
                 RecordChange::Delete => gone.push(key),
@@ -406,7 +406,7 @@ impl<'w> RowValues<'w> {
             folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
             state: content.state.iter().map(BoundValue).collect(),
             conflicts: (!content.conflicts.is_empty()).then(named),
-            state_set: crate::row::pack_state(&content.state_set, collection),
+            state_set: crate::sql::row::pack_state(&content.state_set, collection),
             raw: content.raw.as_deref(),
             content,
         }

@@ -8,7 +8,7 @@ use super::values::RowExt;
 use super::work;
 use super::writer::{PostgresWriter, WriteContext};
 use crate::queue::*;
-use crate::shape::{AccessMode, StoreSchema};
+use crate::sql::shape::{AccessMode, StoreSchema};
 use crate::wanted::CancelToken;
 use crate::*;
 use std::sync::atomic::AtomicI64;
@@ -120,7 +120,7 @@ impl PostgresStore {
                 return Ok(None);
             }
             tables::check_format(session)?;
-            Ok(Some(crate::shape::stored(tables::meta(session, "shape")?.as_deref())?))
+            Ok(Some(crate::sql::shape::stored(tables::meta(session, "shape")?.as_deref())?))
         });
         read.map_err(|trouble| match trouble {
             DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),

@@ -17,7 +17,7 @@
 use super::session::{DbResult, Session};
 use super::values::{RowExt, column_type};
 use crate::StoreError;
-use crate::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
@@ -240,7 +240,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
     if stored_definition.as_deref() != Some(definition.hash.as_str()) {
-        let old = crate::shape::stored(meta(session, "shape")?.as_deref())?;
+        let old = crate::sql::shape::stored(meta(session, "shape")?.as_deref())?;
         old.check(&tables.shape)?;
         changes = apply(session, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
@@ -251,7 +251,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
             changes.clear();
         }
     }
-    put_meta(session, "collections", &crate::shape::names(definition))?;
+    put_meta(session, "collections", &crate::sql::shape::names(definition))?;
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         session.execute("INSERT INTO generations(hash) VALUES ($1) ON CONFLICT DO NOTHING", &[&feed.generation.as_slice()])?;
     }
@@ -265,7 +265,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
 /// Refuses a store of another format.
 pub fn check_format(session: &mut Session) -> DbResult<()> {
     let format = meta(session, "format")?;
-    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
+    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
 }
 
 /// Whether the database is the coordinator of a Citus cluster.
@@ -328,7 +328,7 @@ pub fn collections(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<
     if !tables.any {
         return Ok(tables.definition.collections.iter().map(|own| own.name.clone()).collect());
     }
-    Ok(crate::shape::named(meta(session, "collections")?.as_deref())?)
+    Ok(crate::sql::shape::named(meta(session, "collections")?.as_deref())?)
 }
 
 /// Whether nothing is to be done, found out without waiting for anybody.
@@ -387,10 +387,10 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
             let mut had = existed.map(FieldSchema::index).unwrap_or_default();
             if let Some((existed, wanted)) = reshaped {
                 reshape(session, (table, of, &field.name), existed, ty)?;
-                crate::shape::report_reshaped(&mut changes, of, &field.name, wanted.is_list());
+                crate::sql::shape::report_reshaped(&mut changes, of, &field.name, wanted.is_list());
                 had = FieldIndexes::default();
             } else if existed.is_some() {
-                crate::shape::report_index(&mut changes, of, &field.name, field.index, had);
+                crate::sql::shape::report_index(&mut changes, of, &field.name, field.index, had);
             }
             if ty.is_list() {
                 list_index(session, collection, field, had.ordered)?;
@@ -438,7 +438,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
             let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
             plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted.ordered, had.ordered)?;
             if existed.is_some() {
-                crate::shape::report_index(&mut changes, of, &state.name, wanted, had);
+                crate::sql::shape::report_index(&mut changes, of, &state.name, wanted, had);
             }
         }
     }

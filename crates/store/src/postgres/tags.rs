@@ -4,15 +4,16 @@ use super::session::{DbResult, Session};
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use crate::row::read_json;
-use crate::tag::{self, CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, differences};
+use crate::sql::row::read_json;
+use crate::sql::tagging::{self, differences};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
 use crate::{PackedTrees, StoreError, Tenant, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
 
 fn id_of(tables: &StoreTables, collection: usize) -> DbResult<i64> {
-    Ok(tag::id_of(tables.catalogue(), collection)?.into())
+    Ok(tagging::id_of(tables.catalogue(), collection)?.into())
 }
 
 pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize) -> DbResult<CollectionTags> {

@@ -11,7 +11,7 @@ use stook_catalogue::record::put_value;
 /// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
 pub fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<Vec<u8>> {
     let RecordChange::Put(content) = &write.change else { return None };
-    let value = crate::row::reserved_value(collection, field, content);
+    let value = crate::sql::row::reserved_value(collection, field, content);
     if value.is_null() {
         return None;
     }

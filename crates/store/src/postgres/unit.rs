@@ -13,6 +13,7 @@ use super::tenants::tenant_id;
 use super::values::RowExt;
 use super::{tags, work};
 use crate::damage::RecordPart;
+use crate::sql::unit::pass_on_broken;
 use crate::{
     CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
     Version, WriteConflict, lane_of,
@@ -175,19 +176,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
         version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
     };
     let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
-    if records.is_empty() && ranges.is_empty() {
-        return Ok(());
-    }
-    let mut conflicts = Vec::new();
-    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
-        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
-        let found = records::read(session, tables, tenant, collection, &keys, ReadDetail::Full)?;
-        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
-    }
-    if !conflicts.is_empty() {
-        unit.seen(conflicts);
-    }
-    Ok(())
+    pass_on_broken(unit, (&records, &ranges), |collection, keys| records::read(session, tables, tenant, collection, keys, ReadDetail::Full))
 }
 
 /// Passes that look for what this transaction has not committed yet wait for it to end.

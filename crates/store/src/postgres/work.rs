@@ -11,12 +11,12 @@ use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use super::values::RowExt;
 use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
-use crate::listing::{
-    ChunkOutcomes, JournalPage, NO_ANSWER, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
-};
 use crate::queue::*;
-use crate::row::read_json;
 use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
+use crate::sql::listing::{
+    ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+};
+use crate::sql::row::read_json;
 use crate::{LeaseToken, StoreError, Tenant};
 use ::tokio_postgres::Row;
 use std::collections::{BTreeSet, HashMap};

@@ -105,7 +105,7 @@ pub fn pass(
         if is_undone_alone {
             connection.execute_batch("SAVEPOINT pass").map_err(failure)?;
         }
-        let mut unit = crate::row::PassUnit::new(owner, settled);
+        let mut unit = crate::sql::unit::PassUnit::new(owner, settled);
         let receipt = unit::write(connection, tables, &mut unit, stamp)?;
         let is_refused = !unit.refused.is_empty();
         refused.append(&mut unit.refused);

@@ -5,7 +5,7 @@ use super::sql::searched;
 use super::tables::{AT_VERSION, BY_KEY, StoreTables};
 use super::values::unbind_stored;
 use crate::damage::{DamagedPart, RecordPart};
-use crate::row::{conflicts_of, read_json, unpack_state, with_members};
+use crate::sql::row::{conflicts_of, read_json, unpack_state, with_members};
 use crate::{ChangeLogEntry, ReadDetail, Result, StoreError, StoredRecord, Version};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};

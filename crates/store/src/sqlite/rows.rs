@@ -5,7 +5,7 @@ use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables};
 use super::values::{bind, bind_element};
 use super::{packed, records};
-use crate::row::{pack_state, reserved_value};
+use crate::sql::row::{pack_state, reserved_value};
 use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, ToSql, params};
 use stook_catalogue::definition::Collection;

@@ -5,7 +5,7 @@ use super::error::{after_waiting, failure};
 use super::tables::{self, StoreTables};
 use super::upgrade;
 use super::writer::{SqliteWriter, WriterCommand};
-use crate::shape::{AccessMode, StoreSchema};
+use crate::sql::shape::{AccessMode, StoreSchema};
 use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -110,7 +110,7 @@ impl SqliteStore {
             if !tables::meta(&connection, "format")?.is_some_and(|format| upgrade::FROM.contains(&&*format)) {
                 tables::check_format(&connection)?;
             }
-            Ok(Some(crate::shape::stored(tables::meta(&connection, "shape")?.as_deref())?))
+            Ok(Some(crate::sql::shape::stored(tables::meta(&connection, "shape")?.as_deref())?))
         };
         read().map_err(|error| after_waiting(error, options.wait))
     }

@@ -18,7 +18,7 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::error::failure;
-use crate::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -332,7 +332,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
     let definition = &tables.definition;
     let (mut changes, mut redefined) = (Vec::new(), false);
     if meta(&transaction, "definition")?.as_deref() != Some(tables.definition_stamp.as_str()) {
-        let old = crate::shape::stored(meta(&transaction, "shape")?.as_deref())?;
+        let old = crate::sql::shape::stored(meta(&transaction, "shape")?.as_deref())?;
         old.check(&tables.shape)?;
         changes = apply(&transaction, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
@@ -343,7 +343,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
             changes.clear();
         }
     }
-    put_meta(&transaction, "collections", &crate::shape::names(definition))?;
+    put_meta(&transaction, "collections", &crate::sql::shape::names(definition))?;
     for collection in definition.collections.iter().filter(|collection| collection.compares()) {
         let (index, name) = (conflict_index(&collection.name), &collection.name);
         let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed) WHERE conflict IS NOT NULL");
@@ -359,7 +359,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
 /// Refuses a store of another format.
 pub fn check_format(connection: &Connection) -> Result<()> {
     let format = meta(connection, "format")?;
-    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
+    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
 }
 
 /// Names of a table's columns.
@@ -403,7 +403,7 @@ pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<
     if !tables.accepts_any_definition {
         return Ok(tables.names.clone());
     }
-    crate::shape::named(meta(connection, "collections")?.as_deref())
+    crate::sql::shape::named(meta(connection, "collections")?.as_deref())
 }
 
 /// Creates and drops tables, columns and indexes so that the store fits.
@@ -440,10 +440,10 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
             let mut had = existed.map(FieldSchema::index).unwrap_or_default();
             if let Some((existed, wanted)) = reshaped {
                 reshape(connection, (&own.table, name, &field.name), existed, wanted.is_list())?;
-                crate::shape::report_reshaped(&mut changes, name, &field.name, wanted.is_list());
+                crate::sql::shape::report_reshaped(&mut changes, name, &field.name, wanted.is_list());
                 had = FieldIndexes::default();
             } else if existed.is_some() {
-                crate::shape::report_index(&mut changes, name, &field.name, field.index, had);
+                crate::sql::shape::report_index(&mut changes, name, &field.name, field.index, had);
             }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
             if field.ty.is_list() {
@@ -477,7 +477,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
             let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
             if existed.is_some() {
-                crate::shape::report_index(&mut changes, name, &state.name, wanted, had);
+                crate::sql::shape::report_index(&mut changes, name, &state.name, wanted, had);
             }
         }
     }

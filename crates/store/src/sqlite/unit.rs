@@ -6,6 +6,7 @@ use super::sql::execute;
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use super::{edges, records, tags, work};
+use crate::sql::unit::pass_on_broken;
 use crate::{CALL_KEPT, CommitReceipt, EdgeChange, ReadDetail, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict};
 use rusqlite::{Connection, OptionalExtension, params};
 use stook_catalogue::key::Key;
@@ -157,17 +158,5 @@ pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
             ranges.push(place);
         }
     }
-    if records.is_empty() && ranges.is_empty() {
-        return Ok(());
-    }
-    let mut conflicts = Vec::new();
-    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
-        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
-        let found = records::read(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
-        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
-    }
-    if !conflicts.is_empty() {
-        unit.seen(conflicts);
-    }
-    Ok(())
+    pass_on_broken(unit, (&records, &ranges), |collection, keys| records::read(connection, tables, tenant, collection, keys, ReadDetail::Full))
 }

@@ -61,9 +61,9 @@ impl AddedColumns {
 }
 
 fn with_columns(connection: &mut Connection) -> Result<()> {
-    let shape = crate::shape::stored(meta(connection, "shape")?.as_deref())?;
+    let shape = crate::sql::shape::stored(meta(connection, "shape")?.as_deref())?;
     let linked =
-        |shape: &crate::shape::CollectionSchema| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
+        |shape: &crate::sql::shape::CollectionSchema| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
     let all: Vec<AddedColumns> =
         shape.collections.iter().map(|(name, shape)| AddedColumns { collection: name.clone(), linked: linked(shape) }).collect();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;

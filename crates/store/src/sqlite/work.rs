@@ -5,12 +5,12 @@ use super::sql::execute;
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
-use crate::listing::{
-    ChunkOutcomes, JournalPage, NO_ANSWER, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
-};
 use crate::queue::*;
-use crate::row::read_json;
 use crate::schedule::{Backlog, Choice, LeasableJob, TenantLoad, charge, due};
+use crate::sql::listing::{
+    ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+};
+use crate::sql::row::read_json;
 use crate::{LeaseToken, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};

@@ -2,18 +2,13 @@
 
 use super::super::session::{DatabaseError, DbResult, Session};
 use super::super::values::{RowExt, read};
-use super::columns::{ColumnInfo, known};
-use super::rows::unreadable;
+use super::columns::known;
 use super::select::{SqlBuilder, rows_statement};
 use crate::StoreError;
-use crate::plan::{Aggregate, AggregateFunction, QueryPlan, mean_of, middle_of};
+use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, middle_of};
+use crate::sql::query::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
-
-/// A plan without its order and page.
-pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
-    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
-}
 
 pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<u64> {
     let plan = all_rows(plan);
@@ -33,18 +28,8 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
     let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let rows = if plan.distinct {
-        let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
-            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
-        };
-        let columns: Vec<ColumnInfo> =
-            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
-        let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
-        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
-        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
-    } else {
-        format!("SELECT {} AS v FROM {}", column.sql, builder.from())
-    };
+    let sql_of = |column: PlanColumn| known(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
+    let rows = aggregated(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
@@ -85,30 +70,27 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let Some(row) = found.first() else { return Ok(Value::Null) };
     match aggregate.function {
         AggregateFunction::Count => Ok(Value::Int(row.at(0)?)),
-        AggregateFunction::Min | AggregateFunction::Max => read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit)),
+        AggregateFunction::Min | AggregateFunction::Max => {
+            read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit).into())
+        }
         AggregateFunction::Sum | AggregateFunction::Avg => {
-            let (count, mean) = (row.at::<i64>(0)?, aggregate.function == AggregateFunction::Avg);
+            let count = row.at::<i64>(0)?;
             if count == 0 {
                 return Ok(Value::Null);
             }
             if !whole {
-                let sum = row.at::<Option<f64>>(1)?.filter(|sum| sum.is_finite());
-                let sum = sum.ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
-                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+                return Ok(of_floats(aggregate.function, count, row.at(1)?)?);
             }
             let sum: i128 = match row.at::<Option<&str>>(1)? {
                 Some(sum) => sum.parse().map_err(|_| StoreError::Other(format!("a sum is no number: {sum:?}")))?,
                 None => 0,
             };
-            if mean {
-                return Ok(mean_of(sum, i128::from(count), &column.ty));
-            }
-            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()).into())
+            Ok(of_whole_numbers(aggregate.function, count, sum, &column.ty)?)
         }
         AggregateFunction::Median => {
-            let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
+            let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
             let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element));
-            let high = high.map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
+            let high = high.map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
             Ok(middle_of(&low, &high, &column.ty))
         }
     }

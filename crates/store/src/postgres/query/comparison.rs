@@ -5,8 +5,8 @@ use super::super::tables::INDEXED;
 use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
-use crate::pattern::{self, MAX_PATTERN};
 use crate::plan::Comparison;
+use crate::sql::pattern::{self, MAX_PATTERN};
 use stook_catalogue::value::{FieldType, Value};
 
 /// What an index holds of a text.

@@ -1,15 +1,14 @@
 //! Rows of a plan, as they are found.
 
-use super::super::session::{DatabaseError, DbResult, Session};
+use super::super::session::{DbResult, Session};
 use super::super::values::read;
-use super::columns::{ColumnInfo, known};
+use super::columns::known;
 use super::comparison::decides;
 use super::parameters::Parameters;
 use super::select::{SqlBuilder, rows_of};
-use crate::StoreError;
-use crate::damage::Damage;
 use crate::plan::{Comparison, PlanColumn, QueryPlan};
-use stook_catalogue::definition::{Catalogue, Collection};
+use crate::sql::query::unreadable;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
 pub fn visit(
@@ -72,7 +71,7 @@ pub fn read_rows(
             for (index, ty) in types.iter().enumerate() {
                 values.push(read(row, index, ty).map_err(|unfit| {
                     let column = known(catalogue, collection, plan.each, plan.columns[index]);
-                    column.map_or_else(|trouble| trouble, |column| unreadable(collection, &column, &unfit))
+                    column.map_or_else(|trouble| trouble, |column| unreadable(collection, &column.name, &unfit).into())
                 })?);
             }
             Ok(visit(values)?)
@@ -123,10 +122,4 @@ fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Quer
         }
     }
     Ok(None)
-}
-
-/// Says that a record that was found has no readable value in a column.
-pub fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> DatabaseError {
-    let row = format!("a record of `{}` that the query finds", collection.name);
-    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name))).into()
 }

@@ -6,7 +6,8 @@ use super::columns::{ColumnInfo, known};
 use super::comparison::ComparisonSql;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
-use crate::plan::{Comparison, PlanColumn, QueryPlan, structs};
+use crate::plan::{Comparison, PlanColumn, QueryPlan};
+use crate::sql::query::structs;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::value::FieldType;
 

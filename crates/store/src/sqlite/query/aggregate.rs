@@ -3,20 +3,15 @@
 use super::super::error::failure;
 use super::super::values::unbind;
 use super::access::SqlStatement;
-use super::columns::{ColumnInfo, known};
-use super::rows::unreadable;
+use super::columns::known;
 use super::select::{SqlBuilder, rows_statement};
-use crate::plan::{Aggregate, AggregateFunction, QueryPlan, mean_of, middle_of};
+use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, middle_of};
+use crate::sql::query::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ToSql};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
-
-/// A plan without its order and page.
-pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
-    QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
-}
 
 pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<u64> {
     let plan = all_rows(plan);
@@ -38,19 +33,8 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
     let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let rows = if plan.distinct {
-        if !plan.columns.contains(&aggregate.column) {
-            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
-        }
-        let columns: Vec<ColumnInfo> =
-            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
-        let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
-        let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
-        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
-        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
-    } else {
-        format!("SELECT {} AS v FROM {}", column.sql, builder.from())
-    };
+    let sql_of = |column: PlanColumn| known(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
+    let rows = aggregated(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
@@ -91,23 +75,18 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     match aggregate.function {
         AggregateFunction::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
         AggregateFunction::Min | AggregateFunction::Max => {
-            element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column, unfit))
+            element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column.name, unfit))
         }
         AggregateFunction::Sum | AggregateFunction::Avg => {
             let count = integer(0)?.unwrap_or(0);
             if count == 0 {
                 return Ok(Value::Null);
             }
-            let mean = aggregate.function == AggregateFunction::Avg;
             if !whole {
-                let sum = number(1)?.filter(|sum| sum.is_finite()).ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
-                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+                return of_floats(aggregate.function, count, number(1)?);
             }
             let sum = (i128::from(integer(1)?.unwrap_or(0)) << 32) + i128::from(integer(2)?.unwrap_or(0));
-            if mean {
-                return Ok(mean_of(sum, i128::from(count), &column.ty));
-            }
-            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
+            of_whole_numbers(aggregate.function, count, sum, &column.ty)
         }
         AggregateFunction::Median => {
             let of = |index: usize| -> Result<Value> {

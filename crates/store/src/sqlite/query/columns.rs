@@ -1,8 +1,9 @@
 //! What a plan's columns are in SQL.
 
 use super::super::tables::ordered_index;
-use crate::pattern::fold_pieces;
-use crate::plan::{PlanColumn, link_of, member};
+use crate::plan::PlanColumn;
+use crate::sql::pattern::fold_pieces;
+use crate::sql::query::{link_of, member};
 use crate::{Result, StoreError};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;

@@ -2,8 +2,8 @@
 
 use super::super::values::{bind, bind_element};
 use super::columns::ColumnInfo;
-use crate::pattern::{self, MAX_PATTERN};
 use crate::plan::Comparison;
+use crate::sql::pattern::{self, MAX_PATTERN};
 use crate::{Result, StoreError};
 use rusqlite::types::Value as Sql;
 use stook_catalogue::value::{FieldType, Value};

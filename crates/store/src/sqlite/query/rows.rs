@@ -5,11 +5,11 @@ use super::super::values::{unbind, unbind_stored};
 use super::access::{AccessPath, SqlStatement, collection_of, driver, probe};
 use super::columns::{ColumnInfo, known};
 use super::select::{ALIVE, SqlBuilder, select};
-use crate::damage::Damage;
+use crate::Result;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use crate::{Result, StoreError};
+use crate::sql::query::unreadable;
 use rusqlite::Connection;
-use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 
 pub fn visit(
@@ -100,15 +100,9 @@ pub fn read(
                 _ => false,
             };
             let value = if is_stored { unbind_stored(value, &column.ty) } else { unbind(value, &column.ty) };
-            values.push(value.map_err(|unfit| unreadable(collection, column, unfit))?);
+            values.push(value.map_err(|unfit| unreadable(collection, &column.name, unfit))?);
         }
         visit(values)?;
     }
     Ok(())
-}
-
-/// Says that a record that was found has no readable value in a column.
-pub fn unreadable(collection: &Collection, column: &ColumnInfo, unfit: &str) -> StoreError {
-    let row = format!("a record of `{}` that the query finds", collection.name);
-    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name)))
 }

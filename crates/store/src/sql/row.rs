@@ -1,7 +1,7 @@
 //! Parts of a row that every store keeps alike.
 
 use crate::damage::{Damage, DamagedPart, RecordPart};
-use crate::{NewChangeLogEntry, PassWrites, RecordContent, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
+use crate::{RecordContent, StoreError};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -62,50 +62,5 @@ pub fn reserved_value(collection: &Collection, field: usize, content: &RecordCon
     match &content.golden[field] {
         Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
         other => other.clone(),
-    }
-}
-
-/// What a pass writes, as a unit.
-pub struct PassUnit<'t> {
-    tenant: &'t Tenant,
-    settled: PassWrites,
-    /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
-    pub must_retry: bool,
-    /// Records that could not be written: the pass has to be done again without them.
-    pub refused: Vec<UniqueConflict>,
-}
-
-impl<'t> PassUnit<'t> {
-    pub fn new(tenant: &'t Tenant, mut settled: PassWrites) -> Self {
-        settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
-        Self { tenant, settled, must_retry: false, refused: Vec::new() }
-    }
-}
-
-impl Unit for PassUnit<'_> {
-    fn tenant(&self) -> &Tenant {
-        self.tenant
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &self.settled.writes
-    }
-
-    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
-        self.must_retry = true;
-        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
-        Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
-    }
-
-    fn refused(&mut self, refused: UniqueConflict) {
-        self.refused.push(refused);
-    }
-
-    fn settling(&mut self) -> SettlingChanges {
-        std::mem::take(&mut self.settled.settling)
-    }
-
-    fn log(&mut self) -> Vec<NewChangeLogEntry> {
-        std::mem::take(&mut self.settled.log)
     }
 }

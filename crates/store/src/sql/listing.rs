@@ -123,3 +123,7 @@ pub struct ChunkOutcomes {
     pub file: usize,
     pub file_start: u64,
 }
+
+/// Tables that say something of a job, with the column that has its number.
+pub const OF_JOB: [(&str, &str); 6] =
+    [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];

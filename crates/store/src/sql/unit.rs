@@ -1,0 +1,71 @@
+//! The part of a unit's protocol that needs no SQL: what a pass writes is a unit, and a unit sees what it relied on in vain.
+
+use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_catalogue::key::Key;
+
+/// What a pass writes, as a unit.
+pub struct PassUnit<'t> {
+    tenant: &'t Tenant,
+    settled: PassWrites,
+    /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
+    pub must_retry: bool,
+    /// Records that could not be written: the pass has to be done again without them.
+    pub refused: Vec<UniqueConflict>,
+}
+
+impl<'t> PassUnit<'t> {
+    pub fn new(tenant: &'t Tenant, mut settled: PassWrites) -> Self {
+        settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        Self { tenant, settled, must_retry: false, refused: Vec::new() }
+    }
+}
+
+impl Unit for PassUnit<'_> {
+    fn tenant(&self) -> &Tenant {
+        self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.settled.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
+        self.must_retry = true;
+        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
+        Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
+    }
+
+    fn refused(&mut self, refused: UniqueConflict) {
+        self.refused.push(refused);
+    }
+
+    fn settling(&mut self) -> SettlingChanges {
+        std::mem::take(&mut self.settled.settling)
+    }
+
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
+        std::mem::take(&mut self.settled.log)
+    }
+}
+
+/// Tells a unit which records and ranges of its [`ReadSet`](crate::ReadSet) are not any more what was read, by their places, and shows it the records that
+/// it then wants to see, which `read` reads.
+pub fn pass_on_broken<E>(
+    unit: &mut dyn Unit,
+    (records, ranges): (&[usize], &[usize]),
+    mut read: impl FnMut(usize, &[Key]) -> Result<Vec<Option<StoredRecord>>, E>,
+) -> Result<(), E> {
+    if records.is_empty() && ranges.is_empty() {
+        return Ok(());
+    }
+    let mut conflicts = Vec::new();
+    for wanted in unit.broken(records, ranges).chunk_by(|a, b| a.0 == b.0) {
+        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
+        let found = read(collection, &keys)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
+    }
+    if !conflicts.is_empty() {
+        unit.seen(conflicts);
+    }
+    Ok(())
+}
