@@ -21,7 +21,7 @@ const MOST_UNREAD: usize = 16;
 /// Most bytes of them, unpacked.
 const MOST_BYTES: u64 = 16 << 20;
 /// The job of what no job has written: what it wrote before is never its own.
-pub const NO_JOB: JobId = 0;
+pub const NO_JOB: JobId = stook_store::queue::JobRef::None.number();
 
 /// What became of documents.
 #[derive(Debug, Default)]

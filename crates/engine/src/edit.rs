@@ -286,9 +286,9 @@ impl EditContext {
         {
             return Ok(Err(wrong));
         }
-        let policy = ImportPolicy { job: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create };
+        let policy = ImportPolicy { job: stook_store::queue::JobRef::None.number(), matched: OnMatched::Update, unmatched: OnUnmatched::Create };
         let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
-        let created_job = living.map_or(0, |record| record.created_job);
+        let created_job = living.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);

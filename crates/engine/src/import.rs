@@ -24,7 +24,7 @@ use stook_formats::read::OpenedInput;
 use stook_store::damage::ForRecord;
 use stook_store::journal::{Issue, OutcomeCounts};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use stook_store::queue::{ChunkSlice, Job, JobFile, JobId, JobState, NewJob, SplitProgress};
+use stook_store::queue::{ChunkSlice, Job, JobFile, JobId, JobRef, JobState, NewJob, SplitProgress};
 use stook_store::{ReadDetail, RecordChange, SettlePass, Store, StoredRecord, Tenant, UniqueConflict, Unit, Version};
 
 /// What to import, and how.
@@ -416,8 +416,8 @@ fn no_source(name: &str) -> EngineError {
 /// As [`create`] and [`run`].
 pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
     let (source, profile, files) = plan(catalogue, request)?;
-    // no job has this number: `created_job` and origins of what the store holds never equal it
-    let job = JobId::MAX >> 1;
+    // `created_job` and origins of what the store holds never equal it
+    let job = JobRef::DryRun.number();
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context =

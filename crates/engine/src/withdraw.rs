@@ -179,7 +179,7 @@ impl WithdrawUnit {
         }
         let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
-        let policy = ImportPolicy { job: 0, matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
+        let policy = ImportPolicy { job: stook_store::queue::JobRef::None.number(), matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
         let empty = contributions.is_empty();
         if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tag_document())
             && (empty || document::differ(&self.rules.catalogue, document, &before, &contributions))

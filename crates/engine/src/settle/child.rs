@@ -61,7 +61,7 @@ impl PassState<'_> {
             }
         }
         for link in &own.lookup_links {
-            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
+            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, stook_store::NO_LIMIT);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |place: usize, link: &Link, values: &[Value]| {
                 let sought = sought(rules, evaluator, link, values);

@@ -159,7 +159,7 @@ impl PassState<'_> {
         }
         for link in links {
             let definition = &self.rules.catalogue.links[link];
-            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, usize::MAX >> 1)? {
+            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, stook_store::NO_LIMIT)? {
                 let Some(place) = places.get(target.as_str()) else { continue };
                 let child = (group, child, ChildPayload::unpack(&payload, definition).map_err(damaged)?);
                 told[*place].entry(link).or_default().push(child);
@@ -297,7 +297,7 @@ impl PassState<'_> {
         }
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let content = RecordContent {
-            created_job: stored.map_or(0, |record| record.created_job),
+            created_job: stored.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job),
             exists: survived.alive,
             state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
             state_set,
@@ -389,7 +389,7 @@ impl PassState<'_> {
                 continue;
             }
             let content = RecordContent {
-                created_job: 0,
+                created_job: stook_store::queue::JobRef::None.number(),
                 exists: true,
                 contributions: pack(&[], definition, &values),
                 golden: values.into(),

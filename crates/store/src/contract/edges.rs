@@ -22,6 +22,9 @@ pub struct Edge {
     pub payload: Vec<u8>,
 }
 
+/// Where as many edges are wanted as there are; databases take it as a number with a sign.
+pub const NO_LIMIT: usize = usize::MAX >> 1;
+
 /// A change of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EdgeChange {

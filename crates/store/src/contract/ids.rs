@@ -5,6 +5,29 @@ use std::fmt;
 /// Number of an import job, from 1, given by the store.
 pub type JobId = u64;
 
+/// Who has brought something to life, where the number of a job says so. Records, contributions and marks keep [`JobRef::number`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobRef {
+    /// An import job.
+    Job(JobId),
+    /// No job: an edit, a withdrawal, a settle pass.
+    None,
+    /// A job that is only tried: what has its number is never stored.
+    DryRun,
+}
+
+impl JobRef {
+    /// Its number: no job has that of [`JobRef::None`] or of [`JobRef::DryRun`].
+    pub const fn number(self) -> JobId {
+        match self {
+            JobRef::Job(id) => id,
+            JobRef::None => 0,
+            // the largest that a store's column takes
+            JobRef::DryRun => JobId::MAX >> 1,
+        }
+    }
+}
+
 /// A chunk: its job and its number inside it, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkId {

@@ -1,6 +1,6 @@
 //! Jobs and chunks: what waits to be imported.
 
-pub use super::ids::{ChunkId, JobId};
+pub use super::ids::{ChunkId, JobId, JobRef};
 
 use super::error::Result;
 use super::ids::LeaseToken;

@@ -48,7 +48,7 @@ pub struct StoredRecord {
     pub key: Key,
     /// Its version.
     pub version: Version,
-    /// The import job that brought it to life; 0 for edits.
+    /// The import job that brought it to life, see [`JobRef::number`](super::ids::JobRef::number).
     pub created_job: JobId,
     /// Whether it exists for readers.
     pub alive: bool,
@@ -147,7 +147,7 @@ pub enum RecordChange {
 /// The content of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordContent {
-    /// The import job that brought it to life; 0 for edits.
+    /// The import job that brought it to life, see [`JobRef::number`](super::ids::JobRef::number).
     pub created_job: JobId,
     /// Whether it exists for readers.
     pub exists: bool,

@@ -25,7 +25,7 @@ pub struct StaleMark {
     pub target: SmolStr,
     /// Which part of it.
     pub group: SmolStr,
-    /// The job that caused it, 0 for edits.
+    /// The job that caused it, see [`JobRef::number`](super::ids::JobRef::number).
     pub job: JobId,
 }
 

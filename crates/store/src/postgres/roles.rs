@@ -2,6 +2,7 @@
 
 use super::session::{DbResult, Session};
 use super::store::{ObservedSnapshot, PostgresStore};
+use super::tenants::NO_TENANT;
 use super::values::RowExt;
 use super::work::{self, LeaseView};
 use super::{edges, marks, pass, query, records, tables, tags};
@@ -127,7 +128,7 @@ impl Queries for PostgresStore {
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.ask_snapshot(|session| {
-            let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(-1);
+            let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(NO_TENANT);
             aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, plan, *aggregate)).collect()
         })
     }
@@ -170,14 +171,14 @@ impl Commits for PostgresStore {
 impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], usize::MAX >> 1),
+            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], NO_LIMIT),
             None => Ok(Vec::new()),
         })
     }
 
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, usize::MAX >> 1),
+            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, NO_LIMIT),
             None => Ok(Vec::new()),
         })
     }

@@ -6,6 +6,9 @@ use crate::Tenant;
 use std::collections::HashMap;
 use std::sync::RwLock;
 
+/// A number that no tenant has.
+pub const NO_TENANT: i64 = -1;
+
 /// Ids of tenants that are in the store; they never change, so they are remembered.
 #[derive(Default)]
 pub struct TenantIds(RwLock<HashMap<Tenant, i64>>);

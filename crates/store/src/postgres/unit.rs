@@ -15,8 +15,8 @@ use super::{tags, work};
 use crate::damage::RecordPart;
 use crate::sql::unit::pass_on_broken;
 use crate::{
-    CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
-    Version, WriteConflict, lane_of,
+    CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord,
+    Unit, Version, WriteConflict, lane_of,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -167,7 +167,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     let mut ranges = Vec::new();
     for (place, read) in reliance.ranges.iter().enumerate() {
         // what others commit on several servers is not seen at once
-        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, NO_LIMIT)? != read.edges {
             ranges.push(place);
         }
     }

@@ -5,6 +5,7 @@ use super::sql::searched;
 use super::tables::{AT_VERSION, BY_KEY, StoreTables};
 use super::values::unbind_stored;
 use crate::damage::{DamagedPart, RecordPart};
+use crate::queue::JobRef;
 use crate::sql::row::{conflicts_of, read_json, unpack_state, with_members};
 use crate::{ChangeLogEntry, ReadDetail, Result, StoreError, StoredRecord, Version};
 use rusqlite::types::{Value as Sql, ValueRef};
@@ -71,7 +72,7 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
     let mut record = StoredRecord {
         key: key.clone(),
         version: Version::default(),
-        created_job: 0,
+        created_job: JobRef::None.number(),
         alive: true,
         contributions: Vec::new(),
         state_set: Vec::new(),

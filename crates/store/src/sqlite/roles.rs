@@ -4,6 +4,7 @@ use super::connection::{SqliteOptions, connect};
 use super::error::{after_waiting, failure};
 use super::sql::execute;
 use super::store::{ChangeProbe, SqliteStore};
+use super::tenants::NO_TENANT;
 use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, marks, pass, query, records, tables, tags, work};
 use crate::access::{NewToken, Token, Tokens};
@@ -159,7 +160,7 @@ impl Queries for SqliteStore {
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.with_snapshot(|connection| {
-            let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(-1);
+            let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(NO_TENANT);
             aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
         })
     }
@@ -200,7 +201,7 @@ impl Commits for SqliteStore {
                     &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
                     self.still.as_ref(),
                 )?,
-                version: -1,
+                version: None,
                 stand: 0,
             },
         };
@@ -221,14 +222,14 @@ impl Commits for SqliteStore {
 impl Settling for SqliteStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), usize::MAX >> 1),
+            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), NO_LIMIT),
             None => Ok(Vec::new()),
         })
     }
 
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::between(connection, tenant, link, ranges, usize::MAX >> 1),
+            Some(tenant) => edges::between(connection, tenant, link, ranges, NO_LIMIT),
             None => Ok(Vec::new()),
         })
     }

@@ -13,6 +13,9 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
+/// An id that no row has.
+const NO_ROW: i64 = -1;
+
 fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
     let names: Vec<&str> = conflicts.iter().map(|index| collection.fields[*index].name.as_str()).collect();
     (!names.is_empty()).then(|| serde_json::Value::from(names).to_string())
@@ -100,7 +103,7 @@ impl<'c> RowWriter<'c> {
     fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
         match version.location.0 {
             Some(id) => Ok(id),
-            None => Ok(records::find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(-1)),
+            None => Ok(records::find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(NO_ROW)),
         }
     }
 

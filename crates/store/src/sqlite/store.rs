@@ -39,8 +39,8 @@ pub struct SqliteStore {
 /// A connection that only looks whether anybody has committed, which the database tells without reading a page.
 pub struct ChangeProbe {
     pub(super) connection: Connection,
-    /// What the database said last.
-    pub(super) version: i64,
+    /// What the database said last, if it was asked.
+    pub(super) version: Option<i64>,
     /// The stand of that time.
     pub(super) stand: i64,
 }
@@ -50,10 +50,10 @@ impl ChangeProbe {
         let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(failure)?;
         let version = statement.query_row([], |row| row.get(0)).map_err(failure)?;
         drop(statement);
-        if version != self.version {
+        if self.version != Some(version) {
             tables::check(&self.connection, tables)?;
             self.stand = tables::read_clock(&self.connection)?;
-            self.version = version;
+            self.version = Some(version);
         }
         Ok(self.stand)
     }

@@ -4,6 +4,9 @@ use super::error::failure;
 use crate::{Result, Tenant};
 use rusqlite::{Connection, OptionalExtension};
 
+/// A number that no tenant has.
+pub const NO_TENANT: i64 = -1;
+
 /// The id of a tenant, created if it is new.
 pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
     let mut find = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;

@@ -7,7 +7,7 @@ use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use super::{edges, records, tags, work};
 use crate::sql::unit::pass_on_broken;
-use crate::{CALL_KEPT, CommitReceipt, EdgeChange, ReadDetail, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict};
+use crate::{CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, ReadDetail, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict};
 use rusqlite::{Connection, OptionalExtension, params};
 use stook_catalogue::key::Key;
 
@@ -154,7 +154,7 @@ pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
         }
     }
     for (place, read) in reliance.ranges.iter().enumerate() {
-        if edges::between(connection, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+        if edges::between(connection, tenant, read.link, &read.ranges, NO_LIMIT)? != read.edges {
             ranges.push(place);
         }
     }

@@ -115,8 +115,8 @@ impl PassState<'_> {
         }
         for (scope, jobs) in scopes {
             self.unwritten.clear();
-            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], usize::MAX >> 1)?;
-            let known = desk.between(replaces.ledger(), &[super::whole(scope)], usize::MAX >> 1)?;
+            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], stook_store::NO_LIMIT)?;
+            let known = desk.between(replaces.ledger(), &[super::whole(scope)], stook_store::NO_LIMIT)?;
             let files = in_order(&edges)?;
             let mut same_times = self.same_times(desk, replaces, scope, &files)?;
             let mut files = self.merged(desk, replaces, scope, files)?;
@@ -224,7 +224,7 @@ impl PassState<'_> {
                 None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
             }
         }
-        for edge in desk.edges(replaces.history(), &targets, usize::MAX >> 1)? {
+        for edge in desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? {
             all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(all)

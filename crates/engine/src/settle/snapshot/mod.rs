@@ -206,7 +206,7 @@ impl PassState<'_> {
         self.cleared.extend(marks.iter().map(|mark| mark.id));
         let files: BTreeSet<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let targets: Vec<(String, Option<String>)> = files.iter().map(|file| ((*file).to_owned(), None)).collect();
-        let edges = desk.edges(replaces.parts(), &targets, usize::MAX >> 1)?;
+        let edges = desk.edges(replaces.parts(), &targets, stook_store::NO_LIMIT)?;
         for own in edges.chunk_by(|a, b| a.target == b.target) {
             let (mut part, file) = (FilePart::default(), &own[0].target);
             for edge in own {
@@ -236,7 +236,7 @@ impl PassState<'_> {
         let (edges, jobs) = self.paged(desk, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
-        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, usize::MAX >> 1)?)?;
+        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, stook_store::NO_LIMIT)?)?;
         let mut found: BTreeMap<(usize, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (as_of, scope) = (number(&edge)?, scope_of(&edge.target));
@@ -279,7 +279,7 @@ impl PassState<'_> {
     ) -> Result<()> {
         let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
         let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (told_to(job).into(), None)).collect();
-        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, usize::MAX >> 1)? };
+        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? };
         for ((job, scope, restated), count) in counted {
             let child: SmolStr = format!("{}{scope}", restated.kind()).into();
             let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;
