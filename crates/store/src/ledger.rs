@@ -3,6 +3,7 @@
 
 use crate::access::{NewToken, Token};
 use crate::journal::JournalEntry;
+#[cfg(feature = "postgres")]
 use crate::postgres::PostgresStore;
 use crate::queue::{ChunkData, ChunkId, ChunkInfo, ChunkSlice, Job, JobId, JobState};
 use crate::sqlite::SqliteStore;
@@ -25,8 +26,18 @@ impl AdminStore {
     ///
     /// # Errors
     /// When it cannot be used, there is none, or another release made it.
+    #[cfg(feature = "postgres")]
     pub fn of_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
         Ok(Self(Box::new(PostgresStore::open_ledger(url, options)?)))
+    }
+
+    /// Those of a store on a server: there is none in this build.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "postgres"))]
+    pub fn of_server(_url: &str, _options: &postgres::PostgresOptions) -> Result<Self> {
+        Err(postgres::refusal())
     }
 
     /// As [`Queue::jobs`](crate::Queue::jobs).

@@ -13,11 +13,15 @@
 //! * `sql/`: what both stores do alike, whatever SQL they send; [`shape`] decides whether a definition can be applied to a store.
 //! * [`schedule`]: whose chunk is next.
 //! * [`sqlite`]: the store in a file.
-//! * [`postgres`]: the store on a server.
+//! * [`postgres`]: the store on a server, if the feature `postgres` is on, as it is by default.
 //! * [`ledger`]: jobs, chunks and tokens of a store, whatever its definition.
 
 mod contract;
 pub mod ledger;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(not(feature = "postgres"))]
+#[path = "postgres/absent.rs"]
 pub mod postgres;
 pub mod schedule;
 mod sql;

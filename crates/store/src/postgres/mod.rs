@@ -11,6 +11,7 @@ mod address;
 mod clock;
 mod edges;
 mod marks;
+mod options;
 mod pass;
 mod query;
 mod records;
@@ -27,4 +28,5 @@ mod values;
 mod work;
 mod writer;
 
-pub use store::{PostgresOptions, PostgresStore};
+pub use options::PostgresOptions;
+pub use store::PostgresStore;

@@ -1,0 +1,38 @@
+//! In the place of the store on a server, in a build without PostgreSQL: whoever opens one is told so.
+
+#[path = "options.rs"]
+mod options;
+
+pub use options::PostgresOptions;
+
+use crate::shape::StoreSchema;
+use crate::{Result, StoreError};
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+
+/// A store on a server. There is none in this build.
+#[derive(Debug)]
+pub enum PostgresStore {}
+
+/// The refusal of a URL.
+pub(crate) fn refusal() -> StoreError {
+    StoreError::Wrong("this build of stook has no PostgreSQL, only SQLite files; build it with the feature `postgres`".into())
+}
+
+impl PostgresStore {
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(_url: &str, _catalogue: Arc<Catalogue>, _options: &PostgresOptions) -> Result<Self> {
+        Err(refusal())
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn prepared_for(_url: &str) -> Result<Option<StoreSchema>> {
+        Err(refusal())
+    }
+}
