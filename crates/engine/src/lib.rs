@@ -1,59 +1,37 @@
-//! Imports: files to jobs, jobs to chunks, chunks to committed records.
+//! From files, services and requests to committed records: jobs are made and cut into chunks, and what follows from a chunk, an edit or a
+//! withdrawal is merged, settled and written.
 //!
-//! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
-//! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
-//! files into chunks, [`collect`] asks services for pages, [`import`] makes jobs, [`work`] runs them on all cores, [`deliver`] writes a few documents
-//! at once. [`record`] answers questions about single records, [`edit`] and [`transition`] change them one by one, [`pick`] any one that will do, [`withdraw`]
-//! takes contributions back, [`export`] writes records out.
+//! The rooms, each of which uses only rooms below it:
+//!
+//! - [`fetch`] fetches from services what a query needs; [`service`] sends the requests, and collects what is new page by page.
+//! - [`import`] makes jobs of files and uploads and runs them, tries them without writing, and delivers a few documents at once.
+//! - [`change`] changes single records: edits, transitions, picks, withdrawals.
+//! - [`records`] reads records: explanations, exports, aggregates, damaged rows.
+//! - [`work`] is the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
+//! - [`chunk`] is the way of a chunk from bytes to one unit of work, step by step.
+//! - [`settle`] computes the derived values of records from other records, in passes or at once.
+//! - [`merge`] merges the contributions of one record to its content and to the outcomes of documents.
+//! - [`job`] is what all work of a job shares; [`relations`] what records pass to each other; `content` what follows for a record from its own values.
 
-pub mod aggregate;
-pub mod ask;
+pub mod change;
 pub mod chunk;
-pub mod collect;
-pub mod damage;
-pub mod deliver;
-pub mod edit;
-pub mod export;
-mod http;
+mod content;
+mod error;
+pub mod fetch;
 pub mod import;
-pub mod pick;
-pub mod queue;
-pub mod record;
+pub mod job;
+pub mod merge;
+pub mod records;
+pub mod relations;
+pub mod service;
 pub mod settle;
-pub mod split;
 pub mod tags;
-pub mod transition;
-pub mod withdraw;
 pub mod work;
 
-use stook_store::StoreError;
-
-/// What can go wrong with a whole operation; single documents fail in the journal.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The store says no.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A file cannot be read.
-    #[error("{path}: {error}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A file or an answer has no document, and nothing in it says that it is an empty one.
-    #[error("{name} {reason}")]
-    NoDocument {
-        /// What it is called.
-        name: String,
-        /// What it looks like, and how it begins.
-        reason: String,
-    },
-    /// The caller asked for something that makes no sense.
-    #[error("{0}")]
-    Wrong(String),
-}
-
-/// Results of this crate.
-pub type Result<T> = std::result::Result<T, EngineError>;
+pub use change::{edit, pick, transition, withdraw};
+pub use error::{EngineError, Result};
+pub use fetch as ask;
+pub use import::{deliver, split};
+pub use records::{aggregate, damage, export, record};
+pub use service::collect;
+pub use work::queue;

@@ -1,6 +1,7 @@
 //! A chunk to documents, in memory that does not grow with what a file contains.
 
-use crate::{EngineError, Result, split};
+use crate::job::file::check_unchanged;
+use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fs::File;
@@ -35,7 +36,7 @@ fn input(slice: &ChunkSlice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<
         let bytes = zstd::bulk::decompress(payload, slice.length.min(WHOLE) as usize).map_err(failed)?;
         return Ok(ChunkBytes::Whole(bytes.into()));
     }
-    split::check_unchanged(file)?;
+    check_unchanged(file)?;
     let path = Path::new(&file.path);
     if file.compressed {
         let mut bytes = open(path).map_err(failed)?.bytes;

@@ -1,36 +1,16 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
-use super::edges::interval_of;
-use super::{CausingJobs, FOUND, MOST_CHILDREN, PassState, READ, damaged_edge, key_of};
+use super::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use super::targets::merge;
+use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, key_of};
 use std::collections::BTreeMap;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
-use stook_store::damage::Damage;
-use stook_store::{Edge, PassContext, Result, StaleMark, StoreError};
+use stook_store::{Edge, PassContext, Result, StaleMark};
 
 /// Where a pass goes on that could not take all children at once: group, start, child.
 type ChildCursor = (String, i64, String);
-
-/// The interval of a record that children look for; and the start and key of the child behind which a pass goes on.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct SearchBounds {
-    pub low: i64,
-    pub high: i64,
-    pub cursor: Option<(i64, String)>,
-}
-
-impl SearchBounds {
-    /// As it stands in a mark.
-    pub fn text(&self) -> String {
-        serde_json::json!([self.low, self.high, self.cursor]).to_string()
-    }
-
-    fn parse(mark: &StaleMark) -> Result<Self> {
-        let (low, high, place) = serde_json::from_str(&mark.group).map_err(|error| damaged_mark(mark, &error.to_string()))?;
-        Ok(Self { low, high, cursor: place })
-    }
-}
 
 impl PassState<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
@@ -147,38 +127,4 @@ impl PassState<'_> {
         }
         self.children(desk, collection, &children)
     }
-}
-
-fn damaged_mark(mark: &StaleMark, reason: &str) -> StoreError {
-    StoreError::Damaged(Damage::of_row(format!("the mark of {:?}", mark.target.as_str()), reason))
-}
-
-/// Ranges of each target, those that touch as one.
-pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, i64)> {
-    ranges.sort();
-    let mut merged: Vec<(SmolStr, i64, i64)> = Vec::with_capacity(ranges.len());
-    for (target, low, high) in ranges {
-        match merged.last_mut() {
-            Some(last) if last.0 == target && low <= last.2.saturating_add(1) => last.2 = last.2.max(high),
-            _ => merged.push((target, low, high)),
-        }
-    }
-    merged
-}
-
-/// Targets that may be found: where each begins and ends, and its key.
-type CandidateTargets<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
-
-/// The targets among registrations, each with its interval, in the order of their keys.
-pub(super) fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
-    let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
-    for edge in edges {
-        let (start, stop) = interval_of(&edge.payload).ok_or_else(|| damaged_edge(edge, "it carries no interval"))?;
-        candidates.entry(&edge.target).or_default().push((start, stop, &edge.child));
-    }
-    for own in candidates.values_mut() {
-        own.sort_unstable();
-        own.dedup();
-    }
-    Ok(candidates)
 }

@@ -1,7 +1,7 @@
 //! What a coverage counts: the children of one parent, read for who wants to see them.
 
-use super::measure::ChildPayload;
-use super::{damaged, measures};
+use crate::relations::payload::ChildPayload;
+use crate::relations::stored::damaged;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{Coverage, CoverageKind};
 use stook_catalogue::value::SmolStr;
@@ -46,4 +46,13 @@ pub fn measured(
         }
     }
     Ok(Some((place, found)))
+}
+
+/// Whether a coverage measures children of a link.
+pub(super) fn measures(kind: &CoverageKind) -> Option<usize> {
+    match kind {
+        CoverageKind::Children(children) => Some(children.link),
+        CoverageKind::Runs { link, .. } => Some(*link),
+        CoverageKind::Total(_) => None,
+    }
 }

@@ -1,21 +1,16 @@
-//! Everything again: edges as the rules make them now, and a mark for every record that is settled. For rules that have changed,
-//! and to compare what is settled with what should be. Values stay what they are until a pass finds others.
+//! Everything again: edges as the rules make them now, and a mark for every record that is settled. Values stay what they are until a pass
+//! finds others.
 
-use super::parent::MADE;
-use super::{CHECK, ChangeCause, PassState, Propagation, SettleRules, ValueChange, answer};
 use crate::Result;
-use crate::withdraw::PAGE;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::job::sizes::PAGE;
+use crate::relations::marks::MADE;
+use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::id_of;
 use stook_store::queue::JobId;
-use stook_store::{
-    Edge, EdgeChange, PassContext, Priority, ReadDetail, ReadSet, SettlePass, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit,
-};
+use stook_store::{Priority, ReadDetail, ReadSet, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -42,7 +37,7 @@ fn behind(store: &dyn Store, rules: &SettleRules) -> Result<Option<String>> {
 }
 
 /// Collections of which records exist because others name them, now or by the rules that a store was settled by.
-fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> {
+pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> {
     let names = |rules: &str| rules.split(' ').skip(1).map(str::to_owned).collect::<Vec<String>>();
     let all = names(settled_by).into_iter().chain(names(&rules.catalogue.settling));
     all.filter_map(|name| Some(rules.catalogue.collection(&name)?.0)).collect()
@@ -53,7 +48,7 @@ fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> {
 ///
 /// # Errors
 /// When the store fails.
-fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<usize>), show: &dyn Fn(u64)) -> Result<u64> {
+pub(super) fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<usize>), show: &dyn Fn(u64)) -> Result<u64> {
     let mut marked = 0;
     let concerned = |collection: &usize| rules.concern(*collection) || created.contains(collection);
     for tenant in store.tenants()? {
@@ -76,101 +71,6 @@ fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId,
         }
     }
     Ok(marked)
-}
-
-/// How long a check waits for what is on its way when it begins. Where imports run that may have no end.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What a check has found.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct DeepCheckReport {
-    /// Records that were looked at.
-    pub records: u64,
-    /// Records, by tenant and collection, of which something was not what it must be, while nothing was on its way that could
-    /// explain it; now it is.
-    pub incorrect: Vec<(Tenant, String, Key)>,
-    /// The same where something was on its way.
-    pub inconclusive: u64,
-    /// Records on which expressions of settled values fail, with what fails: such values are null.
-    pub failed: Vec<(Tenant, String, Key, String)>,
-}
-
-/// The link of notes that a check leaves, and their targets.
-fn notes() -> u32 {
-    id_of("stook check")
-}
-const WRONG: &str = "wrong";
-const UNDECIDED: &str = "undecided";
-const FAILED: &str = "failed";
-
-/// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
-/// answer the marks: whoever finds something notes it in the transaction that mends it.
-///
-/// # Errors
-/// When the store fails.
-pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<DeepCheckReport> {
-    let pass: Arc<dyn SettlePass> = rules.clone();
-    // what other rules have settled is not wrong, it is to be settled by these
-    bring_up(store, rules, &|_| ())?;
-    let began = Instant::now();
-    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
-    let mut checked = DeepCheckReport { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..DeepCheckReport::default() };
-    for tenant in store.tenants()? {
-        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
-        let mut settling = SettlingChanges::default();
-        for target in [WRONG, UNDECIDED] {
-            for note in store.edges(&tenant, notes(), target)? {
-                match Key::new(note.child.as_str()) {
-                    Ok(key) if target == WRONG => checked.incorrect.push((tenant.clone(), note.group.to_string(), key)),
-                    _ => checked.inconclusive += 1,
-                }
-                settling.edges.push(EdgeChange::Delete(note));
-            }
-        }
-        for note in store.edges(&tenant, notes(), FAILED)? {
-            if let Ok(key) = Key::new(note.child.as_str()) {
-                let what = String::from_utf8_lossy(&note.payload).into_owned();
-                checked.failed.push((tenant.clone(), note.group.to_string(), key, what));
-            }
-            settling.edges.push(EdgeChange::Delete(note));
-        }
-        if !settling.edges.is_empty() {
-            store.commit(Box::new(super::SettlingUnit { tenant, settling }))?;
-        }
-    }
-    Ok(checked)
-}
-
-impl PassState<'_> {
-    /// Notes records that are mended only because a check asked for it.
-    pub(super) fn note_wrong(&mut self, desk: &mut dyn PassContext) -> stook_store::Result<()> {
-        let failed = if self.checks { std::mem::take(&mut self.failed) } else { BTreeMap::new() };
-        for ((collection, key), what) in failed {
-            let (group, child) = (self.rules.catalogue.collections[collection].name.as_str().into(), key.as_str().into());
-            let edge = Edge { link: notes(), target: FAILED.into(), group, start: 0, child, payload: what.join("\n").into_bytes() };
-            self.followed.edge(EdgeChange::Put(edge));
-        }
-        if self.incorrect.is_empty() {
-            return Ok(());
-        }
-        // what a change has told is seen together with its marks; whoever made them waits for what follows now
-        let on_their_way: Vec<JobId> = desk.marking()?.into_iter().filter(|job| *job != CHECK).collect();
-        self.followed.share(CHECK, &on_their_way);
-        let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };
-        let link = notes();
-        for (collection, key) in std::mem::take(&mut self.incorrect) {
-            let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
-            self.followed.edge(EdgeChange::Put(Edge {
-                link,
-                target: target.into(),
-                group: group.into(),
-                start: 0,
-                child: child.into(),
-                payload: Vec::new(),
-            }));
-        }
-        Ok(())
-    }
 }
 
 /// Edges and marks of some records, as long as they are what was read.

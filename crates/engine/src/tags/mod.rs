@@ -6,27 +6,28 @@
 //! which stand of the definitions it has evaluated; if that is not the one of its commit, it evaluates again inside
 //! of the transaction. So a late result of an older definition is never written, and what was carried stays until it is replaced.
 
+pub mod collection;
 pub mod document;
-mod rebuild;
+pub(crate) mod rebuild;
+mod run;
 mod tagger;
 
 pub use rebuild::{TagEvaluationUnit, is_rebuild, progress};
 pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
 
-use crate::record::find_collection;
-use crate::{EngineError, Result, work};
+use crate::{EngineError, Result};
+pub use collection::{collection, only_collection};
 use document::TagDefinitions;
+pub use run::run;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
+use stook_catalogue::definition::{Catalogue, TagSettings};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
 use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use stook_store::queue::{Job, JobId, JobState};
+use stook_store::queue::{JobId, JobState};
 use stook_store::tag::{MOST_NAME, Tag, TagChanges, TagDefinition, TagWrites};
 use stook_store::{ReadDetail, Store, Tenant, UniqueConflict, Unit};
 
@@ -84,30 +85,6 @@ pub struct TagChangeResult {
     pub advice: Vec<(String, String)>,
     /// The job that evaluates what is new.
     pub job: Option<JobId>,
-}
-
-/// The collection called `name`, which carries tags.
-///
-/// # Errors
-/// When there is none, or it carries none.
-pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagSettings)> {
-    let (index, collection) = find_collection(catalogue, name)?;
-    let rules = collection.tags.as_ref();
-    let rules = rules.ok_or_else(|| EngineError::Wrong(format!("collection `{name}` has no tags (`tags:`)")))?;
-    Ok((index, collection, rules))
-}
-
-/// The only collection whose records carry tags.
-///
-/// # Errors
-/// When there is none, or several.
-pub fn only_collection(catalogue: &Catalogue) -> Result<&str> {
-    let with_tags: Vec<&str> = catalogue.with_tags().map(|(_, own)| own.name.as_str()).collect();
-    match with_tags.as_slice() {
-        [only] => Ok(only),
-        [] => Err(EngineError::Wrong("no collection of this catalogue has `tags:`".into())),
-        several => Err(EngineError::Wrong(format!("choose the collection: {}", several.join(", ")))),
-    }
 }
 
 /// Makes tags, where `new`, or changes them; what must be evaluated is left to a job.
@@ -200,27 +177,6 @@ pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str
         Ok(store.put_tags(tenant, index, tags, false)?)
     })?;
     Ok(Some(job))
-}
-
-/// Works on a job that evaluates tags until it has ended, or `stop` says otherwise. What another process had begun it does again.
-///
-/// # Errors
-/// When the store fails.
-pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: usize, stop: &AtomicBool, show: &(dyn Fn(u64) + Sync)) -> Result<Job> {
-    let tell = |event| {
-        if let work::WorkerEvent::Committed(documents) = event {
-            show(documents);
-        }
-    };
-    store.take_over(job)?;
-    let options = work::WorkerOptions { workers, lease_seconds: work::LEASE_SECONDS, drain: false, settles: false };
-    let crew = work::WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
-    crew.work(|| {
-        let job = store.job(job)?;
-        Ok(job.chunks_left == 0 || job.state.is_final())
-    })?;
-    store.sync()?;
-    Ok(store.job(job)?)
 }
 
 /// Removes a tag.

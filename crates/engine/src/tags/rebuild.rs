@@ -1,8 +1,9 @@
 //! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
 //! evaluated there.
 
-use super::TagEvaluator;
-use crate::split::CHUNK_DOCUMENTS;
+use super::collection::collection;
+use super::tagger::TagEvaluator;
+use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -162,7 +163,7 @@ impl TagEvaluationUnit {
     /// When the range cannot be read, or the store fails.
     pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &ChunkSlice, fence: LeaseToken) -> Result<Self> {
         let (tenant, of) = job;
-        let (collection, definition, _) = super::collection(catalogue, of)?;
+        let (collection, definition, _) = collection(catalogue, of)?;
         let range: KeyRange = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
         let mut tagger = TagEvaluator::new(catalogue, &[(collection, tags)], Some(range.tags));

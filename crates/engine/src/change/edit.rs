@@ -1,0 +1,595 @@
+//! Edits of single records: contributions of the source `api`.
+//!
+//! An edit replaces what `api` says of a record; golden fields follow by survivorship like any other's. Its `as_of` is the
+//! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
+//! contribution too, which competes by time.
+
+use crate::Result;
+use crate::content::allowed::check;
+use crate::content::allowed::strict_from_json;
+use crate::content::history::golden_change;
+use crate::content::key::key_of;
+use crate::content::settled::carry_settled;
+use crate::job::ImportPolicy;
+use crate::merge::RecordMerger;
+use crate::records::record::rule_name;
+use crate::relations::{Propagation, SettleRules};
+use crate::tags::TagEvaluator;
+use serde_json::{Map, Value as Json};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::definition::{API_NAME, Collection, Field, KeyDefinition, OnMatched, OnUnmatched, SourceRef};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Hash, Retirement, keep_newest, pack, put_bytes, put_value};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
+use stook_catalogue::value::Value;
+use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::{
+    NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord, Tenant,
+    UniqueConflict, Unit, WriteConflict,
+};
+
+/// What an edit does to what `api` says of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EditAction {
+    /// Says this of a record that must not exist.
+    Create(EditFields),
+    /// Says this instead of what it said before; the record may be new.
+    Put(EditFields),
+    /// Changes what it said before (RFC 7396): null takes a field back.
+    Patch(EditFields),
+    /// Says that the record is gone.
+    Delete,
+}
+
+/// Fields of an edit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EditFields {
+    /// Values by name.
+    pub values: Map<String, Json>,
+    /// Fields that have no value, whatever others say.
+    pub clear: Vec<String>,
+}
+
+/// What must hold of the record for the edit to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Preconditions {
+    /// One of these revisions; an empty list is any living record.
+    pub is: Option<Vec<i64>>,
+    /// None of these; an empty list is no living record.
+    pub is_not: Option<Vec<i64>>,
+}
+
+/// An edit of one record.
+#[derive(Debug, Clone)]
+pub struct Edit {
+    /// Whose record.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The record; for [`EditAction::Create`] the fields say it.
+    pub key: Option<Key>,
+    /// What is done.
+    pub action: EditAction,
+    /// When it is done.
+    pub conditions: Preconditions,
+    /// Who does it.
+    pub caller: String,
+}
+
+/// A field that an edit says something of without effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverruledField {
+    /// The field's name.
+    pub field: String,
+    /// Who comes first, and by which rule.
+    pub reason: String,
+}
+
+/// What became of an edit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EditResult {
+    /// It was done.
+    Done {
+        /// It did not exist before.
+        created: bool,
+        /// Its content is another now.
+        changed: bool,
+        /// The record.
+        record: Box<StoredRecord>,
+        /// Fields of the edit that have another value now, because other sources come first.
+        overruled: Vec<OverruledField>,
+        /// Expressions that fail on the record, in sentences: it is what it is without their values.
+        failures: Vec<String>,
+    },
+    /// The fields are not right, for these reasons.
+    Invalid(Vec<String>),
+    /// The fields do not fit the record, for these reasons.
+    KeyMismatch(Vec<String>),
+    /// There is no such record.
+    Missing,
+    /// The record exists already.
+    Exists(Key),
+    /// A condition does not hold.
+    PreconditionFailed,
+    /// Another record has the value of a unique field.
+    UniqueConflict {
+        /// The field's name.
+        field: String,
+        /// The other record.
+        holder: String,
+    },
+}
+
+/// Does an edit.
+///
+/// # Errors
+/// When the store fails.
+pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<EditResult> {
+    let collection = &rules.catalogue.collections[edit.collection];
+    if collection.rows_of.is_some() {
+        return Ok(EditResult::Invalid(vec![format!("{} consists of derived records and cannot be edited", collection.name)]));
+    }
+    let fields = match &edit.action {
+        EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
+        EditAction::Delete => Ok(vec![None; collection.fields.len()]),
+    };
+    let mut said = match fields {
+        Ok(said) => said,
+        Err(problems) => return Ok(EditResult::Invalid(problems)),
+    };
+    let key = match &edit.key {
+        Some(key) => key.clone(),
+        None => {
+            let values: Vec<Value> = said.iter().cloned().map(Option::unwrap_or_default).collect();
+            match key_of(collection, &values, evaluator) {
+                Ok(key) => key,
+                Err(reason) => return Ok(EditResult::Invalid(vec![reason])),
+            }
+        }
+    };
+    // a key that is a field need not be said twice
+    if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
+        && said[*index].is_none()
+    {
+        match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
+            Ok(value) => said[*index] = Some(value),
+            Err(error) => return Ok(EditResult::KeyMismatch(vec![format!("the key: {error}")])),
+        }
+    }
+    let now = store.clock();
+    // a new record is expected to be new: the store says if it is not
+    let stored = match edit.action {
+        EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
+        _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
+    };
+    let desk = EditContext { rules: rules.clone(), edit, said, key, now };
+    let ended = Arc::new(Mutex::new(LoggedEdit::default()));
+    let PlannedEdit { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
+        Ok(decision) => decision,
+        Err(ended) => return Ok(ended),
+    };
+    let is_new = write.expect.is_none();
+    let planned = LoggedEdit { edited, logged, followed, is_new };
+    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone(), tagger: None };
+    let stamp = store.commit(Box::new(unit))?.committed_at;
+    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
+    if let EditResult::Done { record, changed: true, .. } = &mut edited {
+        // what the store gives a record that is written
+        record.version.revision = stamp.max(record.version.revision + 1);
+    }
+    Ok(edited)
+}
+
+/// The values of an edit by field: what is not said, what is null (taken back), what is cleared.
+fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<Vec<Option<Value>>, Vec<String>> {
+    let mut said: Vec<Option<Value>> = vec![None; collection.fields.len()];
+    let mut problems = Vec::new();
+    let mut find = |name: &str| match collection.field(name) {
+        Some((_, field)) if field.derive.is_some() => {
+            problems.push(format!("{name}: it is derived from other fields"));
+            None
+        }
+        None if collection.state(name).is_some() => {
+            problems.push(format!("{name}: only transitions write it"));
+            None
+        }
+        None => {
+            problems.push(format!("there is no field `{name}`"));
+            None
+        }
+        Some((index, _)) => Some(index),
+    };
+    let named: Vec<(usize, &str, &Json)> = fields.values.iter().filter_map(|(name, json)| Some((find(name)?, name.as_str(), json))).collect();
+    let cleared: Vec<usize> = fields.clear.iter().filter_map(|name| find(name)).collect();
+    for (index, name, json) in named {
+        let field = &collection.fields[index];
+        match strict_from_json(json, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)) {
+            // blank text says nothing, as in documents
+            Ok(Value::Text(text)) if text.is_empty() => said[index] = Some(Value::Null),
+            Ok(value) => said[index] = Some(value),
+            Err(reason) => problems.push(format!("{name}: {reason}")),
+        }
+    }
+    cleared.into_iter().for_each(|index| said[index] = Some(Value::Cleared));
+    if problems.is_empty() { Ok(said) } else { Err(problems) }
+}
+
+/// Most bytes, as JSON, of an object that is patched.
+const MAX_PATCHED: usize = 16 << 20;
+
+/// Everything that decides about an edit beside the record.
+struct EditContext {
+    rules: Arc<SettleRules>,
+    edit: Edit,
+    said: Vec<Option<Value>>,
+    key: Key,
+    now: i64,
+}
+
+/// An edit that can be done.
+struct PlannedEdit {
+    write: RecordWrite,
+    logged: Option<NewChangeLogEntry>,
+    /// What other records are told.
+    followed: Propagation,
+    edited: EditResult,
+}
+
+type EditDecision = std::result::Result<PlannedEdit, EditResult>;
+
+impl EditContext {
+    fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<EditDecision, StoreError> {
+        // of this decision alone
+        drop(evaluator.failures());
+        let collection = &self.rules.catalogue.collections[self.edit.collection];
+        let living = stored.as_ref().filter(|record| record.alive);
+        if !self.edit.conditions.hold(living) {
+            return Ok(Err(EditResult::PreconditionFailed));
+        }
+        match (&self.edit.action, living) {
+            (EditAction::Create(_), Some(_)) => return Ok(Err(EditResult::Exists(self.key.clone()))),
+            (EditAction::Patch(_) | EditAction::Delete, None) => return Ok(Err(EditResult::Missing)),
+            _ => {}
+        }
+        let mut contributions = match &stored {
+            Some(record) => record.contributions_of(collection)?,
+            None => Vec::new(),
+        };
+        let own = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
+        let former = own.map(|place| contributions.remove(place));
+        let as_of = former.as_ref().map_or(self.now, |former| self.now.max(former.as_of.saturating_add(1)));
+        let said = match self.say(collection, former.as_ref()) {
+            Ok(said) => said,
+            Err(reason) => return Ok(Err(EditResult::KeyMismatch(vec![reason]))),
+        };
+        let hash = hash_of(&said, collection);
+        let origin = ContributionOrigin::default();
+        let same = former.as_ref().is_some_and(|former| former.hash == hash);
+        contributions.push(Contribution {
+            contributor: API_NAME.into(),
+            as_of,
+            hash,
+            generation: 0,
+            origin,
+            before: None,
+            retired: Retirement::Live,
+            said,
+            raw: None,
+            unread: Vec::new(),
+        });
+        keep_newest(&mut contributions);
+        contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        let consolidator = Consolidator::new(&self.rules.catalogue, collection, evaluator);
+        let mut golden = consolidator.survive(&contributions);
+        if let Some(stored) = &stored {
+            carry_settled(collection, &stored.golden, &mut golden.values);
+        }
+        if self.edit.action != EditAction::Delete
+            && let Some(wrong) = self.wrong(collection, &golden.values, evaluator)
+        {
+            return Ok(Err(wrong));
+        }
+        let policy = ImportPolicy { job: stook_store::queue::JobRef::None.number(), matched: OnMatched::Update, unmatched: OnUnmatched::Create };
+        let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
+        let created_job = living.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job);
+        let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
+        let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
+        let packed = pack(&contributions, collection, &golden.values);
+        let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
+        let version = stored.as_ref().map(|record| record.version);
+        let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
+        let change = if stays { RecordChange::Touch { contributions: packed } } else { RecordChange::Put(Box::new(content)) };
+        let logged = golden_change(collection, stored.as_ref(), &change).map(|change| NewChangeLogEntry {
+            collection: self.edit.collection,
+            key: self.key.clone(),
+            transition: None,
+            caller: self.edit.caller.clone(),
+            change,
+        });
+        let followed = decider.follow(&self.key, stored.as_ref(), &change);
+        let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
+        let (created, failures) = (living.is_none(), evaluator.failures());
+        Ok(Ok(PlannedEdit { write, logged, followed, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
+    }
+
+    /// Fields that the edit speaks of and that have a value which others have given.
+    fn overruled(
+        &self,
+        collection: &Collection,
+        consolidator: &Consolidator<'_>,
+        contributions: &[Contribution],
+        golden: &GoldenRecord,
+    ) -> Vec<OverruledField> {
+        let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
+        let Some(ContributionContent::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
+        let lost = |index: usize| {
+            let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
+            match (&said[index], collection.fields[index].survivorship.combines()) {
+                (Value::Cleared, _) => spoken && !golden.values[index].is_null(),
+                // what all say is there, this among it
+                (_, true) => false,
+                (wanted, false) => spoken && golden.values[index] != *wanted,
+            }
+        };
+        if !(0..said.len()).any(lost) {
+            return Vec::new();
+        }
+        let explained = consolidator.explain(contributions, golden).into_iter().filter(|own| lost(own.field));
+        let overruled = explained.map(|own| {
+            let field = &collection.fields[own.field];
+            let first: Vec<&str> = own.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+            let reason = match &field.from {
+                Some(from) if !from.contains(&SourceRef::Api) => {
+                    let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
+                    format!("the definition accepts this field only from {}", from.join(", "))
+                }
+                _ if field.survivorship.combines() => {
+                    format!(
+                        "by the rule `{}` values of other contributors are included: {}",
+                        rule_name(&self.rules.catalogue, field),
+                        first.join(", ")
+                    )
+                }
+                _ => format!("by the rule `{}` the value of {} wins", rule_name(&self.rules.catalogue, field), first.join(", ")),
+            };
+            OverruledField { field: field.name.clone(), reason }
+        });
+        overruled.collect()
+    }
+
+    /// What `api` says from now on.
+    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
+        let mut values = vec![Value::Null; collection.fields.len()];
+        match (&self.edit.action, former.map(|former| &former.said)) {
+            (EditAction::Delete, _) => return Ok(ContributionContent::Tombstone),
+            (EditAction::Patch(_), Some(ContributionContent::Values(former))) => values.clone_from_slice(former),
+            _ => {}
+        }
+        for (index, (value, said)) in values.iter_mut().zip(&self.said).enumerate() {
+            if let Some(said) = said {
+                *value = match self.merged(&collection.fields[index], value) {
+                    Some(merged) => merged?,
+                    None => said.clone(),
+                };
+            }
+        }
+        Ok(ContributionContent::Values(values.into()))
+    }
+
+    /// What a patch makes of the members of an object (RFC 7396); nothing where it is none.
+    fn merged(&self, field: &Field, former: &Value) -> Option<std::result::Result<Value, String>> {
+        let EditAction::Patch(fields) = &self.edit.action else { return None };
+        let patch = fields.values.get(&field.name).filter(|patch| patch.is_object() && !fields.clear.contains(&field.name))?;
+        let merged = merged(former.to_json(&field.ty), patch);
+        // patch after patch would make it as long as somebody likes
+        if merged.to_string().len() > MAX_PATCHED {
+            return Some(Err(format!("{}: with this patch it has more than {} MiB", field.name, MAX_PATCHED >> 20)));
+        }
+        let value = strict_from_json(&merged, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of));
+        Some(value.map_err(|error| format!("{}: {error}", field.name)))
+    }
+
+    /// What is wrong with the record as it would be.
+    fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<EditResult> {
+        let is_missing = |index: usize| collection.fields[index].required && golden[index].is_null();
+        let missing: Vec<usize> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
+        if !missing.is_empty() {
+            let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
+            // what was not said is a mistake of the request, what was taken away does not fit the record
+            let unsaid = !matches!(self.edit.action, EditAction::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
+            return Some(if unsaid { EditResult::Invalid(reasons) } else { EditResult::KeyMismatch(reasons) });
+        }
+        match key_of(collection, golden, evaluator) {
+            Ok(key) if key == self.key => None,
+            // a key that documents form from values that did not survive is theirs
+            Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.says_of_key(collection) => None,
+            Ok(key) => Some(EditResult::KeyMismatch(vec![format!("the fields identify record {:?}, not {:?}", key.as_str(), self.key.as_str())])),
+            Err(reason) => Some(EditResult::KeyMismatch(vec![reason])),
+        }
+    }
+
+    fn says_of_key(&self, collection: &Collection) -> bool {
+        let names: Vec<&str> = match &collection.key {
+            KeyDefinition::Field(index) => vec![collection.fields[*index].name.as_str()],
+            KeyDefinition::Template(template) => template.names().collect(),
+            KeyDefinition::Expression(expression) => expression.variables().iter().map(String::as_str).collect(),
+        };
+        collection.fields.iter().zip(&self.said).any(|(field, said)| said.is_some() && names.contains(&field.name.as_str()))
+    }
+}
+
+/// JSON Merge Patch (RFC 7396): members of objects are replaced, null takes one away.
+fn merged(former: Json, patch: &Json) -> Json {
+    let Json::Object(patch) = patch else { return patch.clone() };
+    let mut members = if let Json::Object(members) = former { members } else { Map::new() };
+    for (name, patch) in patch {
+        let former = members.remove(name).unwrap_or_default();
+        if !patch.is_null() {
+            members.insert(name.clone(), merged(former, patch));
+        }
+    }
+    Json::Object(members)
+}
+
+impl Preconditions {
+    fn hold(&self, living: Option<&StoredRecord>) -> bool {
+        let among = |revisions: &[i64]| living.is_some_and(|record| revisions.is_empty() || revisions.contains(&record.version.revision));
+        self.is.as_deref().is_none_or(among) && !self.is_not.as_deref().is_some_and(among)
+    }
+}
+
+fn hash_of(said: &ContributionContent, collection: &Collection) -> Hash {
+    let mut content = Vec::new();
+    if let ContributionContent::Values(values) = said {
+        for (value, field) in values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null()) {
+            put_bytes(&mut content, field.name.as_bytes());
+            put_value(&mut content, value);
+        }
+    }
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(&content).as_bytes()[..16]);
+    hash
+}
+
+fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) -> StoredRecord {
+    StoredRecord {
+        key: key.clone(),
+        version,
+        created_job: content.created_job,
+        alive: content.exists,
+        contributions: Vec::new(),
+        state_set: content.state_set.clone(),
+        golden: content.golden.to_vec(),
+        state: content.state.clone(),
+        conflicts: content.conflicts.clone(),
+        raw: None,
+        damage: Vec::new(),
+    }
+}
+
+struct EditUnit {
+    desk: EditContext,
+    writes: Vec<RecordWrite>,
+    /// What becomes of it if nobody was faster.
+    planned: LoggedEdit,
+    ended: Arc<Mutex<LoggedEdit>>,
+    /// Who carries what, of a new record: it has no documents.
+    tagger: Option<TagEvaluator>,
+}
+
+/// How an edit ended, what is logged of it and what others are told.
+#[derive(Clone)]
+struct LoggedEdit {
+    edited: EditResult,
+    logged: Option<NewChangeLogEntry>,
+    followed: Propagation,
+    /// Whether there was no such record, not even a deleted one.
+    is_new: bool,
+}
+
+impl Default for LoggedEdit {
+    fn default() -> Self {
+        Self { edited: EditResult::Missing, logged: None, followed: Propagation::default(), is_new: false }
+    }
+}
+
+impl EditUnit {
+    fn end(&self, ended: LoggedEdit) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+    }
+
+    fn take(&self, decision: EditDecision) -> Vec<RecordWrite> {
+        match decision {
+            Ok(PlannedEdit { write, logged, followed, edited }) => {
+                let is_new = write.expect.is_none();
+                self.end(LoggedEdit { edited, logged, followed, is_new });
+                vec![write]
+            }
+            Err(edited) => {
+                self.end(LoggedEdit { edited, ..LoggedEdit::default() });
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Unit for EditUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.desk.edit.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        // the store may begin again: what it says then is what counts
+        self.end(self.planned.clone());
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let name = &self.desk.rules.catalogue.collections[self.desk.edit.collection].name;
+        let record = record.map(|record| record.sound(name)).transpose()?;
+        let evaluator = Evaluator::new(self.desk.rules.catalogue.tables.clone());
+        let decision = self.desk.decide(&evaluator, record)?;
+        Ok(self.take(decision))
+    }
+
+    fn refused(&mut self, refused: UniqueConflict) {
+        let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[refused.field].name.clone();
+        self.end(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
+    }
+
+    fn settling(&mut self) -> SettlingChanges {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        let is_asked = self.planned.is_new && self.desk.rules.catalogue.collections[self.desk.edit.collection].tag_document().is_some();
+        // of none: they are told inside the transaction
+        is_asked.then_some(i64::MIN)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+        let mut tagger = TagEvaluator::new(&self.desk.rules.catalogue, &tags, None);
+        tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
+        self.tagger = Some(tagger);
+    }
+
+    fn tagging(&mut self) -> Vec<TagWrites> {
+        let is_new = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_new;
+        self.tagger.as_ref().filter(|_| is_new).map(TagEvaluator::tagging).unwrap_or_default()
+    }
+
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The examples of RFC 7396, appendix A.
+    #[test]
+    fn patches_are_merged_as_the_standard_says() {
+        for (former, patch, expected) in [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+            (json!({"a":"b"}), json!(["c"]), json!(["c"])),
+            (json!({"a":"foo"}), json!(null), json!(null)),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"})),
+            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+        ] {
+            assert_eq!(merged(former.clone(), &patch), expected, "{former} {patch}");
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Transitions: named, conditional changes of a record's state.
+//!
+//! A transition is decided on the record as it was read, and once more inside the store's transaction when somebody was
+//! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
+//! twice are written in the same commit.
+
+use crate::Result;
+use crate::content::allowed::check;
+pub use crate::content::allowed::strict_from_json;
+use crate::content::state::effective_state;
+use serde_json::{Map, Value as Json, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::definition::{Catalogue, Collection, Refusal, Transition, TransitionArgument};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{FieldType, Value, from_json};
+use stook_store::{
+    CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, Store, StoreError,
+    StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict,
+};
+
+/// Who asks for a transition of which record.
+#[derive(Debug, Clone)]
+pub struct TransitionRequest {
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The transition's index.
+    pub transition: usize,
+    /// Arguments, checked by [`arguments`].
+    pub args: TransitionArguments,
+    /// Who calls.
+    pub caller: String,
+    /// With which role.
+    pub role: &'static str,
+    /// The call, if it must not be done twice.
+    pub call: Option<IdempotentCall>,
+}
+
+/// Arguments of a transition, each of its type.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TransitionArguments(Map<String, Json>);
+
+/// Why a transition was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalReason {
+    /// HTTP status.
+    pub code: u16,
+    /// What the caller is told.
+    pub text: String,
+}
+
+/// What became of a transition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TransitionResult {
+    /// It was done; the answer: key, transition and the state of the record.
+    Done(Json),
+    /// It was refused, for these reasons.
+    Refused(Vec<RefusalReason>),
+    /// There is no such record.
+    Missing,
+    /// The record was changed by others since it was chosen.
+    Conflict,
+    /// The call was done before: whether by the same request, and its answer then.
+    Replayed {
+        /// Whether the request is the same.
+        same: bool,
+        /// The answer that was kept.
+        answer: Json,
+    },
+}
+
+/// Checks the arguments of a call and gives them their types; says everything that is wrong.
+///
+/// # Errors
+/// What is wrong, one sentence each.
+pub fn arguments(
+    evaluator: &Evaluator,
+    wanted: &[TransitionArgument],
+    given: &Map<String, Json>,
+    caller: &str,
+    now: i64,
+) -> std::result::Result<TransitionArguments, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut args = Map::new();
+    for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
+        let known: Vec<&str> = wanted.iter().map(|argument| argument.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        problems.push(format!("no argument `{name}`; arguments are {known}"));
+    }
+    for argument in wanted {
+        match argument_value(evaluator, argument, given.get(&argument.name), caller, now) {
+            Ok(value) => {
+                args.insert(argument.name.clone(), value.to_json(&argument.ty));
+            }
+            Err(reason) => problems.push(format!("{}: {reason}", argument.name)),
+        }
+    }
+    if problems.is_empty() { Ok(TransitionArguments(args)) } else { Err(problems) }
+}
+
+fn argument_value(
+    evaluator: &Evaluator,
+    argument: &TransitionArgument,
+    given: Option<&Json>,
+    caller: &str,
+    now: i64,
+) -> std::result::Result<Value, String> {
+    let mut value = match given {
+        Some(json) => strict_from_json(json, &argument.ty)?,
+        None => Value::Null,
+    };
+    if let (Value::Null, Some(default)) = (&value, &argument.default) {
+        let scope = |name: &str| match name {
+            "now" => to_cel(&Value::Int(now), &FieldType::Timestamp),
+            "caller" => text_to_cel(caller),
+            _ => cel::Value::Null,
+        };
+        value = evaluator.value(default, &argument.ty, &scope)?;
+    }
+    if value.is_null() {
+        return if argument.required { Err("is required".into()) } else { Ok(value) };
+    }
+    let value = check(value, &argument.ty, &argument.one_of)?;
+    for element in value.elements() {
+        let number = match element {
+            Value::Int(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => continue,
+        };
+        if argument.min.is_some_and(|min| number < min) || argument.max.is_some_and(|max| number > max) {
+            let bound = |bound: Option<f64>| bound.map_or_else(|| "…".to_owned(), |bound| bound.to_string());
+            return Err(format!("{number} is not from {} to {}", bound(argument.min), bound(argument.max)));
+        }
+    }
+    Ok(value)
+}
+
+/// What is to be done with a record, or why not.
+pub(crate) enum TransitionDecision {
+    Refused(Vec<RefusalReason>),
+    Missing,
+    Change(Box<StateChange>),
+}
+
+pub(crate) struct StateChange {
+    write: RecordWrite,
+    logged: NewChangeLogEntry,
+    answer: Json,
+}
+
+impl TransitionRequest {
+    /// Decides on a record as it is.
+    pub(crate) fn decide(
+        &self,
+        catalogue: &Catalogue,
+        evaluator: &Evaluator,
+        key: &Key,
+        record: Option<&StoredRecord>,
+        now: i64,
+    ) -> TransitionDecision {
+        let Some(record) = record.filter(|record| record.alive) else { return TransitionDecision::Missing };
+        let collection = &catalogue.collections[self.collection];
+        let transition = &collection.transitions[self.transition];
+        let scope = TransitionScope { ask: self, collection, record, key, now };
+        match scope.refusals(evaluator, &transition.refuse) {
+            Err(reason) => return TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
+            Ok(reasons) if !reasons.is_empty() => return TransitionDecision::Refused(reasons),
+            Ok(_) => {}
+        }
+        match scope.change(evaluator, transition) {
+            Err(reason) => TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
+            Ok(changed) => TransitionDecision::Change(Box::new(changed)),
+        }
+    }
+}
+
+/// What a transition's expressions know.
+struct TransitionScope<'s> {
+    ask: &'s TransitionRequest,
+    collection: &'s Collection,
+    record: &'s StoredRecord,
+    key: &'s Key,
+    now: i64,
+}
+
+impl TransitionScope<'_> {
+    fn variable(&self, name: &str) -> cel::Value {
+        match name {
+            "now" => return to_cel(&Value::Int(self.now), &FieldType::Timestamp),
+            "caller" => return text_to_cel(&self.ask.caller),
+            "role" => return text_to_cel(self.ask.role),
+            "key" => return text_to_cel(self.key.as_str()),
+            "args" => return self.args(),
+            _ => {}
+        }
+        if let Some((index, state)) = self.collection.state(name) {
+            return to_cel(&self.record.state[index], &state.ty);
+        }
+        self.collection.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&self.record.golden[index], field.golden_type()))
+    }
+
+    /// Arguments by name, each of its own type.
+    fn args(&self) -> cel::Value {
+        let transition = &self.collection.transitions[self.ask.transition];
+        let typed = transition.args.iter().map(|argument| {
+            let json = self.ask.args.0.get(&argument.name).unwrap_or(&Json::Null);
+            let value = from_json(json, &argument.ty, None).unwrap_or_default();
+            let value = if argument.ty == FieldType::Json { json_to_cel(json) } else { to_cel(&value, &argument.ty) };
+            (cel::objects::Key::String(Arc::new(argument.name.clone())), value)
+        });
+        cel::Value::Map(cel::objects::Map { map: Arc::new(typed.collect()) })
+    }
+
+    fn refusals<'r>(&self, evaluator: &Evaluator, refuse: impl IntoIterator<Item = &'r Refusal>) -> std::result::Result<Vec<RefusalReason>, String> {
+        let mut reasons = Vec::new();
+        for refusal in refuse {
+            if !evaluator.holds(&refusal.when, &|name: &str| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
+                continue;
+            }
+            let said = evaluator.value(&refusal.reason, &FieldType::Text, &|name: &str| self.variable(name));
+            let said = said.ok().and_then(|said| said.as_text().map(str::to_owned));
+            let text = said.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
+            reasons.push(RefusalReason { code: refusal.code, text });
+        }
+        Ok(reasons)
+    }
+
+    fn trouble(&self, what: &str, expression: &Expression, error: &str) -> String {
+        format!("`{what}` of the transition fails on this record: `{}`: {error}", expression.source())
+    }
+
+    fn change(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<StateChange, String> {
+        let mut state_set = self.record.state_set.clone();
+        let (mut before, mut after) = (Map::new(), Map::new());
+        for (index, expression) in &transition.set {
+            let field = &self.collection.states[*index];
+            let value = match expression {
+                None => Value::Null,
+                Some(expression) => {
+                    let scope = |name: &str| self.variable(name);
+                    let found =
+                        evaluator.eval(expression, &scope, |plain| plain.into_value(&field.ty).map(Ok), |found| Ok(from_cel(&found, &field.ty)));
+                    let found = found.map_err(|error| self.trouble("set", expression, &error))?;
+                    let value = found.map_err(|error| format!("{}: {error}", field.name))?;
+                    check(value, &field.ty, &field.one_of).map_err(|error| format!("{}: {error}", field.name))?
+                }
+            };
+            before.insert(field.name.clone(), self.record.state[*index].to_json(&field.ty));
+            after.insert(field.name.clone(), value.to_json(&field.ty));
+            state_set.retain(|(known, _)| known != index);
+            state_set.push((*index, value));
+        }
+        state_set.sort_by_key(|(index, _)| *index);
+        let state = effective_state(self.collection, evaluator, &self.record.golden, &state_set);
+        let shown: Map<String, Json> =
+            self.collection.states.iter().zip(&state).map(|(field, value)| (field.name.clone(), value.to_json(&field.ty))).collect();
+        let (collection, key) = (self.ask.collection, self.key.clone());
+        let answer = json!({ "key": key.as_str(), "transition": transition.name, "state": shown });
+        let change = json!({ "args": self.ask.args.0, "before": before, "after": after });
+        let logged =
+            NewChangeLogEntry { collection, key: key.clone(), transition: Some(transition.name.clone()), caller: self.ask.caller.clone(), change };
+        let write = RecordWrite { collection, key, expect: Some(self.record.version), change: RecordChange::State { state, state_set } };
+        Ok(StateChange { write, logged, answer })
+    }
+}
+
+/// Which transitions a record refuses now whatever they are told, by name, with every reason; those without one may be done.
+pub fn refused_now(
+    ask: &TransitionRequest,
+    collection: &Collection,
+    evaluator: &Evaluator,
+    record: &StoredRecord,
+    now: i64,
+) -> Vec<(String, Vec<String>)> {
+    let scope = TransitionScope { ask, collection, record, key: &record.key, now };
+    let of = |transition: &Transition| {
+        let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
+        // what cannot be told now is told to who tries
+        let reasons = scope.refusals(evaluator, own).unwrap_or_default();
+        (transition.name.clone(), reasons.into_iter().map(|reason| reason.text).collect())
+    };
+    collection.transitions.iter().map(of).collect()
+}
+
+/// A transition on its way into the store.
+struct TransitionUnit {
+    catalogue: Arc<Catalogue>,
+    ask: Arc<TransitionRequest>,
+    key: Key,
+    now: i64,
+    /// Whether another version than the one that was read may be changed.
+    insists: bool,
+    writes: Vec<RecordWrite>,
+    /// What becomes of it if nobody was faster.
+    planned: LoggedTransition,
+    outcome: Arc<Mutex<LoggedTransition>>,
+}
+
+/// What became of a transition, and what is logged of it.
+#[derive(Debug, Clone)]
+struct LoggedTransition {
+    ended: TransitionResult,
+    logged: Option<NewChangeLogEntry>,
+}
+
+impl From<TransitionResult> for LoggedTransition {
+    fn from(ended: TransitionResult) -> Self {
+        Self { ended, logged: None }
+    }
+}
+
+impl TransitionDecision {
+    /// Leaves what was decided to the store, to be done.
+    pub(crate) fn begin(
+        self,
+        catalogue: &Arc<Catalogue>,
+        store: &dyn Store,
+        ask: &Arc<TransitionRequest>,
+        (key, now): (&Key, i64),
+        insists: bool,
+    ) -> PendingTransition {
+        let (writes, planned) = self.outcome();
+        let outcome = Arc::new(Mutex::new(planned.clone()));
+        // a call that was done before is answered as before, also where it would be refused now
+        let needed = !writes.is_empty() || ask.call.is_some();
+        let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
+        let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
+        let pending = needed.then(|| store.submit(Box::new(unit), Priority::Interactive));
+        PendingTransition { pending, outcome }
+    }
+
+    fn outcome(self) -> (Vec<RecordWrite>, LoggedTransition) {
+        match self {
+            TransitionDecision::Missing => (Vec::new(), TransitionResult::Missing.into()),
+            TransitionDecision::Refused(reasons) => (Vec::new(), TransitionResult::Refused(reasons).into()),
+            TransitionDecision::Change(changed) => {
+                let StateChange { write, logged, answer } = *changed;
+                (vec![write], LoggedTransition { ended: TransitionResult::Done(answer), logged: Some(logged) })
+            }
+        }
+    }
+}
+
+impl TransitionUnit {
+    fn end(&self, outcome: impl Into<LoggedTransition>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.into();
+    }
+}
+
+impl Unit for TransitionUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.ask.tenant
+    }
+
+    fn call(&self) -> Option<&IdempotentCall> {
+        self.ask.call.as_ref()
+    }
+
+    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
+        self.end(TransitionResult::Replayed { same, answer: serde_json::from_slice(&answer).unwrap_or_default() });
+    }
+
+    fn waits(&self) -> bool {
+        self.insists
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        // the store may begin again: what it says then is what counts
+        self.end(self.planned.clone());
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        if !self.insists {
+            self.end(TransitionResult::Conflict);
+            return Ok(Vec::new());
+        }
+        let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let name = &self.catalogue.collections[self.ask.collection].name;
+        let record = record.map(|record| record.sound(name)).transpose()?;
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let decision = self.ask.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
+        let (writes, outcome) = decision.outcome();
+        self.end(outcome);
+        Ok(writes)
+    }
+
+    fn refused(&mut self, _refused: UniqueConflict) {}
+
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
+    }
+
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended {
+            TransitionResult::Done(answer) => Some(answer.to_string().into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// A transition that was decided, and maybe is being committed.
+pub struct PendingTransition {
+    pending: Option<PendingCommit>,
+    outcome: Arc<Mutex<LoggedTransition>>,
+}
+
+impl PendingTransition {
+    /// Waits for the commit.
+    ///
+    /// # Errors
+    /// When the store fails; nothing was changed then.
+    pub fn wait(self) -> Result<TransitionResult> {
+        let written = self.pending.map_or(Ok(CommitReceipt::default()), PendingCommit::wait);
+        match written {
+            Err(StoreError::Held) => return Ok(TransitionResult::Conflict),
+            other => other?,
+        };
+        Ok(self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended.clone())
+    }
+}
+
+/// Begins a transition of a record that was read as `record`. What was read may be old: a refusal is checked again by whoever
+/// can read anew, a change is decided again inside the store's transaction.
+pub fn begin(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    evaluator: &Evaluator,
+    ask: &Arc<TransitionRequest>,
+    key: &Key,
+    record: Option<&StoredRecord>,
+    insists: bool,
+) -> PendingTransition {
+    let now = store.clock();
+    let decision = ask.decide(catalogue, evaluator, key, record, now);
+    decision.begin(catalogue, store, ask, (key, now), insists)
+}
+
+/// Does a transition of one record.
+///
+/// # Errors
+/// When the store fails.
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    evaluator: &Evaluator,
+    ask: &Arc<TransitionRequest>,
+    key: &Key,
+) -> Result<TransitionResult> {
+    let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), ReadDetail::Values)?.pop().flatten();
+    begin(catalogue, store, evaluator, ask, key, record.as_ref(), true).wait()
+}

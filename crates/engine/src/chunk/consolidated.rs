@@ -1,0 +1,138 @@
+//! A chunk and what is known of it: its documents, the merged records, what it has read of others, its journal.
+
+use super::mapped::{ChunkInput, MappedDocuments, map_documents};
+use crate::Result;
+use crate::job::JobContext;
+use crate::merge::{MergeResult, RecordMerger};
+use crate::settle::complete_delivery::{self, FilePart};
+use crate::tags::TagEvaluator;
+use std::collections::{BTreeMap, HashMap};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::survivorship::Consolidator;
+use stook_store::journal::{ChunkJournal, OutcomeCounts};
+use stook_store::{LeaseToken, ReadSet, RecordWrite, Store, StoredRecord};
+
+/// A chunk that has been read and mapped, and consolidated with what was stored when it was.
+pub struct ConsolidatedChunk {
+    pub(super) context: JobContext,
+    pub(super) evaluator: Evaluator,
+    pub(super) fence: Option<LeaseToken>,
+    pub(super) file: usize,
+    /// Its documents, with what they contribute.
+    pub(super) mapped: MappedDocuments,
+    pub(super) decisions: BTreeMap<(usize, Key), MergeResult>,
+    pub(super) writes: Vec<RecordWrite>,
+    /// Records that were settled at once, by their targets.
+    pub(super) settled_by: HashMap<(usize, Key), Vec<(usize, Key)>>,
+    /// Records whose targets were looked for in a range of the reliance.
+    pub(super) search_ranges: Vec<Vec<(usize, Key)>>,
+    pub(super) reliance: ReadSet,
+    /// Who carries what, where records carry tags.
+    pub(super) tagger: Option<TagEvaluator>,
+    /// Built before the chunk is submitted, and again if something changes after that.
+    pub(super) journal: Option<ChunkJournal>,
+    /// Who is named where changes are logged.
+    pub(super) caller: String,
+}
+
+impl ConsolidatedChunk {
+    /// Reads and maps a chunk. Nothing is read from the store.
+    ///
+    /// # Errors
+    /// When the chunk as a whole cannot be read.
+    pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, fence: Option<LeaseToken>) -> Result<Self> {
+        let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
+        let mapped = map_documents(context, store, input, &evaluator)?;
+        Ok(Self {
+            context: context.clone(),
+            evaluator,
+            fence,
+            file: input.slice.file,
+            mapped,
+            decisions: BTreeMap::new(),
+            writes: Vec::new(),
+            settled_by: HashMap::new(),
+            search_ranges: Vec::new(),
+            reliance: ReadSet::default(),
+            tagger: None,
+            journal: None,
+            caller: format!("job {}", context.policy.job),
+        })
+    }
+
+    /// Decides about records.
+    pub(super) fn decide(&mut self, collection: usize, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
+        let definition = &self.context.rules.catalogue.collections[collection];
+        let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
+        let decider = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
+        for (key, record) in stored {
+            let place = (collection, key);
+            let Some(statements) = self.mapped.records.get(&place) else { continue };
+            let mut decision = decider.decide(record.as_ref(), statements);
+            decision.failures = self.evaluator.failures();
+            // of one that was healed it is not known what it has told others: it tells them anew
+            if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {
+                decision.before = record.filter(|record| record.alive).map(|record| record.golden);
+            }
+            self.decisions.insert(place, decision);
+        }
+    }
+
+    /// Names somebody else than the job where changes are logged.
+    pub fn called_by(&mut self, caller: &str) {
+        caller.clone_into(&mut self.caller);
+    }
+
+    /// How much it is of a file that takes the place of others, with the failures known so far, and what its statements are about; for a
+    /// dry run.
+    pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = (&str, String)>)> {
+        let catalogue = &self.context.rules.catalogue;
+        let statements =
+            self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.statement)));
+        let named = statements.filter_map(|(collection, key, own)| {
+            Some((own.scope.as_ref()?.scope.as_str(), complete_delivery::named(&catalogue.collections[collection].name, &own.contributor, key)))
+        });
+        Some((self.mapped.part.as_ref()?, named))
+    }
+
+    /// The writes as they stand, left in place; for a dry run.
+    pub fn planned(&self) -> impl Iterator<Item = (usize, &Key, &MergeResult)> {
+        self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
+    }
+
+    /// What becomes of its documents, as things stand.
+    pub fn counts(&self) -> OutcomeCounts {
+        self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
+    /// Whether no record tells others, is told by others, or has tags.
+    pub fn stands_alone(&self) -> bool {
+        let rules = &self.context.rules;
+        self.mapped.records.keys().all(|(collection, _)| !rules.concern(*collection) && rules.catalogue.collections[*collection].tags.is_none())
+    }
+
+    /// Records that they are about.
+    pub fn records(&self) -> usize {
+        self.mapped.records.len()
+    }
+
+    /// Documents read.
+    pub fn documents(&self) -> usize {
+        self.mapped.entries.len()
+    }
+
+    pub(super) fn take_writes(&mut self, wanted: impl Fn(&(usize, Key)) -> bool) -> Vec<RecordWrite> {
+        let mut writes = Vec::with_capacity(self.decisions.len());
+        for (place, decision) in &mut self.decisions {
+            if !wanted(place) {
+                continue;
+            }
+            let (collection, key) = place;
+            if let Some((expect, change)) = decision.write.take() {
+                writes.push(RecordWrite { collection: *collection, key: key.clone(), expect, change });
+            }
+        }
+        writes
+    }
+}

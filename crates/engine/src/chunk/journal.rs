@@ -1,0 +1,108 @@
+//! The journal of a chunk: the outcome of each document, and its issues.
+
+use super::consolidated::ConsolidatedChunk;
+use super::mapped::UnmappedDocument;
+use crate::merge::{MergeResult, NumberedContribution};
+use crate::relations::left_out::left_out;
+use crate::tags::TagEvaluator;
+use stook_catalogue::key::Key;
+use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
+
+/// In the journal, for documents that reached none of several collections.
+const NO_COLLECTION: usize = u32::MAX as usize;
+
+impl ConsolidatedChunk {
+    /// The journal as things stand, built where it is not known.
+    pub(super) fn current_journal(&mut self) -> Option<&ChunkJournal> {
+        if self.journal.is_none() {
+            self.journal = Some(self.build_journal());
+        }
+        self.journal.as_ref()
+    }
+
+    /// Collects outcomes and issues, as the decisions stand.
+    pub(super) fn build_journal(&self) -> ChunkJournal {
+        let mut counts = OutcomeCounts { documents: self.mapped.entries.len() as i64, ..OutcomeCounts::default() };
+        let mut lines: Vec<DocumentOutcome> = Vec::with_capacity(self.mapped.entries.len());
+        let mut troubles = self.mapped.troubles.clone();
+        let mut corrections = Vec::new();
+        let place = |document: u64| {
+            let index = self.mapped.entries.partition_point(|entry| entry.document < document);
+            self.mapped.entries.get(index).map_or((0, 0), |entry| (entry.record, entry.offset))
+        };
+        // both are in the same order
+        let mut records = self.mapped.records.iter().peekable();
+        for (decided @ (collection, key), decision) in &self.decisions {
+            while records.next_if(|(record, _)| *record < decided).is_some() {}
+            let Some((_, statements)) = records.next_if(|(record, _)| *record == decided) else { continue };
+            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.statement.embedded) {
+                let (record, offset) = place(own.document);
+                let outcome = &with_embedded(own, *outcome, statements, decision);
+                counts.add(*outcome, 1);
+                lines.push(DocumentOutcome { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.shared() });
+                if let Some(reason) = reason {
+                    let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
+                    let failed = *outcome == Outcome::Failed;
+                    troubles.push(Issue { document, file, record, offset, key, failed, reason });
+                }
+            }
+            // what is so of a record follows from all that was said of it: the last document is told
+            if let Some(document) = statements.last().map(|own| own.document) {
+                let values = decision.after.as_deref().unwrap_or_default();
+                let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
+                let reasons = left_out.into_iter().chain(decision.repaired.clone()).chain(decision.failures.iter().cloned());
+                let ((record, offset), key) = (place(document), Some(key.to_string()));
+                let trouble = |reason| Issue { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
+                troubles.extend(reasons.map(trouble));
+            }
+            for (document, from, to) in &decision.corrections {
+                counts.add(*from, -1);
+                counts.add(*to, 1);
+                corrections.push(OutcomeCorrection { document: *document, collection: *collection, outcome: *to });
+            }
+        }
+        for (collection, key, reason) in self.tagger.iter().flat_map(TagEvaluator::failures) {
+            let own = self.mapped.records.get(&(collection, key.clone())).and_then(|statements| statements.last());
+            let Some(document) = own.map(|own| own.document) else { continue };
+            let (record, offset) = place(document);
+            troubles.push(Issue { document, file: self.file, record, offset, key: Some(key.to_string()), failed: false, reason });
+        }
+        let only = match self.context.rules.catalogue.sources[self.context.source].feeds.as_slice() {
+            [feed] => feed.collection,
+            _ => NO_COLLECTION,
+        };
+        for UnmappedDocument { document, outcome, key } in &self.mapped.without_record {
+            counts.add(*outcome, 1);
+            let (_, offset) = place(*document);
+            lines.push(DocumentOutcome {
+                document: *document,
+                offset,
+                collection: only,
+                outcome: *outcome,
+                key: key.as_ref().map(Key::shared).unwrap_or_default(),
+            });
+        }
+        lines.sort_by_key(|line| (line.document, line.collection));
+        troubles.sort_by_key(|trouble| trouble.document);
+        counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
+        let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
+        let kept = self.mapped.failed_documents.clone();
+        ChunkJournal {
+            file: self.file,
+            file_start: self.mapped.file_start,
+            counts,
+            first,
+            packed_outcomes: pack(&lines),
+            troubles,
+            failed_documents: kept,
+            corrections,
+        }
+    }
+}
+
+/// What became of a document: one that says nothing new, but has documents inside that do, is an update.
+fn with_embedded(own: &NumberedContribution, outcome: Outcome, statements: &[NumberedContribution], decision: &MergeResult) -> Outcome {
+    let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.statement.embedded && other.document == own.document);
+    let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);
+    if outcome == Outcome::Unchanged && inside.into_iter().any(changes) { Outcome::Updated } else { outcome }
+}

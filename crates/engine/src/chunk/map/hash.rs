@@ -1,0 +1,37 @@
+//! The hash of what a document contributes: two documents with the same hash say the same.
+
+use crate::merge::ScopePosition;
+use stook_catalogue::definition::{Collection, Feed};
+use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
+
+/// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of
+/// where it stands in which scope.
+pub(super) fn content_hash(
+    said: &ContributionContent,
+    unread: &[usize],
+    (collection, feed): (&Collection, &Feed),
+    bytes: &[u8],
+    scope: Option<&ScopePosition>,
+) -> Hash {
+    let mut content = Vec::new();
+    let content = match said {
+        ContributionContent::Values(values) if !collection.keep_raw => {
+            // that a value could not be read is not that there is none
+            let is_said = |field: usize| !values[field].is_null() || unread.contains(&field);
+            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
+                put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());
+                put_value(&mut content, &values[entry.field]);
+            }
+            content.as_slice()
+        }
+        _ => bytes,
+    };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(content);
+    if let Some(ScopePosition { scope, at }) = scope {
+        hasher.update(scope.as_bytes()).update(&at.to_le_bytes());
+    }
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    hash
+}

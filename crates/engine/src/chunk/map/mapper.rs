@@ -1,0 +1,437 @@
+//! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
+
+use super::document::{Envelope, MappedDocument};
+use super::hash::content_hash;
+use super::names::{DocumentScope, LetResult, MappedFields};
+use super::values::{ValueIssue, ValueReader, allowed};
+use crate::content::key::{key_of, shown};
+use crate::merge::{NewContribution, ScopePosition};
+use bytes::Bytes;
+use serde_json::Value as Json;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FormatFamily, Source, SourceRef, ValueOrigin};
+use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{ContributionContent, KeptDocument};
+use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
+use stook_formats::{Document, ParseContext, SelectedValue, Syntax, select};
+
+/// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
+const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
+
+/// Most bytes of the name of a scope.
+const MOST_SCOPE: usize = 512;
+
+/// Maps documents of one source. One per thread.
+pub struct DocumentMapper<'c> {
+    catalogue: &'c Catalogue,
+    index: usize,
+    source: &'c Source,
+    evaluator: &'c Evaluator,
+    values: ValueReader<'c>,
+    /// The name of each `let`.
+    names: Vec<&'c str>,
+    /// For each `let` whether it is the same for all documents of a file.
+    constant_per_file: Vec<bool>,
+    /// Values of those, once they are known.
+    known: RefCell<Vec<Option<LetResult<'c>>>>,
+    /// For each feed fields that are mapped, but that the source has no say in.
+    ignored_fields: Vec<Vec<usize>>,
+    /// For each feed, for each `let`, the field of its name.
+    same_name_fields: Vec<Vec<Option<usize>>>,
+}
+
+/// A document with what is kept and hashed of it.
+#[derive(Clone, Copy)]
+struct DocumentInput<'d> {
+    document: &'d Document<'d>,
+    bytes: &'d Bytes,
+    syntax: Syntax,
+}
+
+/// A statement without what it says.
+struct ContributionHeader {
+    key: Key,
+    contributor: SmolStr,
+    as_of: i64,
+    gone: bool,
+    scope: Option<Box<ScopePosition>>,
+}
+
+impl<'c> DocumentMapper<'c> {
+    /// A mapper of the source with this index, for documents of one file.
+    pub fn new(catalogue: &'c Catalogue, index: usize, evaluator: &'c Evaluator) -> Self {
+        let source = &catalogue.sources[index];
+        let mut of_file: Vec<bool> = Vec::with_capacity(source.lets.len());
+        for own in &source.lets {
+            let earlier = |name: &str| source.lets.iter().zip(&of_file).any(|(other, of_file)| *of_file && other.name == name);
+            of_file.push(match &own.rule.origin {
+                ValueOrigin::Expression(expression) => expression.variables().iter().all(|name| {
+                    let mut members = expression.members().iter().filter(|member| member.of == "meta").peekable();
+                    earlier(name) || (name == "meta" && members.peek().is_some() && members.all(|member| member.name != "ordinal"))
+                }),
+                ValueOrigin::Match { of, .. } => earlier(of),
+                ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
+            });
+        }
+        let known = RefCell::new(vec![None; source.lets.len()]);
+        let unheard = source.feeds.iter().map(|feed| {
+            let from = |field: usize| catalogue.collections[feed.collection].fields[field].from.as_ref();
+            feed.map
+                .iter()
+                .map(|entry| entry.field)
+                .filter(|field| from(*field).is_some_and(|from| !from.contains(&SourceRef::Source(index))))
+                .collect()
+        });
+        let names: Vec<&str> = source.lets.iter().map(|own| own.name.as_str()).collect();
+        let namesakes = source.feeds.iter().map(|feed| {
+            let collection = &catalogue.collections[feed.collection];
+            names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
+        });
+        let (unheard, namesakes) = (unheard.collect(), namesakes.collect());
+        let values = ValueReader { catalogue, evaluator };
+        Self {
+            catalogue,
+            values,
+            index,
+            source,
+            evaluator,
+            names,
+            constant_per_file: of_file,
+            known,
+            ignored_fields: unheard,
+            same_name_fields: namesakes,
+        }
+    }
+
+    /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
+    pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> MappedDocument {
+        let input = DocumentInput { document, bytes, syntax };
+        let mut mapped = MappedDocument::default();
+        if let Document::Marc(record) = document
+            && record.unknown_characters > 0
+        {
+            mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
+        }
+        let lets = Vec::with_capacity(self.source.lets.len());
+        let mut scope = DocumentScope { source: self.source, names: &self.names, lets, unread: Vec::new(), feed: None, meta: envelope };
+        let mut found = Vec::new();
+        for (index, own) in self.source.lets.iter().enumerate() {
+            let known = if self.constant_per_file[index] { self.known.borrow()[index].clone() } else { None };
+            let value = match known {
+                Some(value) => value,
+                None => {
+                    let value = match &own.rule.origin {
+                        ValueOrigin::Match { pattern, of } => Ok(self.values.matched(*pattern, of, &scope)),
+                        _ => self.values.value(document, &own.rule, &scope, &mut found).map(LetResult::Value),
+                    };
+                    let value = match value {
+                        Ok(value) => value,
+                        Err(trouble) => {
+                            let Ok(value) = self.note((&own.name, &own.rule.ty), trouble, &mut mapped) else { return mapped };
+                            scope.unread.push(index);
+                            LetResult::Value(value)
+                        }
+                    };
+                    if value.is_null() && scope.reads_unread(&own.rule) {
+                        scope.unread.push(index);
+                    }
+                    if self.constant_per_file[index] && mapped.warnings.is_empty() {
+                        self.known.borrow_mut()[index] = Some(value.clone());
+                    }
+                    value
+                }
+            };
+            scope.lets.push(value);
+        }
+        if !self.is_only_feed() {
+            self.conditions(&scope, &mut mapped);
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                return mapped;
+            }
+        }
+        for (index, feed) in self.source.feeds.iter().enumerate() {
+            if let Some(when) = &feed.when {
+                match self.evaluator.holds(when, &scope) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => {
+                        mapped.failed = Some(format!("`when` of {}: {error}", self.catalogue.collections[feed.collection].name));
+                        return mapped;
+                    }
+                }
+            }
+            if let Some(statement) = self.feed(input, index, &mut scope, &mut mapped, &mut found) {
+                mapped.statements.push(statement);
+            }
+            scope.feed = None;
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                mapped.statements.clear();
+                return mapped;
+            }
+        }
+        match mapped.statements.first().map(|statement| statement.as_of) {
+            None if mapped.skipped.is_none() => mapped.skipped = Some("it contributes to no collection".into()),
+            None => {}
+            Some(as_of) => self.embedded(document, &scope, as_of, &mut mapped),
+        }
+        mapped
+    }
+
+    /// Whether each document contributes to one collection, whose fields its conditions may name.
+    fn is_only_feed(&self) -> bool {
+        self.source.feeds.len() == 1
+    }
+
+    /// Documents inside a document. What is wrong with one is a warning, and only it is left out.
+    fn embedded(&self, document: &Document<'_>, scope: &DocumentScope<'_, '_>, as_of: i64, mapped: &mut MappedDocument) {
+        for embed in &self.source.embeds {
+            let inner = &self.catalogue.sources[embed.source];
+            let mut found = Vec::new();
+            select(document, &embed.path, &mut found);
+            let text = match found.first() {
+                Some(SelectedValue::Text(text, _)) => text,
+                Some(SelectedValue::Json(Json::String(text))) => text.as_str(),
+                Some(SelectedValue::Json(_)) => {
+                    mapped.warnings.push(format!("{}: not text; ignored", inner.name));
+                    continue;
+                }
+                None => continue,
+            };
+            // nothing is said: what was said before stays
+            if text.trim().is_empty() {
+                continue;
+            }
+            let Some(name) = embed.name.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) else {
+                mapped.warnings.push(format!("{}: a value of its name is missing; it is left out", inner.name));
+                continue;
+            };
+            let syntax = if inner.family == FormatFamily::Xml { Syntax::Xml } else { Syntax::Json };
+            let bytes = Bytes::copy_from_slice(text.as_bytes());
+            let said = match Document::parse(&bytes, syntax, &ParseContext::default()) {
+                Ok(parsed) => {
+                    let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
+                    DocumentMapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
+                }
+                Err(error) => MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() },
+            };
+            mapped.warnings.extend(said.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
+            mapped.warnings.extend(said.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
+            let own = |statement: NewContribution| NewContribution { as_of, embedded: true, ..statement };
+            mapped.statements.extend(said.statements.into_iter().map(own));
+        }
+    }
+
+    /// What a document contributes through one feed.
+    fn feed<'s, 'd>(
+        &'s self,
+        input: DocumentInput<'d>,
+        index: usize,
+        scope: &mut DocumentScope<'s, 'c>,
+        mapped: &mut MappedDocument,
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Option<NewContribution> {
+        let DocumentInput { document, bytes, syntax } = input;
+        let (feed, alone) = (&self.source.feeds[index], self.is_only_feed());
+        let collection = &self.catalogue.collections[feed.collection];
+        let namesakes = &self.same_name_fields[index];
+        let mut values = vec![Value::Null; collection.fields.len()];
+        let mut unread: Vec<usize> = Vec::new();
+        for (done, entry) in feed.map.iter().enumerate() {
+            let field = &collection.fields[entry.field];
+            let own = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
+            let heard = scope.lend(Some(own));
+            let value = self.values.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            let reads_unread = matches!(value, Ok(Value::Null)) && heard.reads_unread(&entry.rule);
+            let lent = heard.end();
+            scope.take_back(lent);
+            if reads_unread || value.is_err() {
+                unread.push(entry.field);
+            }
+            values[entry.field] = match value {
+                Ok(value) => value,
+                Err(trouble) => self.note((&field.name, &field.ty), trouble, mapped).ok()?,
+            };
+        }
+        // conditions of a source with several feeds are about its `let` values
+        let own = alone.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
+        let heard = scope.lend(own);
+        let result = self.statement(&heard, feed, &values, mapped);
+        let lent = heard.end();
+        scope.take_back(lent);
+        let ContributionHeader { key, contributor, as_of, gone, scope } = result?;
+        for field in &self.ignored_fields[index] {
+            values[*field] = Value::Null;
+        }
+        // what is deleted says nothing of fields, and nothing of what was said before is left
+        unread.retain(|field| !gone && !self.ignored_fields[index].contains(field));
+        unread.sort_unstable();
+        let said = if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
+        let hash = content_hash(&said, &unread, (collection, feed), bytes, scope.as_deref());
+        let raw = collection.keep_raw.then(|| KeptDocument { format: syntax as u8, bytes: bytes.clone() });
+        let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
+        let tree = match document {
+            Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),
+            _ => None,
+        };
+        let (source, feed, collection) = (self.index, index, feed.collection);
+        Some(NewContribution {
+            collection,
+            source,
+            feed,
+            embedded: false,
+            key,
+            contributor,
+            as_of,
+            hash,
+            content: said,
+            unreadable: unread,
+            raw,
+            tree,
+            scope,
+            retired: false,
+        })
+    }
+
+    fn statement(&self, scope: &DocumentScope<'_, '_>, feed: &Feed, values: &[Value], mapped: &mut MappedDocument) -> Option<ContributionHeader> {
+        let collection = &self.catalogue.collections[feed.collection];
+        let key = key_of(collection, values, self.evaluator);
+        mapped.key = key.as_ref().ok().cloned();
+        if self.is_only_feed() {
+            self.conditions(scope, mapped);
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                return None;
+            }
+        }
+        let gone = match &self.source.gone {
+            None => false,
+            Some(gone) => match self.evaluator.holds(gone, scope) {
+                Ok(gone) => gone,
+                Err(error) => {
+                    mapped.failed = Some(format!("`gone`: {error}"));
+                    return None;
+                }
+            },
+        };
+        let missing: Vec<&str> = collection
+            .fields
+            .iter()
+            .zip(values)
+            .filter(|(field, value)| field.required && value.is_null() && !gone)
+            .map(|(field, _)| field.name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            mapped.failed = Some(format!("missing required field: {}", missing.join(", ")));
+            return None;
+        }
+        let key = match key {
+            Ok(key) => key,
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                return None;
+            }
+        };
+        let as_of = match self.as_of(scope, values) {
+            Ok(as_of) => as_of,
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                return None;
+            }
+        };
+        let contributor = match (&feed.contributor, scope.meta.partial_list) {
+            (None, None) => self.source.name.as_str().into(),
+            (None, Some(part)) => format!("{}:{part}", self.source.name).into(),
+            (Some(template), _) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
+                Some(part) => format!("{}:{part}", self.source.name).into(),
+                None => {
+                    mapped.failed = Some("the contributor's name cannot be built: a value of its template is missing".into());
+                    return None;
+                }
+            },
+        };
+        match self.scoped(scope) {
+            Ok(scope) => Some(ContributionHeader { key, contributor, as_of, gone, scope }),
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                None
+            }
+        }
+    }
+
+    /// Where a document stands among those that a file takes the place of.
+    fn scoped(&self, scope: &DocumentScope<'_, '_>) -> Result<Option<Box<ScopePosition>>, String> {
+        let Some(replaces) = &self.source.replaces else { return Ok(None) };
+        let found = |name: &str, expression: &Expression, ty: FieldType| match self.evaluator.value(expression, &ty, scope) {
+            Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
+            Err(error) => Err(format!("`{name}` of `replaces`: {error}")),
+            found => found,
+        };
+        let named = found("scope", &replaces.scope, FieldType::Text)?.as_text().map(str::to_owned).unwrap_or_default();
+        if named.len() > MOST_SCOPE {
+            return Err(format!("`scope` of `replaces` has {} bytes; {MOST_SCOPE} are allowed", named.len()));
+        }
+        let at = replaces.at.as_ref().map(|at| found("at", at, FieldType::Timestamp)).transpose()?;
+        Ok(Some(Box::new(ScopePosition { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
+    }
+
+    fn conditions(&self, scope: &DocumentScope<'_, '_>, mapped: &mut MappedDocument) {
+        for accept in &self.source.accept {
+            match self.evaluator.holds(&accept.unless, scope) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    mapped.failed = Some(format!("`accept`: {error}"));
+                    return;
+                }
+            }
+            let given = accept.reason.as_ref().map(|reason| self.evaluator.value(reason, &FieldType::Text, scope)).transpose();
+            let given = given.map_err(|error| mapped.warnings.push(format!("`reason` of `accept`: {error}; it is left out"))).ok().flatten();
+            let given = given.and_then(|given| given.as_text().map(str::to_owned));
+            let reason = given.unwrap_or_else(|| format!("not accepted: `{}` does not hold", accept.unless.source()));
+            if accept.skip {
+                mapped.skipped = Some(reason);
+            } else {
+                mapped.failed = Some(reason);
+            }
+            return;
+        }
+    }
+
+    fn as_of(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Result<i64, String> {
+        let value = match &self.source.as_of {
+            AsOfRule::Received => Value::Int(scope.meta.received),
+            AsOfRule::Let(index) => scope.lets.get(*index).map(LetResult::value).cloned().unwrap_or_default(),
+            AsOfRule::Field(index) => values[*index].clone(),
+            AsOfRule::Expression(expression) => {
+                self.evaluator.value(expression, &FieldType::Timestamp, scope).map_err(|error| format!("`as_of`: {error}"))?
+            }
+        };
+        // what does not say when it was true was true when it was delivered
+        let as_of = value.as_int().unwrap_or(scope.meta.received);
+        if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
+            return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
+        }
+        Ok(as_of)
+    }
+
+    /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:
+    /// what was said before could not be kept, as the file retires it.
+    fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
+        match trouble {
+            ValueIssue::Warning(reason) if self.source.replaces.is_some() => {
+                mapped.failed = Some(format!("{name}: {reason}; in a source with `replaces` every value must be readable"));
+                Err(())
+            }
+            ValueIssue::Warning(reason) => {
+                let it = if ty.is_list() { "the whole list" } else { "it" };
+                mapped.warnings.push(format!("{name}: {reason}; {it} is ignored"));
+                Ok(Value::Null)
+            }
+            ValueIssue::Failure(reason) => {
+                mapped.failed = Some(format!("{name}: {reason}"));
+                Err(())
+            }
+        }
+    }
+}

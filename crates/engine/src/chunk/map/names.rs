@@ -1,0 +1,193 @@
+//! What the names in expressions stand for while a document is mapped: `let` values, fields mapped so far, and `meta`.
+
+use super::document::Envelope;
+use crate::content::key::shown;
+use cel::objects::{Key as CelKey, Map as CelMap};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use stook_catalogue::definition::{Captures, Collection, FieldMapping, Source, ValueOrigin, ValueRule};
+use stook_catalogue::expr::{MemberReference, Scope, json_to_cel, to_cel};
+use stook_catalogue::plain::{PlainText, PlainValue};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
+
+/// A `let` value.
+#[derive(Clone)]
+pub(super) enum LetResult<'c> {
+    Value(Value),
+    /// Groups of a text, and the object they are where somebody asks for that.
+    Groups(Captures<'c>, OnceCell<Value>),
+}
+
+impl LetResult<'_> {
+    pub(super) fn value(&self) -> &Value {
+        match self {
+            LetResult::Value(value) => value,
+            LetResult::Groups(groups, object) => object.get_or_init(|| Value::Json(Arc::new(groups.to_json()))),
+        }
+    }
+}
+
+/// Values computed for the document at hand.
+pub(super) struct DocumentScope<'s, 'c> {
+    pub(super) source: &'s Source,
+    /// Of the source's `let` values: they are looked up often, and lie close together here.
+    pub(super) names: &'s [&'s str],
+    pub(super) lets: Vec<LetResult<'c>>,
+    /// Those of them that could not be read, and what follows from them alone.
+    pub(super) unread: Vec<usize>,
+    /// The feed at hand, where its fields are known beside the `let` values.
+    pub(super) feed: Option<MappedFields<'s>>,
+    pub(super) meta: &'s Envelope<'s>,
+}
+
+/// Values of a collection's fields, of which only those mapped so far can be named: until `ref: { expr: ref }` is done, `ref`
+/// is the `let` value.
+#[derive(Clone, Copy)]
+pub(super) struct MappedFields<'s> {
+    pub(super) collection: &'s Collection,
+    pub(super) values: &'s [Value],
+    pub(super) mapped: &'s [FieldMapping],
+    /// Fields that could not be read.
+    pub(super) unread: &'s [usize],
+    /// For each `let` value the field of its name.
+    pub(super) namesakes: &'s [Option<usize>],
+}
+
+impl<'s> MappedFields<'s> {
+    /// The value of a field, if it is mapped.
+    fn get(self, field: usize) -> Option<(&'s Value, &'s FieldType)> {
+        self.mapped.iter().any(|entry| entry.field == field).then(|| (&self.values[field], &self.collection.fields[field].ty))
+    }
+}
+
+/// What a name stands for.
+enum ResolvedName<'v, 'c> {
+    Field(&'v Value, &'v FieldType),
+    Let(&'v LetResult<'c>, &'v FieldType),
+}
+
+impl LetResult<'_> {
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, LetResult::Value(Value::Null))
+    }
+}
+
+impl<'s, 'c> DocumentScope<'s, 'c> {
+    /// The same with fields of a feed beside the `let` values, which are lent to it.
+    pub(super) fn lend<'h>(&mut self, feed: Option<MappedFields<'h>>) -> DocumentScope<'h, 'c>
+    where
+        's: 'h,
+    {
+        let (lets, unread) = (std::mem::take(&mut self.lets), std::mem::take(&mut self.unread));
+        DocumentScope { source: self.source, names: self.names, lets, unread, feed, meta: self.meta }
+    }
+
+    pub(super) fn end(self) -> (Vec<LetResult<'c>>, Vec<usize>) {
+        (self.lets, self.unread)
+    }
+
+    pub(super) fn take_back(&mut self, (lets, unread): (Vec<LetResult<'c>>, Vec<usize>)) {
+        (self.lets, self.unread) = (lets, unread);
+    }
+}
+
+impl<'c> DocumentScope<'_, 'c> {
+    /// Whether a rule is about something that could not be read: if it gives nothing, that is no statement.
+    pub(super) fn reads_unread(&self, rule: &ValueRule) -> bool {
+        match &rule.origin {
+            ValueOrigin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
+            ValueOrigin::Match { of, .. } => self.is_unread(of),
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
+        }
+    }
+
+    fn is_unread(&self, name: &str) -> bool {
+        let own = self.names.iter().position(|known| *known == name);
+        let field = self.feed.and_then(|feed| Some((feed, feed.collection.field(name)?.0))).filter(|(feed, field)| feed.get(*field).is_some());
+        match (field, own) {
+            (Some((feed, field)), _) => feed.unread.contains(&field),
+            (None, Some(own)) => self.unread.contains(&own),
+            (None, None) => false,
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
+        self.find(name).map(|found| match found {
+            ResolvedName::Field(value, ty) => (value, ty),
+            ResolvedName::Let(own, ty) => (own.value(), ty),
+        })
+    }
+
+    pub(super) fn get_let(&self, name: &str) -> Option<(&Value, &FieldType)> {
+        let index = self.names.iter().position(|known| *known == name)?;
+        Some((self.lets.get(index)?.value(), &self.source.lets[index].rule.ty))
+    }
+
+    fn find(&self, name: &str) -> Option<ResolvedName<'_, 'c>> {
+        let own = self.names.iter().position(|known| *known == name);
+        let field = self.feed.and_then(|feed| match own {
+            Some(index) => feed.get(feed.namesakes[index]?),
+            None => feed.get(feed.collection.field(name)?.0),
+        });
+        match (field, own) {
+            (Some((value, ty)), _) => Some(ResolvedName::Field(value, ty)),
+            (None, Some(index)) => Some(ResolvedName::Let(self.lets.get(index)?, &self.source.lets[index].rule.ty)),
+            (None, None) => None,
+        }
+    }
+
+    fn variable(&self, name: &str) -> cel::Value {
+        match self.get(name) {
+            Some((value, ty)) => to_cel(value, ty),
+            None if name == "meta" => self.meta.to_cel(),
+            None => cel::Value::Null,
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<SmolStr> {
+        match self.get(name)? {
+            (Value::Text(text), _) => Some(text.clone()),
+            other => shown(other).map(Into::into),
+        }
+    }
+}
+
+impl Scope for DocumentScope<'_, '_> {
+    /// A name: where only members are read of it, those; members of what is absent are absent.
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        let members: Vec<&str> = read.iter().filter(|member| member.of == name).map(|member| member.name.as_str()).collect();
+        match self.get(name) {
+            Some((Value::Json(json), FieldType::Json)) if !members.is_empty() && json.is_object() => {
+                let member = |name: &str| json.get(name).map_or(cel::Value::Null, json_to_cel);
+                members_to_cel(&members, member)
+            }
+            Some((Value::Null, FieldType::Json)) if !members.is_empty() => members_to_cel(&members, |_| cel::Value::Null),
+            _ => self.variable(name),
+        }
+    }
+
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        let found = match (self.find(name), member) {
+            (Some(ResolvedName::Let(LetResult::Groups(groups, _), _)), Some(member)) => {
+                return Some(groups.get(member).map_or(PlainValue::Null, |text| PlainValue::Text(PlainText::Borrowed(text))));
+            }
+            (Some(ResolvedName::Let(LetResult::Groups(..), _)), None) => return Some(PlainValue::Object),
+            (Some(ResolvedName::Let(LetResult::Value(value), ty) | ResolvedName::Field(value, ty)), _) => Some((value, ty)),
+            (None, _) => None,
+        };
+        match (found, member) {
+            (Some((value, ty)), None) => Some(PlainValue::of(value, ty)),
+            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
+            (Some((Value::Null, FieldType::Json)), Some(_)) => Some(PlainValue::Null),
+            (None, Some("name")) if name == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
+            (None, Some("received")) if name == "meta" => Some(PlainValue::Time(self.meta.received)),
+            _ => None,
+        }
+    }
+}
+
+fn members_to_cel(members: &[&str], value: impl Fn(&str) -> cel::Value) -> cel::Value {
+    let map: HashMap<CelKey, cel::Value> = members.iter().map(|name| (CelKey::String(Arc::new((*name).to_owned())), value(name))).collect();
+    cel::Value::Map(CelMap { map: Arc::new(map) })
+}

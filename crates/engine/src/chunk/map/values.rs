@@ -1,0 +1,207 @@
+//! The value that a rule of a mapping gives: found by paths or computed by an expression, then cleaned, looked up and converted.
+
+use super::names::{DocumentScope, LetResult};
+use crate::content::allowed::check;
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use stook_catalogue::definition::Field;
+use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule, WhitespaceRule};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel};
+use stook_catalogue::fold::squash;
+use stook_catalogue::path::Path;
+use stook_catalogue::plain::PlainValue;
+use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, struct_of};
+use stook_formats::{Document, SelectedValue, places, select, select_from};
+
+/// Trouble with one value.
+pub(super) enum ValueIssue {
+    /// It is left out.
+    Warning(String),
+    /// The document fails.
+    Failure(String),
+}
+
+/// Computes values by rules, with the catalogue's constant tables and regular expressions.
+pub(super) struct ValueReader<'c> {
+    pub(super) catalogue: &'c Catalogue,
+    pub(super) evaluator: &'c Evaluator,
+}
+
+impl<'c> ValueReader<'c> {
+    /// `found` is room for what paths find.
+    pub(super) fn value<'d>(
+        &self,
+        document: &'d Document<'_>,
+        rule: &ValueRule,
+        scope: &DocumentScope<'_, '_>,
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Result<Value, ValueIssue> {
+        found.clear();
+        let trouble = |reason: String| if rule.strict { ValueIssue::Failure(reason) } else { ValueIssue::Warning(reason) };
+        match &rule.origin {
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) => self.selected(rule, |path, found| select(document, path, found), found).map_err(trouble),
+            ValueOrigin::Elements(path, rules) => {
+                let members = rule.ty.members();
+                let mut structs = Vec::new();
+                for place in places(document, path) {
+                    let mut values = vec![Value::Null; members.len()];
+                    for (member, rule) in rules {
+                        let value = self.selected(rule, |path, found| select_from(place, path, found), &mut Vec::new());
+                        let value = value.map_err(|reason| trouble(format!("{}: {reason}", members[*member].name)))?;
+                        values[*member] = check(value, &rule.ty, &[]).map_err(trouble)?;
+                    }
+                    structs.push(struct_of(members, values));
+                }
+                structs.retain(|element| !element.is_null());
+                Ok(if structs.is_empty() { Value::Null } else { Value::List(structs) })
+            }
+            ValueOrigin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
+            ValueOrigin::Match { pattern, of } => Ok(self.matched(*pattern, of, scope).value().clone()),
+        }
+    }
+
+    pub(super) fn matched(&self, pattern: usize, of: &str, scope: &DocumentScope<'_, '_>) -> LetResult<'c> {
+        let groups = scope.text(of).and_then(|text| self.catalogue.patterns[pattern].groups(&text));
+        groups.map_or(LetResult::Value(Value::Null), |groups| LetResult::Groups(groups, OnceCell::new()))
+    }
+
+    /// The value of a rule on paths, of what `select` finds; `found` is room for it.
+    fn selected<'d>(
+        &self,
+        rule: &ValueRule,
+        select: impl Fn(&Path, &mut Vec<SelectedValue<'d>>),
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Result<Value, String> {
+        match &rule.origin {
+            ValueOrigin::Paths(paths) => {
+                for path in paths {
+                    select(path, found);
+                    if !found.is_empty() {
+                        break;
+                    }
+                }
+                self.convert(found, rule)
+            }
+            ValueOrigin::Cases(cases) => {
+                for (path, constant) in cases {
+                    select(path, found);
+                    if !found.is_empty() {
+                        return self.text(constant, rule);
+                    }
+                }
+                Ok(Value::Null)
+            }
+            ValueOrigin::Elements(..) | ValueOrigin::Expression(_) | ValueOrigin::Match { .. } => Ok(Value::Null),
+        }
+    }
+
+    fn expression(&self, expression: &Expression, rule: &ValueRule, scope: &DocumentScope<'_, '_>) -> Result<Value, String> {
+        let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
+        let plain = |plain: PlainValue<'_>| match plain {
+            PlainValue::Text(text) if changes && !rule.ty.is_list() => Some(self.text(&text, rule)),
+            plain => plain.into_value(&rule.ty).map(Ok),
+        };
+        let found = self.evaluator.eval(expression, scope, plain, |found| {
+            let value = match (found, &rule.format) {
+                // a text in a format of its own
+                (cel::Value::String(text), Some(_)) => return Ok(self.text(&text, rule)),
+                (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
+            };
+            Ok(match value {
+                Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
+                Value::Json(json) if json.is_null() => Ok(Value::Null),
+                other => Ok(other),
+            })
+        });
+        found?
+    }
+
+    /// What paths found, as one value of the rule's type.
+    fn convert(&self, found: &[SelectedValue<'_>], rule: &ValueRule) -> Result<Value, String> {
+        let Some(first) = found.first() else { return Ok(Value::Null) };
+        if let Some(separator) = &rule.join {
+            return self.joined(found, separator, rule);
+        }
+        if rule.ty == FieldType::Ranges {
+            let mut all = Vec::new();
+            for selected in found {
+                if let Value::Json(own) = self.one(selected, rule)? {
+                    all.extend(ranges(&own));
+                }
+            }
+            return Ok(ranges_of(all));
+        }
+        if !rule.ty.is_list() {
+            return self.one(first, rule);
+        }
+        let mut values = Vec::with_capacity(found.len());
+        for selected in found {
+            match self.one(selected, rule)? {
+                Value::Null => {}
+                Value::List(items) => values.extend(items),
+                value => values.push(value),
+            }
+        }
+        Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
+    }
+
+    fn joined(&self, found: &[SelectedValue<'_>], separator: &str, rule: &ValueRule) -> Result<Value, String> {
+        let mut texts: Vec<(Cow<'_, str>, u32)> = Vec::new();
+        for selected in found {
+            let (text, field): (Cow<'_, str>, u32) = match selected {
+                SelectedValue::Text(text, field) => (Cow::Borrowed(text), *field),
+                SelectedValue::Json(serde_json::Value::String(text)) => (Cow::Borrowed(text), 0),
+                SelectedValue::Json(json) => (Cow::Owned(json.to_string()), 0),
+            };
+            if text.is_empty() {
+                continue;
+            }
+            match texts.last_mut() {
+                Some((joined, previous)) if !rule.each_field || *previous == field => {
+                    let joined = joined.to_mut();
+                    joined.push_str(separator);
+                    joined.push_str(&text);
+                }
+                _ => texts.push((text, field)),
+            }
+        }
+        if !rule.ty.is_list() {
+            return texts.first().map_or(Ok(Value::Null), |(text, _)| self.text(text, rule));
+        }
+        let values: Vec<Value> = texts.iter().map(|(text, _)| self.text(text, rule)).collect::<Result<_, _>>()?;
+        let values: Vec<Value> = values.into_iter().filter(|value| !value.is_null()).collect();
+        Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
+    }
+
+    fn one(&self, selected: &SelectedValue<'_>, rule: &ValueRule) -> Result<Value, String> {
+        match selected {
+            SelectedValue::Text(text, _) => self.text(text, rule),
+            SelectedValue::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
+            SelectedValue::Json(json) => from_json(json, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Text as an element of the rule's type. Blank text says nothing.
+    fn text(&self, text: &str, rule: &ValueRule) -> Result<Value, String> {
+        let cleaned: Cow<'_, str> = match rule.clean {
+            None => Cow::Borrowed(text),
+            Some(WhitespaceRule::Trim) => Cow::Borrowed(text.trim()),
+            Some(WhitespaceRule::Squash) => Cow::Owned(squash(text)),
+        };
+        if cleaned.is_empty() {
+            return Ok(Value::Null);
+        }
+        let looked_up = match &rule.lookup {
+            None => cleaned,
+            Some(table) => match self.catalogue.tables.get(table).and_then(|table| table.get(&cleaned)) {
+                Some(found) => Cow::Owned(found.to_owned()),
+                None => return Ok(Value::Null),
+            },
+        };
+        from_text(&looked_up, rule.ty.element(), rule.format.as_deref()).map_err(|error| error.to_string())
+    }
+}
+
+pub(super) fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, ValueIssue> {
+    check(value, &field.ty, &field.one_of).map_err(if strict { ValueIssue::Failure } else { ValueIssue::Warning })
+}

@@ -1,0 +1,163 @@
+//! The documents of a chunk, mapped: contributions by record, and what failed.
+
+use super::map::{DocumentMapper, Envelope};
+use super::read;
+use crate::job::JobContext;
+use crate::job::file::{UPLOADED, syntax};
+use crate::merge::NumberedContribution;
+use crate::settle::complete_delivery::{self, DeliveryLedger, FilePart};
+use crate::{EngineError, Result};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::Path;
+use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_formats::Document;
+use stook_store::journal::{Issue, Outcome};
+use stook_store::queue::{ChunkSlice, JobFile};
+use stook_store::{Store, Tenant};
+
+/// Bytes that are kept of a document that failed.
+const MOST_KEPT: usize = 64 << 10;
+/// Bytes that are kept of all such documents of a chunk.
+const MOST_KEPT_ALL: usize = 256 << 10;
+
+/// Where a chunk's documents come from.
+pub struct ChunkInput<'i> {
+    /// Its place.
+    pub slice: &'i ChunkSlice,
+    /// Its file.
+    pub file: &'i JobFile,
+    /// The bytes, where they are at hand.
+    pub bytes: Option<Bytes>,
+}
+
+/// A document in the journal before its outcome is known.
+pub(super) struct PendingDocument {
+    pub(super) document: u64,
+    pub(super) record: u64,
+    pub(super) offset: u64,
+}
+
+/// Documents of a chunk, mapped.
+#[derive(Default)]
+pub(super) struct MappedDocuments {
+    /// Documents of the job before the chunk's file.
+    pub(super) file_start: u64,
+    /// All documents, in their order.
+    pub(super) entries: Vec<PendingDocument>,
+    /// Contributions by record, in key order.
+    pub(super) records: BTreeMap<(usize, Key), Vec<NumberedContribution>>,
+    /// Documents that never reached a record.
+    pub(super) without_record: Vec<UnmappedDocument>,
+    /// Failures and warnings.
+    pub(super) troubles: Vec<Issue>,
+    /// Documents that failed, by number, as far as they are kept.
+    pub(super) failed_documents: Vec<(u64, Vec<u8>)>,
+    kept_bytes: usize,
+    /// How much it is of a file that takes the place of others.
+    pub(super) part: Option<FilePart>,
+}
+
+/// A document that reached no record.
+pub(super) struct UnmappedDocument {
+    pub(super) document: u64,
+    pub(super) outcome: Outcome,
+    pub(super) key: Option<Key>,
+}
+
+impl MappedDocuments {
+    /// Keeps a document that failed, if there is room.
+    fn keep(&mut self, document: u64, bytes: &[u8]) {
+        let own = &bytes[..bytes.len().min(MOST_KEPT)];
+        if self.kept_bytes + own.len() <= MOST_KEPT_ALL {
+            self.kept_bytes += own.len();
+            self.failed_documents.push((document, own.to_vec()));
+        }
+    }
+}
+
+/// Reads and maps a chunk's documents. Nothing is read from the store but, for a source with complete deliveries, which of them count.
+///
+/// # Errors
+/// When the chunk as a whole cannot be read.
+pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, evaluator: &Evaluator) -> Result<MappedDocuments> {
+    let slice = input.slice;
+    let source = &context.rules.catalogue.sources[context.source];
+    let mapper = DocumentMapper::new(&context.rules.catalogue, context.source, evaluator);
+    let generations: Vec<u32> = (0..source.feeds.len()).map(|feed| store.generation(context.source, feed)).collect();
+    let path = input.file.path.strip_prefix(UPLOADED).unwrap_or(&input.file.path);
+    let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file_start = slice.documents_before - slice.file_documents;
+    let now = store.clock();
+    let syntax = syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
+    let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
+    read::documents((slice, input.file, input.bytes.as_ref()), syntax, source, |found, bytes| {
+        let (record, offset) = (found.number, found.offset);
+        let document = file_start + record;
+        chunk.entries.push(PendingDocument { document, record, offset });
+        let parsed = match found.problem {
+            Some(problem) => Err(problem),
+            None => Document::parse(&bytes, syntax, &found.head).map_err(|error| error.to_string()),
+        };
+        let trouble = |key: &Option<Key>, failed: bool, reason: String| {
+            let key = key.as_ref().map(Key::to_string);
+            Issue { document, file: slice.file, record, offset, key, failed, reason }
+        };
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: None });
+                chunk.troubles.push(trouble(&None, true, reason));
+                chunk.keep(document, &bytes);
+                return Ok(());
+            }
+        };
+        let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, partial_list: input.file.part.as_deref() };
+        let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
+        chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
+        if let Some(reason) = mapped.failed {
+            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone() });
+            chunk.troubles.push(trouble(&mapped.key, true, reason));
+            chunk.keep(document, &bytes);
+        } else if mapped.skipped.is_some() {
+            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key });
+        }
+        for statement in mapped.statements {
+            let generation = match statement.embedded {
+                true => store.generation(statement.source, statement.feed),
+                false => generations[statement.feed],
+            };
+            let record = (statement.collection, statement.key.clone());
+            // mostly the only one
+            chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution { document, generation, statement });
+        }
+        Ok(())
+    })?;
+    chunk.part = source
+        .replaces
+        .as_ref()
+        .map(|replaces| part_of((&context.rules.catalogue, replaces), &mut chunk.records, (slice, input.file.retires_all), (store, &context.tenant)))
+        .transpose()?;
+    Ok(chunk)
+}
+
+/// How much a chunk is of its file. Statements whose place newer files have taken are found here.
+fn part_of(
+    (catalogue, replaces): (&Catalogue, &CompleteDelivery),
+    records: &mut BTreeMap<(usize, Key), Vec<NumberedContribution>>,
+    (slice, retires_all): (&ChunkSlice, bool),
+    (store, tenant): (&dyn Store, &Tenant),
+) -> Result<FilePart> {
+    let documents = u64::from(slice.documents);
+    let mut part = FilePart { documents, whole: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FilePart::default() };
+    let scopes = records.values().flatten().filter_map(|own| own.statement.scope.as_deref());
+    let ledger = DeliveryLedger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
+    for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.statement))) {
+        let Some(scoped) = &own.scope else { continue };
+        part.add(scoped, &complete_delivery::named(&catalogue.collections[*collection].name, &own.contributor, key), own.as_of);
+        own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
+    }
+    Ok(part)
+}

@@ -1,0 +1,139 @@
+//! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
+
+use super::consolidated::ConsolidatedChunk;
+use crate::content::history::indexed_stay;
+use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
+use crate::settle::complete_delivery;
+use crate::settle::{InlineResult, at_once};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use stook_catalogue::definition::OnMatched;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+use stook_store::journal::Outcome;
+use stook_store::{ReadSet, RecordChange, Store, StoreError};
+
+impl ConsolidatedChunk {
+    /// Finds out what other records are told, and settles at once what can be; records that others read come first.
+    pub(super) fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+        let rules = self.context.rules.clone();
+        let mut collections: Vec<usize> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
+        collections.dedup();
+        collections.sort_by_key(|collection| rules.depth(*collection));
+        (self.settled_by, self.search_ranges, self.reliance) = (HashMap::new(), Vec::new(), ReadSet::default());
+        for collection in collections {
+            if rules.is_child(collection) {
+                self.settle_at_once(&rules, collection, store)?;
+            }
+            for (place, decision) in &mut self.decisions {
+                if place.0 != collection || decision.write.is_none() {
+                    continue;
+                }
+                let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
+                let by = if decision.settled { ChangeCause::InlineSettled } else { ChangeCause::External };
+                let changed = ValueChange { collection, key: &place.1, before, after, job: self.context.policy.job, by };
+                decision.propagation = Propagation::default();
+                decision.propagation.follow(&rules, &self.evaluator, &changed);
+                decision.take_failures(&self.evaluator);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_at_once(&mut self, rules: &SettleRules, collection: usize, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+        // where nobody else looks at what they are, they are settled in their places: with a store at hand none waits for a pass
+        let in_place = store.is_some() && !rules.reads_of(collection, collection);
+        let mut is_own = vec![false; self.decisions.len()];
+        let mut values: Vec<Arc<[Value]>> = Vec::new();
+        for ((_, decision), is_own) in self.decisions.iter_mut().zip(&mut is_own).filter(|((place, _), _)| place.0 == collection) {
+            let (Some(after), Some((_, RecordChange::Put(content)))) = (&decision.after, &mut decision.write) else { continue };
+            decision.settled = decision.before.as_deref().is_some_and(|before| rules.stays_settled(collection, before, after));
+            if decision.settled {
+                continue;
+            }
+            *is_own = true;
+            values.push(after.clone());
+            if in_place && !content.indexes_unchanged {
+                (decision.after, content.golden) = (None, Arc::default());
+            }
+        }
+        let beside = self.decisions.iter().filter(|((own, _), decision)| decision.write.is_some() && rules.reads_of(collection, *own));
+        let beside: HashMap<(usize, &Key), Option<&[Value]>> =
+            beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
+        let written = |collection: usize, key: &Key| beside.get(&(collection, key)).copied();
+        let context = (rules, &self.evaluator, &self.context.tenant);
+        let settled = at_once(context, collection, values, &written, store, &mut self.reliance)?;
+        self.search_ranges.resize_with(self.reliance.ranges.len(), Vec::new);
+        let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
+        for (((place, decision), _), settled) in own.zip(settled) {
+            let Some(InlineResult { values, targets, ranges, failures }) = settled else { continue };
+            decision.add_failures(failures);
+            let Some((_, RecordChange::Put(content))) = &mut decision.write else { continue };
+            content.indexes_unchanged &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
+            content.golden = values;
+            decision.after = Some(content.golden.clone());
+            decision.settled = true;
+            for target in targets {
+                self.settled_by.entry(target).or_default().push(place.clone());
+            }
+            ranges.into_iter().for_each(|range| self.search_ranges[range].push(place.clone()));
+        }
+        Ok(())
+    }
+
+    /// What was said in scopes, and how much of its file this is.
+    pub(super) fn follow_scopes(&mut self, followed: &mut Propagation) {
+        let rules = self.context.rules.clone();
+        let policy = self.context.policy;
+        let source = &rules.catalogue.sources[self.context.source];
+        let (Some(replaces), true) = (&source.replaces, policy.matched != OnMatched::Withdraw) else { return };
+        let mut spoken: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
+        for ((collection, key), decision) in &self.decisions {
+            let Some(statements) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
+            for own in decision.stored.iter().map(|won| &statements[*won].statement) {
+                let Some(scoped) = &own.scope else { continue };
+                let name = complete_delivery::named(&rules.catalogue.collections[*collection].name, &own.contributor, key);
+                followed.edge(complete_delivery::said(replaces, scoped, name, own.as_of, own.retired));
+                let span = spoken.entry((&scoped.scope, own.retired)).or_insert((scoped.at, scoped.at));
+                *span = (span.0.min(scoped.at), span.1.max(scoped.at));
+            }
+        }
+        for ((scope, retired), span) in spoken {
+            let ask = if retired { complete_delivery::ask_back } else { complete_delivery::ask };
+            ask(followed, replaces, scope, span, policy.job);
+        }
+        let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
+        if let Some(part) = &mut self.mapped.part {
+            part.failed = failed;
+            let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
+            part.tell(replaces, (policy.job, self.file), first, followed);
+        }
+    }
+
+    /// Asks for a pass over records that were settled by what is not so any more.
+    pub(super) fn ask(&mut self, places: &[(usize, Key)]) {
+        for (collection, key) in places {
+            if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
+                decision.propagation.ask(&self.context.rules, *collection, key, self.context.policy.job);
+            }
+        }
+    }
+
+    /// What other records are told of records that were decided again, with what they were taken for before. Who was settled by one
+    /// of them asks for a pass, unless it would find the same.
+    pub(super) fn follow_again(&mut self, again: &BTreeMap<(usize, Key), Option<Arc<[Value]>>>) {
+        let (rules, job) = (self.context.rules.clone(), self.context.policy.job);
+        for (place, taken_for) in again {
+            let Some(decision) = self.decisions.get_mut(place) else { continue };
+            let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
+            let changed = ValueChange { collection: place.0, key: &place.1, before, after, job, by: ChangeCause::External };
+            decision.propagation = Propagation::default();
+            decision.propagation.follow(&rules, &self.evaluator, &changed);
+            let reads_the_same = rules.reads_the_same(place.0, taken_for.as_deref(), after);
+            decision.take_failures(&self.evaluator);
+            if !reads_the_same && let Some(settled) = self.settled_by.get(place).cloned() {
+                self.ask(&settled);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The tags that records of a chunk carry after its changes.
+
+use super::consolidated::ConsolidatedChunk;
+use crate::tags::{ChangedDocuments, TagEvaluator};
+use std::collections::BTreeMap;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::unpack;
+use stook_store::damage::ForRecord;
+use stook_store::{RecordChange, Store, StoreError};
+
+impl ConsolidatedChunk {
+    /// Finds out who carries what of the records that change.
+    pub(super) fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
+        let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());
+        let mut changed: BTreeMap<usize, Vec<ChangedDocuments>> = BTreeMap::new();
+        let mut any = false;
+        for ((collection, key), decision) in &mut self.decisions {
+            any |= catalogue.collections[*collection].tags.is_some();
+            if let (true, Some((expect, change))) = (decision.reevaluates_tags, &decision.write) {
+                let (changes, is_new, goes) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == RecordChange::Delete);
+                changed.entry(*collection).or_default().push(ChangedDocuments { key: key.clone(), changes, is_new, goes });
+            }
+        }
+        self.tagger = None;
+        if !any {
+            return Ok(());
+        }
+        let mut tagger = TagEvaluator::read(&catalogue, store, &tenant)?;
+        for (collection, records) in changed {
+            tagger.change(store, &tenant, collection, records)?;
+        }
+        self.tagger = Some(tagger);
+        Ok(())
+    }
+
+    /// The same for records that were decided again, inside the store's transaction: by what they keep now.
+    pub(super) fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (usize, Key)>) -> std::result::Result<(), StoreError> {
+        let Some(tagger) = &mut self.tagger else { return Ok(()) };
+        let catalogue = &self.context.rules.catalogue;
+        for place in again {
+            tagger.forget(place.0, &place.1);
+            let definition = &catalogue.collections[place.0];
+            let Some(decision) = self.decisions.get(place).filter(|decision| decision.reevaluates_tags) else { continue };
+            match &decision.write {
+                Some((_, RecordChange::Put(content))) => {
+                    let read = unpack(&content.contributions, definition, &content.golden, content.raw.as_deref());
+                    tagger.add_whole(place.0, place.1.clone(), Some(&read.for_record(&definition.name, &place.1)?));
+                }
+                Some((_, RecordChange::Delete)) => tagger.add_whole(place.0, place.1.clone(), None),
+                // the same documents as before
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! The collection of a name.
+
+use crate::{EngineError, Result};
+use stook_catalogue::definition::{Catalogue, Collection};
+
+/// The collection called `name`.
+///
+/// # Errors
+/// When there is none.
+pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection)> {
+    catalogue.collection(name).ok_or_else(|| {
+        let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
+        EngineError::Wrong(format!("there is no collection `{name}`; the definition has {}", known.join(", ")))
+    })
+}

@@ -1,0 +1,22 @@
+//! The state of a record: what transitions have set, else what its definition says a record begins with.
+
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::value::{Value, among};
+
+/// State values: what transitions set, else the seeds.
+pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &[Value], set: &[(usize, Value)]) -> Vec<Value> {
+    let seed = |index: usize| {
+        let state = &collection.states[index];
+        let seed = state.initial.as_ref()?;
+        let found = evaluator.value(seed, &state.ty, &GoldenValues::new(collection, golden));
+        let found = found.and_then(|value| among(value, &state.ty, &state.one_of));
+        found.map_err(|error| evaluator.note(&format!("state field `{}`", state.name), seed, &error)).ok()
+    };
+    let value = |index: usize| match set.iter().find(|(set, _)| *set == index) {
+        Some((_, value)) => value.clone(),
+        None => seed(index).unwrap_or_default(),
+    };
+    (0..collection.states.len()).map(value).collect()
+}

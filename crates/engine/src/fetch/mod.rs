@@ -1,0 +1,27 @@
+//! Fetches from services the documents that a query needs.
+//!
+//! A query's conditions choose a call for each source of its collection (`bind.rs`). `Fetcher::ask` looks for a fresh answer that covers the query
+//! (`answer.rs`); where there is none, `call.rs` makes the call. Its pages are requested within the limits of the service, spooled, and imported by
+//! jobs like any other documents (`run.rs`), and the answer is noted as a [`ServiceAnswer`]: which conditions were passed, whether it is complete,
+//! until when it is fresh. A complete answer takes the place of what the source contributed before to records that satisfy its conditions
+//! (`retire.rs`); time alone removes nothing.
+//!
+//! Services are fetched from at the same time, each within its own limits and deadline; what is not here when a query's time is over is shown
+//! ([`ServiceStatus`]), and goes on.
+
+mod answer;
+mod bind;
+mod call;
+mod fetcher;
+mod limits;
+mod options;
+mod response;
+mod retire;
+mod run;
+mod status;
+mod url;
+
+pub use answer::{AnswerState, ServiceAnswer};
+pub use fetcher::Fetcher;
+pub use options::{FetchOptions, FetchPolicy, WHEN};
+pub use status::ServiceStatus;

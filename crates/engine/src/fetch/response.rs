@@ -1,0 +1,134 @@
+//! What a response says of itself: how long it is fresh, and where the next page is.
+
+use crate::{EngineError, Result};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use stook_catalogue::value::{FieldType, from_text};
+use stook_formats::Syntax;
+use stook_formats::read::DocumentReader;
+use ureq::http::{HeaderMap, Uri};
+
+/// How long a response says that it is fresh, in microseconds.
+pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let seconds = |seconds: i64| seconds.clamp(0, 365 * 24 * 3_600) * 1_000_000;
+    if let Some(control) = text("cache-control") {
+        if control.split(',').any(|part| matches!(part.trim(), "no-store" | "no-cache")) {
+            return Some(0);
+        }
+        if let Some(age) = control.split(',').find_map(|part| part.trim().strip_prefix("max-age=")?.parse::<i64>().ok()) {
+            return Some(seconds(age));
+        }
+    }
+    let time = |text: &str| from_text(text, &FieldType::Timestamp, Some("%a, %d %b %Y %H:%M:%S GMT")).ok()?.as_int();
+    let expires = time(text("expires")?)?;
+    let now = text("date").and_then(time)?;
+    Some((expires - now).clamp(0, seconds(i64::MAX)))
+}
+
+/// A URL that a service gave, on the service's own host.
+pub(super) fn on_same_host(from: &str, next: &str) -> Result<String> {
+    let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
+    let own: Uri = from.parse().map_err(|_| wrong())?;
+    let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
+    if next.starts_with('/') && !next.starts_with("//") {
+        return Ok(format!("{root}{next}"));
+    }
+    let uri: Uri = next.parse().map_err(|_| wrong())?;
+    if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
+}
+
+/// The text of a member of the top object, without reading the rest into memory.
+pub(super) fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
+    struct Member<'n>(&'n str);
+    impl<'de> Visitor<'de> for Member<'_> {
+        type Value = Option<String>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(name) = map.next_key::<String>()? {
+                if name == self.0 {
+                    found = map.next_value::<Option<String>>()?.filter(|next| !next.is_empty());
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    let open = File::open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
+    let mut reader = serde_json::Deserializer::from_reader(BufReader::new(open));
+    reader.deserialize_map(Member(name)).map_err(|error| EngineError::Wrong(format!("its page cannot be read: {error}")))
+}
+
+/// The text of the first element of a name.
+pub(super) fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
+    let wrong = |error: String| EngineError::Wrong(format!("its page cannot be read: {error}"));
+    let open: Box<dyn Read + Send> = Box::new(BufReader::new(File::open(file).map_err(|error| wrong(error.to_string()))?));
+    let mut elements = DocumentReader::new(open, Syntax::Xml, Some(name));
+    let Some((_, bytes)) = elements.next().map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
+    let tree = stook_formats::xml::parse(bytes).map_err(|error| wrong(error.to_string()))?;
+    Ok(tree.root_element().text().map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_follows_is_found_in_a_page() {
+        let json = |text: &str| member_of(file(text).path(), "next").map_err(|error| error.to_string());
+        assert_eq!(json(r#"{"rows":[{"next":"inner"}],"next":"/b"}"#), Ok(Some("/b".into())));
+        assert_eq!(json(r#"{"next":null,"rows":[]}"#), Ok(None));
+        assert_eq!(json(r#"{"next":"","rows":[]}"#), Ok(None));
+        assert_eq!(json("{}"), Ok(None));
+        assert!(json("[]").is_err() && json(r#"{"next": 1}"#).is_err() && json(r#"{"next": "/b""#).is_err());
+        let xml = |text: &str| element_of(file(text).path(), "resumptionToken").unwrap();
+        let page = |token: &str| format!("<OAI-PMH><ListRecords><record/>{token}</ListRecords></OAI-PMH>");
+        assert_eq!(xml(&page("<resumptionToken cursor='0'> a&amp;b </resumptionToken>")), Some("a&b".into()));
+        assert_eq!(xml(&page("<resumptionToken cursor='9'/>")), None);
+        assert_eq!(xml(&page("<!-- <resumptionToken>x</resumptionToken> -->")), None);
+        assert_eq!(xml(&page("")), None);
+    }
+
+    #[test]
+    fn nobody_is_followed_to_another_host() {
+        let from = "http://host:81/a?b=c";
+        assert_eq!(on_same_host(from, "/d?e=f").unwrap(), "http://host:81/d?e=f");
+        assert_eq!(on_same_host(from, "http://host:81/g").unwrap(), "http://host:81/g");
+        for other in ["http://host/g", "https://host:81/g", "//other/g", "http://host:81@other/g", "file:///etc/passwd", "g", ""] {
+            assert!(on_same_host(from, other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_response_says_how_long_it_is_fresh() {
+        let fresh = |headers: &[(&'static str, &'static str)]| {
+            let mut map = HeaderMap::new();
+            headers.iter().for_each(|(name, value)| drop(map.insert(*name, value.parse().unwrap())));
+            fresh_for(&map)
+        };
+        assert_eq!(fresh(&[("cache-control", "public, max-age=60")]), Some(60_000_000));
+        assert_eq!(fresh(&[("cache-control", "no-store")]), Some(0));
+        assert_eq!(fresh(&[("cache-control", "max-age=99999999999999999")]), Some(365 * 24 * 3_600 * 1_000_000));
+        let dates = [("date", "Mon, 04 Oct 2010 18:57:42 GMT"), ("expires", "Mon, 04 Oct 2010 18:59:42 GMT")];
+        assert_eq!(fresh(&dates), Some(120_000_000));
+        assert_eq!(fresh(&[("expires", "Mon, 04 Oct 2010 18:59:42 GMT"), ("date", "Mon, 04 Oct 2010 19:59:42 GMT")]), Some(0));
+        assert_eq!(fresh(&[("expires", "0")]), None);
+        assert_eq!(fresh(&[]), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Requests the pages of one answer within the limits of its service, and imports each.
+
+use super::answer::ServiceAnswer;
+use super::limits::ServiceLimits;
+use super::response::{element_of, fresh_for, member_of, on_same_host};
+use super::url::{with_arguments, with_verb_only};
+use crate::import;
+use crate::relations::SettleRules;
+use crate::service::http::{HttpAttempt, HttpClient, persist, with_environment};
+use crate::{EngineError, Result};
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{FormatFamily, Pagination, Service, ServiceCall, Source};
+use stook_catalogue::value::show_timestamp;
+use stook_formats::read::{DocumentReader, open};
+use stook_formats::strange;
+use stook_store::journal::Outcome;
+use stook_store::queue::{JobId, JobState};
+use stook_store::{Store, Tenant};
+
+/// The first pause between two attempts; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Troubles of a page that are looked at for the first of a kind.
+const MOST_LOOKED_AT: usize = 100;
+
+/// Most pages of an answer: a service that always has one more is not asked for ever.
+const MOST_PAGES: u64 = 100_000;
+
+pub(super) struct FetchRun<'f> {
+    pub(super) rules: &'f Arc<SettleRules>,
+    pub(super) store: &'f dyn Store,
+    pub(super) tenant: &'f Tenant,
+    pub(super) source: &'f Source,
+    pub(super) service: &'f Service,
+    pub(super) limits: &'f ServiceLimits,
+    pub(super) until: Instant,
+    /// What the answer tells of a list, if not all.
+    pub(super) part: Option<String>,
+    pub(super) stop: &'f AtomicBool,
+    /// How long responses say that they are fresh, in microseconds.
+    pub(super) ttl: Option<i64>,
+    /// How the last page begins.
+    pub(super) beginning: String,
+}
+
+impl FetchRun<'_> {
+    /// All pages, each imported when it is here.
+    pub(super) fn pages(
+        &mut self,
+        call: &ServiceCall,
+        asked: &str,
+        answer: &mut ServiceAnswer,
+        note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>,
+    ) -> Result<()> {
+        let base = with_environment(&self.service.url)?.replace("{tenant}", self.tenant.as_str());
+        let client = HttpClient::new(self.service.credentials.as_deref())?;
+        let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
+        let first = format!("{}{asked}", base.trim_end_matches('/'));
+        let mut url = match &call.page {
+            Some(Pagination::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
+            _ => first.clone(),
+        };
+        let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+        let mut full = None;
+        let (mut first_document, mut seen) = (None, HashSet::new());
+        for page in 0..MOST_PAGES {
+            let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
+            self.request(&client, &url, &file)?;
+            if let Some(Pagination::Offset { offset, .. }) = &call.page {
+                let own = self.first_document(&file)?;
+                if page == 0 {
+                    first_document = own;
+                } else if own.is_some() && own == first_document {
+                    let reason = format!("it returned the same documents from {offset}={} on: it ignores `{offset}`", answer.documents);
+                    return Err(EngineError::Wrong(reason));
+                }
+            }
+            let documents = self.import(&file, answer, note)?;
+            let next = match &call.page {
+                None => None,
+                // a service may give less at once than it is asked for: a page is the last one when it is shorter than the first
+                Some(Pagination::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
+                    Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
+                }
+                Some(Pagination::Offset { .. }) => None,
+                Some(Pagination::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
+                Some(Pagination::Token(element, argument)) => {
+                    element_of(&file, element)?.map(|token| with_arguments(&with_verb_only(&first), &[(argument, &token)]))
+                }
+            };
+            let _ = std::fs::remove_file(&file);
+            match next {
+                Some(next) if !seen.insert(next.clone()) => return Err(EngineError::Wrong("it keeps returning the same page".into())),
+                Some(next) => url = next,
+                None => return Ok(()),
+            }
+        }
+        Err(EngineError::Wrong(format!("it has more than {MOST_PAGES} pages")))
+    }
+
+    /// One response into a file.
+    fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<()> {
+        let late = || format!("it did not answer within {} s", self.limits.deadline.as_secs_f64());
+        let pause = |pause: Duration| {
+            let until = Instant::now() + pause;
+            if until >= self.until {
+                return false;
+            }
+            while Instant::now() < until && !self.stop.load(Ordering::SeqCst) {
+                std::thread::sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+            }
+            !self.stop.load(Ordering::SeqCst)
+        };
+        let (accept, family) = match self.source.family {
+            FormatFamily::Xml => ("application/xml, text/xml", "xml"),
+            _ => ("application/json", "json"),
+        };
+        let attempt = || {
+            let Some(_place) = self.limits.enter(self.until, self.stop) else { return HttpAttempt::GiveUp(late()) };
+            let time = self.limits.timeout.min(self.until.saturating_duration_since(Instant::now()));
+            client.get(url, accept, (time, self.service.most_bytes), &mut |headers, body| {
+                let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or(family);
+                if !kind.contains(family) {
+                    return Ok(HttpAttempt::GiveUp(format!("it sent {kind} instead of {family}")));
+                }
+                let mut out = File::create(file)?;
+                let bytes = std::io::copy(body, &mut out)?;
+                Ok(if bytes == 0 {
+                    HttpAttempt::RetryLater("it sent an empty response".into(), None)
+                } else {
+                    HttpAttempt::Answered(fresh_for(headers))
+                })
+            })
+        };
+        let fresh = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
+        if let Some(fresh) = fresh {
+            self.ttl = Some(self.ttl.map_or(fresh, |ttl| ttl.min(fresh)));
+        }
+        Ok(())
+    }
+
+    /// The digest of the first document of a page.
+    fn first_document(&self, file: &Path) -> Result<Option<[u8; 32]>> {
+        let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
+        let opened = open(file).map_err(wrong)?;
+        let Some(syntax) = opened.syntax.and_then(|found| found.as_family(self.source.family)) else { return Ok(None) };
+        let mut documents = DocumentReader::new(opened.bytes, syntax, self.source.records.as_deref());
+        Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
+    }
+
+    /// Imports a page; returns its documents.
+    fn import(&mut self, file: &Path, answer: &mut ServiceAnswer, note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>) -> Result<u64> {
+        let opened = open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
+        if opened.syntax.is_none() {
+            // a file may be empty, an answer says at least that there is nothing
+            let (name, reason) = (String::new(), "contains no document, only white space".to_owned());
+            return Err(EngineError::NoDocument { name, reason });
+        }
+        self.beginning = strange::beginning(&opened.beginning);
+        let files: Vec<PathBuf> = vec![file.to_owned()];
+        let source = Some(self.source.name.clone());
+        let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
+        let request = import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
+        let job = import::create(&self.rules.catalogue, self.store, &request)?;
+        answer.jobs.push(job);
+        note(answer)?;
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let job = import::run(&self.rules.catalogue, self.store, job, (workers, true), self.stop, &|_| ())?;
+        let documents = job.counts.documents.max(0) as u64;
+        answer.documents += documents;
+        answer.failed += job.counts.of(Outcome::Failed).max(0) as u64;
+        answer.unreadable += job.counts.warnings.max(0) as u64;
+        if answer.example.is_none() && job.counts.warnings > 0 {
+            answer.example = self.first_of(&answer.jobs, |outcome| outcome != Outcome::Failed)?;
+        }
+        match job.state {
+            JobState::Completed | JobState::CompletedWithErrors => {
+                // one object may be a document or an error: if it is left out it was none of those that were asked for
+                let is_one = self.source.records.is_none() && documents == 1 && opened.beginning.trim_ascii_start().starts_with(b"{");
+                let outcomes = [Outcome::Created, Outcome::Updated, Outcome::Unchanged, Outcome::Superseded, Outcome::Withdrawn, Outcome::Failed];
+                if is_one && outcomes.iter().all(|outcome| job.counts.of(*outcome) == 0) {
+                    let reason = strange::no_document(&opened.beginning, "its only object is not accepted by the source");
+                    return Err(EngineError::NoDocument { name: String::new(), reason });
+                }
+                Ok(documents)
+            }
+            state => {
+                let whole = job.reason.unwrap_or_default();
+                match job.files.first().and_then(|file| whole.strip_prefix(&file.path)?.strip_prefix(' ')) {
+                    Some(reason) => Err(EngineError::NoDocument { name: String::new(), reason: reason.to_owned() }),
+                    None => Err(EngineError::Wrong(format!("job {} is {}", job.id, state.name()))),
+                }
+            }
+        }
+    }
+
+    /// What was wrong with the first document of jobs that had an outcome with trouble.
+    pub(super) fn first_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
+        for job in jobs {
+            let troubles = self.store.journal(*job, 0, MOST_LOOKED_AT, true)?;
+            let mut wanted = troubles.into_iter().filter(|entry| is_wanted(entry.outcome));
+            if let Some(reason) = wanted.find_map(|entry| entry.reasons.into_iter().next()) {
+                return Ok(Some(reason));
+            }
+        }
+        Ok(None)
+    }
+}

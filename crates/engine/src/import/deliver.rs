@@ -1,0 +1,135 @@
+//! Documents that are written while somebody waits: one unit, durable when it is answered. It makes no job and no journal; what
+//! became of each document is the answer. Everything else is what an import does with them.
+
+use super::request::UploadRequest;
+use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::job::file::{check_list, fitting};
+use crate::job::policy::policy;
+use crate::job::sizes::CHUNK_DOCUMENTS;
+use crate::job::source::{guess_source, named_source};
+use crate::job::{JobContext, NO_JOB};
+use crate::relations::SettleRules;
+use crate::{EngineError, Result};
+use bytes::Bytes;
+use std::io::Read;
+use std::sync::Arc;
+use stook_formats::read::{DocumentReader, open_bytes};
+use stook_store::journal::{DocumentOutcome, Issue, OutcomeCounts, unpack};
+use stook_store::queue::{ChunkSlice, JobFile};
+use stook_store::{PendingCommit, Priority, Store, StoreError};
+
+/// Most documents that are written at once; more are an import.
+pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
+/// Records that are not read before they are written, where a question costs a round trip.
+const MOST_UNREAD: usize = 16;
+/// Most bytes of them, unpacked.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What became of documents.
+#[derive(Debug, Default)]
+pub struct DeliverResult {
+    /// Sums.
+    pub counts: OutcomeCounts,
+    /// The outcome of each document in each collection that it reached.
+    pub lines: Vec<DocumentOutcome>,
+    /// Failures and warnings.
+    pub troubles: Vec<Issue>,
+}
+
+/// Documents that are mapped.
+pub struct MappedDelivery(ConsolidatedChunk);
+
+/// Documents that are being written.
+pub struct PendingDelivery(PendingCommit);
+
+/// Maps documents; nothing is read. `caller` is named where changes are logged.
+///
+/// # Errors
+/// [`EngineError::Wrong`] when they do not fit the definition or are too many.
+pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest, caller: &str, bytes: Bytes) -> Result<MappedDelivery> {
+    let catalogue = &rules.catalogue;
+    let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
+    let named = named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
+    let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
+    if opened.syntax.is_none() {
+        return Err(EngineError::Wrong("there are no documents".into()));
+    }
+    let beginning = opened.beginning.clone();
+    let index = match named {
+        Some(source) => source,
+        None => guess_source(catalogue, &opened, &delivery.name)?,
+    };
+    let source = &catalogue.sources[index];
+    if source.replaces.is_some() {
+        let reason = format!("source `{}` has complete deliveries; import them as files", source.name);
+        return Err(EngineError::Wrong(reason));
+    }
+    let Some(syntax) = fitting(&opened, source, &delivery.name)? else { return Err(EngineError::Wrong("there are no documents".into())) };
+    let mut whole = Vec::new();
+    opened.bytes.take(MOST_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
+    if whole.len() as u64 > MOST_BYTES {
+        return Err(EngineError::Wrong(format!("the documents exceed {} MiB; import them as a file", MOST_BYTES >> 20)));
+    }
+    let received = delivery.as_of.unwrap_or_else(|| store.clock());
+    let policy = policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
+    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, met: Arc::default() };
+    let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
+    let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None, retires_all: false };
+    let slice = ChunkSlice { length: size, is_last: true, ..ChunkSlice::default() };
+    let whole = Bytes::from(whole);
+    let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };
+    let mut chunk = ConsolidatedChunk::map(&context, store, &input, None)?;
+    if chunk.documents() == 0 {
+        let mut documents = DocumentReader::new(&whole[..], syntax, source.records.as_deref());
+        while documents.next().map_err(failed)?.is_some() {}
+        check_list(documents.missing(), source, &delivery.name, &beginning)?;
+    }
+    if chunk.documents() > MOST_DOCUMENTS as usize {
+        return Err(EngineError::Wrong(format!("more than {MOST_DOCUMENTS} documents; import them as a file")));
+    }
+    chunk.called_by(caller);
+    Ok(MappedDelivery(chunk))
+}
+
+impl MappedDelivery {
+    /// Whether something is read before they are written: who submits them waits for it.
+    pub fn reads(&self, store: &dyn Store) -> bool {
+        !self.goes_unread(store) || !self.0.stands_alone()
+    }
+
+    fn goes_unread(&self, store: &dyn Store) -> bool {
+        !store.is_near() && self.0.records() <= MOST_UNREAD && self.0.goes_unread()
+    }
+
+    /// Begins to write them in one commit.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn submit(self, store: &dyn Store) -> Result<PendingDelivery> {
+        let unread = self.goes_unread(store);
+        let Self(mut chunk) = self;
+        if unread {
+            chunk.consolidate_unread(store)?
+        } else {
+            chunk.consolidate(store)?
+        }
+        chunk.prepare();
+        Ok(PendingDelivery(store.submit(Box::new(chunk), Priority::Interactive)))
+    }
+}
+
+impl PendingDelivery {
+    /// Ends when they are on the disk.
+    ///
+    /// # Errors
+    /// When the store fails; nothing was written then.
+    pub async fn end(self) -> Result<DeliverResult> {
+        let (_, mut unit) = self.0.committed().await?;
+        let Some(journal) = unit.journal() else { return Ok(DeliverResult::default()) };
+        Ok(DeliverResult {
+            counts: journal.counts,
+            lines: unpack(&journal.packed_outcomes).map_err(StoreError::from)?,
+            troubles: journal.troubles.clone(),
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! An import that reports what it would do and changes nothing.
+
+use super::plan::plan;
+use super::request::ImportRequest;
+use super::split;
+use crate::Result;
+use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::job::context::JobContext;
+use crate::job::policy::policy;
+use crate::job::sizes::CHUNK_DOCUMENTS;
+use crate::relations::SettleRules;
+use crate::settle::complete_delivery::{self, RetirementReport};
+use serde_json::{Value as Json, json};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Field};
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{pack, put_value, unpack};
+use stook_catalogue::value::Value;
+use stook_store::damage::ForRecord;
+use stook_store::journal::{Issue, OutcomeCounts};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::queue::{ChunkSlice, JobFile, JobRef, SplitProgress};
+use stook_store::{ReadDetail, RecordChange, Store, StoredRecord, UniqueConflict, Unit, Version};
+
+/// What a dry run found.
+#[derive(Debug, Default)]
+pub struct DryRunReport {
+    /// What the job would do.
+    pub counts: OutcomeCounts,
+    /// The first failures and warnings, with the file of each.
+    pub troubles: Vec<Issue>,
+    /// The files.
+    pub files: Vec<JobFile>,
+    /// What they would retire, where files of the source take the place of others.
+    pub replaced: Option<RetirementReport>,
+}
+
+impl DryRunReport {
+    /// As it is shown to programs.
+    pub fn to_json(&self) -> Json {
+        let trouble = |trouble: &Issue| {
+            json!({
+                "file": self.files.get(trouble.file).map(|file| &file.path),
+                "record": trouble.record,
+                "offset": trouble.offset,
+                "key": trouble.key,
+                "failed": trouble.failed,
+                "reason": trouble.reason,
+            })
+        };
+        let mut shown = json!({ "dry_run": true, "counts": self.counts, "troubles": self.troubles.iter().map(trouble).collect::<Vec<_>>() });
+        if let Some(replaced) = &self.replaced {
+            shown["replaced"] = json!(replaced);
+        }
+        shown
+    }
+}
+
+/// How much of a dry run is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct DryRunLimits {
+    /// No more chunks are looked at behind so many documents.
+    pub documents: u64,
+    /// Most troubles that are kept.
+    pub troubles: usize,
+}
+
+/// Does everything but write: maps and consolidates every document, and remembers what the job itself would have written.
+///
+/// # Errors
+/// As [`super::create`] and [`super::run()`].
+pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
+    let (source, profile, files) = plan(catalogue, request)?;
+    // `created_job` and origins of what the store holds never equal it
+    let job = JobRef::DryRun.number();
+    let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
+    let policy = policy(catalogue, profile.as_deref(), job)?;
+    let context =
+        JobContext { rules: Arc::new(SettleRules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
+    let replaced =
+        catalogue.sources[source].replaces.as_ref().map(|replaces| complete_delivery::RetirementDryRun::new(store, &request.tenant, replaces));
+    let mut trial = DryRun { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
+    let mut preview = DryRunReport { files: files.clone(), ..DryRunReport::default() };
+    split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, SplitProgress::default(), |chunks, _| {
+        for chunk in chunks {
+            if preview.counts.documents < most.documents as i64 {
+                trial.chunk(&chunk.slice, &mut preview, most.troubles)?;
+            }
+        }
+        Ok(preview.counts.documents < most.documents as i64)
+    })?;
+    preview.replaced = trial.replaced.map(complete_delivery::RetirementDryRun::end).transpose()?;
+    Ok(preview)
+}
+
+/// A dry run, and what it would have written.
+struct DryRun<'t> {
+    context: JobContext,
+    store: &'t dyn Store,
+    files: &'t [JobFile],
+    /// Records as the job would have left them: `None` for deleted ones.
+    written: HashMap<(usize, Key), Option<StoredRecord>>,
+    /// Who took a value of a unique field last, by collection, field and value.
+    taken: HashMap<(usize, usize, Vec<u8>), Key>,
+    /// What files would retire that take the place of others.
+    replaced: Option<complete_delivery::RetirementDryRun<'t>>,
+}
+
+impl DryRun<'_> {
+    fn chunk(&mut self, slice: &ChunkSlice, preview: &mut DryRunReport, most_troubles: usize) -> Result<()> {
+        let file = &self.files[slice.file];
+        let mut mapped = ConsolidatedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
+        let read = RefCell::new(HashMap::new());
+        mapped.consolidate_with(None, |tenant, collection, keys| {
+            let mut found = self.store.read_damaged(tenant, collection, keys, ReadDetail::Full)?;
+            for (key, record) in keys.iter().zip(&mut found) {
+                let place = (collection, key.clone());
+                if let Some(own) = self.written.get(&place) {
+                    *record = own.clone();
+                }
+                read.borrow_mut().extend(record.clone().map(|record| (place, record)));
+            }
+            Ok(found)
+        })?;
+        let mut read = read.into_inner();
+        let mut refused = Vec::new();
+        for (collection, key, decision) in mapped.planned() {
+            let Some((version, change)) = &decision.write else { continue };
+            match self.reserve(collection, key, change)? {
+                Some((field, holder)) => refused.push(UniqueConflict { collection, key: key.clone(), field, holder: holder.as_str().into() }),
+                None => {
+                    let place = (collection, key.clone());
+                    let before = read.remove(&place);
+                    let after = self.changed(&place, before, *version, change)?;
+                    self.written.insert(place, after);
+                }
+            }
+        }
+        refused.into_iter().for_each(|refused| mapped.refused(refused));
+        let journal = mapped.preview();
+        if let (Some(replaced), Some((part, said))) = (&mut self.replaced, mapped.part()) {
+            let failed = journal.troubles.iter().filter(|trouble| trouble.failed).map(|trouble| trouble.record.to_string());
+            replaced.chunk(&file.path, part, said, failed.collect())?;
+        }
+        preview.counts.include(&journal.counts);
+        let room = most_troubles.saturating_sub(preview.troubles.len());
+        preview.troubles.extend(journal.troubles.into_iter().take(room));
+        Ok(())
+    }
+
+    /// What a record would be after a change, without the documents it keeps: nothing of a dry run reads them.
+    fn changed(
+        &self,
+        (collection, key): &(usize, Key),
+        before: Option<StoredRecord>,
+        version: Option<Version>,
+        change: &RecordChange,
+    ) -> Result<Option<StoredRecord>> {
+        let after = match change {
+            RecordChange::Delete => None,
+            // imports write no state, and settle nothing
+            RecordChange::State { .. } | RecordChange::Settle(_) => before,
+            RecordChange::Touch { contributions } => before.map(|before| StoredRecord { contributions: contributions.clone(), ..before }),
+            RecordChange::Put(content) => Some(StoredRecord {
+                key: key.clone(),
+                version: version.unwrap_or_default(),
+                created_job: content.created_job,
+                alive: content.exists,
+                contributions: content.contributions.clone(),
+                state_set: content.state_set.clone(),
+                golden: content.golden.to_vec(),
+                state: Vec::new(),
+                conflicts: Vec::new(),
+                raw: content.raw.as_deref().map(<[u8]>::to_vec),
+                damage: Vec::new(),
+            }),
+        };
+        let Some(mut record) = after else { return Ok(None) };
+        if let Some(raw) = record.raw.take() {
+            let definition = &self.context.rules.catalogue.collections[*collection];
+            let mut contributions = unpack(&record.contributions, definition, &record.golden, Some(&raw)).for_record(&definition.name, key)?;
+            contributions.iter_mut().for_each(|own| own.raw = None);
+            record.contributions = pack(&contributions, definition, &record.golden);
+        }
+        Ok(Some(record))
+    }
+
+    /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
+    fn reserve(&mut self, collection: usize, key: &Key, change: &RecordChange) -> Result<Option<(usize, Key)>> {
+        let RecordChange::Put(content) = change else { return Ok(None) };
+        let definition = &self.context.rules.catalogue.collections[collection];
+        let unique =
+            definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
+        let mut wanted = Vec::new();
+        for (index, field) in unique {
+            let value = &content.golden[index];
+            let place = (collection, index, reserved(field, value));
+            let holder = match self.taken.get(&place) {
+                Some(holder) if self.still_holds(holder, &place) => Some(holder.clone()),
+                _ => self.stored_holder(collection, index, value)?.filter(|holder| self.still_holds(holder, &place)),
+            };
+            match holder {
+                Some(holder) if holder != *key => return Ok(Some((index, holder))),
+                _ => wanted.push(place),
+            }
+        }
+        self.taken.extend(wanted.into_iter().map(|place| (place, key.clone())));
+        Ok(None)
+    }
+
+    /// Whether a record that had a value has not given it up in this run.
+    fn still_holds(&self, holder: &Key, (collection, field, value): &(usize, usize, Vec<u8>)) -> bool {
+        let definition = &self.context.rules.catalogue.collections[*collection].fields[*field];
+        match self.written.get(&(*collection, holder.clone())) {
+            None => true,
+            Some(None) => false,
+            Some(Some(record)) => record.alive && record.golden.get(*field).is_some_and(|own| reserved(definition, own) == *value),
+        }
+    }
+
+    fn stored_holder(&self, collection: usize, field: usize, value: &Value) -> Result<Option<Key>> {
+        let condition = Condition { column: PlanColumn::Field(field), test: Comparison::Equal(value.clone()) };
+        let plan = QueryPlan { conditions: vec![condition], limit: Some(1), ..QueryPlan::all(self.context.tenant.clone(), collection) };
+        let found = self.store.find(&plan)?;
+        Ok(found.rows.first().and_then(|row| row.first()?.as_text()).and_then(|key| Key::new(key).ok()))
+    }
+}
+
+/// A value of a unique field as it is compared.
+fn reserved(field: &Field, value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match value {
+        Value::Text(text) if field.fold => put_value(&mut bytes, &Value::text(fold(text))),
+        other => put_value(&mut bytes, other),
+    }
+    bytes
+}

@@ -1,0 +1,92 @@
+//! Jobs whose chunks are left in the queue, to workers of whichever process.
+
+use super::request::{ImportProgress, UploadRequest};
+use super::split;
+use crate::job::context::no_source;
+use crate::job::file::fitting;
+use crate::job::sizes::queued_chunk;
+use crate::job::source::{guess_source, named_source};
+use crate::{EngineError, Result};
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stook_catalogue::definition::Catalogue;
+use stook_store::Store;
+use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob};
+
+/// Writes a job for bytes as they come in and cuts them into chunks, which workers may begin with at once. `created` is told
+/// the job's number. When the bytes end in an error, the job has failed; what was committed stays.
+///
+/// # Errors
+/// When the upload does not fit the definition, the bytes cannot be read, or the store fails.
+pub fn upload(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    upload: &UploadRequest,
+    bytes: Box<dyn Read + Send>,
+    created: &mut dyn FnMut(JobId),
+) -> Result<Job> {
+    let failed = |error| EngineError::File { path: upload.name.clone(), error };
+    let named = named_source(catalogue, upload.source.as_deref(), upload.profile.as_deref())?;
+    let opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
+    let source = match named {
+        Some(source) => source,
+        None => guess_source(catalogue, &opened, &upload.name)?,
+    };
+    let source = &catalogue.sources[source];
+    let syntax = fitting(&opened, source, &upload.name)?;
+    // whether they were compressed or not: the chunks carry the bytes, there is no file to read them from
+    let file = JobFile {
+        path: upload.name.clone(),
+        size: upload.size.unwrap_or(0),
+        modified: store.clock(),
+        syntax: syntax.map(|syntax| syntax.name().to_owned()),
+        compressed: true,
+        part: None,
+        retires_all: upload.retires_all,
+    };
+    let job = store.create_job(NewJob {
+        tenant: upload.tenant.clone(),
+        profile: upload.profile.clone(),
+        source: source.name.clone(),
+        as_of: upload.as_of,
+        files: vec![file.clone()],
+    })?;
+    created(job);
+    let cut = split::split_stream(opened, &file, source, queued_chunk(store), |chunks, progress| {
+        store.add_chunks(job, chunks, progress)?;
+        Ok(!store.job_state(job)?.is_final())
+    });
+    if let Err(error) = &cut {
+        store.end_job(job, JobState::Failed, &error.to_string())?;
+    }
+    cut?;
+    store.sync()?;
+    Ok(store.job(job)?)
+}
+
+/// Cuts a job's files into chunks, from where that was interrupted, calling `show` after each batch, and leaves them to
+/// workers.
+///
+/// # Errors
+/// When a file cannot be read or the store fails; the job can be resumed.
+pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(ImportProgress) + Sync)) -> Result<Job> {
+    let start = store.job(job)?;
+    if !start.progress.complete {
+        let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
+        let cut = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
+            store.add_chunks(job, chunks, progress)?;
+            show(ImportProgress::of(&start.files, progress, 0));
+            Ok(!stop.load(Ordering::SeqCst))
+        });
+        match &cut {
+            Ok(()) if store.job(job)?.progress.complete => {}
+            Ok(()) => store.interrupt_job(job)?,
+            Err(error @ EngineError::NoDocument { .. }) => store.end_job(job, JobState::Failed, &error.to_string())?,
+            // the reason counts more than whether this can be noted
+            Err(_) => drop(store.interrupt_job(job)),
+        }
+        cut?;
+    }
+    store.sync()?;
+    Ok(store.job(job)?)
+}

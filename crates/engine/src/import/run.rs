@@ -1,0 +1,96 @@
+//! Runs the job of an import to its end, with workers of its own.
+
+use super::request::{ImportEvent, ImportProgress};
+use super::split;
+use crate::job::context::no_source;
+use crate::job::sizes::CHUNK_DOCUMENTS;
+use crate::relations::SettleRules;
+use crate::settle;
+use crate::tags;
+use crate::work::{LEASE_SECONDS, WorkerEvent, WorkerOptions, WorkerPool};
+use crate::{EngineError, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use stook_catalogue::definition::Catalogue;
+use stook_store::queue::{Job, JobId, JobState};
+use stook_store::{SettlePass, Store};
+
+/// Runs a job to its end, or until `stop` says otherwise, with `workers` threads, calling `show` now and then. A job that was
+/// interrupted goes on where it was: cutting behind the last chunk, and with the chunks that are left. With `settles` it waits
+/// until what follows from the documents is settled; else somebody else does that.
+///
+/// # Errors
+/// When a file cannot be read or the store fails as a whole; the job can be resumed.
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    job: JobId,
+    (workers, settles): (usize, bool),
+    stop: &AtomicBool,
+    show: &(dyn Fn(ImportEvent) + Sync),
+) -> Result<Job> {
+    let start = store.job(job)?;
+    if start.state.is_final() && start.state != JobState::Failed {
+        if settles && !store.is_settled(job)? {
+            let rules: Arc<dyn SettlePass> = Arc::new(SettleRules::new(catalogue));
+            settle::drain(store, &rules, stop)?;
+        }
+        return Ok(start);
+    }
+    if tags::is_rebuild(&start.source).is_some() {
+        return tags::run(catalogue, store, job, workers, stop, &|records| {
+            show(ImportEvent::Progress(ImportProgress::of(&start.files, start.progress, records)))
+        });
+    }
+    let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
+    store.take_over(job)?;
+    let progress = Mutex::new(start.progress);
+    let now = || progress.lock().map(|progress| *progress).unwrap_or_default();
+    let before = start.counts.documents.max(0) as u64;
+    let tell = |event| match event {
+        WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::of(&start.files, now(), before + documents))),
+        // what fails in chunks is in the journal
+        WorkerEvent::TaskDone(stage) if stage.job.is_none() => show(ImportEvent::Settled(stage)),
+        WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
+    };
+    let options = WorkerOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
+    let crew = WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if !start.progress.complete {
+            let (crew, progress, start, ended) = (&crew, &progress, &start, &ended);
+            scope.spawn(move || {
+                let cut = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, cut| {
+                    store.add_chunks(job, chunks, cut)?;
+                    if let Ok(mut progress) = progress.lock() {
+                        *progress = cut;
+                    }
+                    Ok(!crew.is_stopping())
+                });
+                crew.guard(end_without_documents(store, job, cut).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
+            });
+        }
+        crew.work(|| {
+            let was_cut = now().complete;
+            if ended.load(Ordering::SeqCst) {
+                return Ok(true);
+            }
+            let job = store.job(job)?;
+            Ok(was_cut && (job.chunks_left == 0 || job.state.is_final()))
+        })
+    })?;
+    store.sync()?;
+    Ok(store.job(job)?)
+}
+
+/// A file without a document ends its job, which would find no other: true then.
+fn end_without_documents(store: &dyn Store, job: JobId, cut: Result<()>) -> Result<bool> {
+    match cut {
+        Ok(()) => Ok(false),
+        Err(error @ EngineError::NoDocument { .. }) => {
+            store.end_job(job, JobState::Failed, &error.to_string())?;
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,227 @@
+//! Files to chunks, at document boundaries, without loading a file.
+//!
+//! A chunk of a plain file points into it; chunks of compressed files carry their bytes, compressed again, because such a
+//! file cannot be read from the middle.
+
+use crate::job::file::check_list;
+pub use crate::job::file::{check_unchanged, inspect, syntax};
+pub use crate::job::sizes::{CHUNK_BYTES, CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
+use crate::{EngineError, Result};
+use std::collections::VecDeque;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::definition::Source;
+use stook_formats::read::{DocumentReader, OpenedInput, open};
+use stook_store::queue::{ChunkSlice, JobFile, NewChunk, SplitProgress};
+
+/// Cuts the files of a job into chunks of up to `most` documents from where `progress` stands, and hands them over in batches
+/// together with how far they reach. `add` may stop the cutting by returning false.
+///
+/// # Errors
+/// When a file cannot be read, or what `add` says.
+pub fn split(
+    files: &[JobFile],
+    source: &Source,
+    most: u32,
+    mut progress: SplitProgress,
+    mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
+) -> Result<()> {
+    let mut batch = Vec::new();
+    while let Some(file) = files.get(progress.file) {
+        let failed = |error| EngineError::File { path: file.path.clone(), error };
+        if syntax(file).is_some() {
+            check_unchanged(file)?;
+            let opened = open(Path::new(&file.path)).map_err(failed)?;
+            if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+                return Ok(());
+            }
+        }
+        progress = SplitProgress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
+    }
+    progress.complete = true;
+    add(batch, progress)?;
+    Ok(())
+}
+
+/// Cuts bytes that come in once, as [`split`] does with a job's only file; its chunks carry their bytes.
+///
+/// # Errors
+/// When they cannot be read, or what `add` says.
+pub fn split_stream(
+    opened: OpenedInput,
+    file: &JobFile,
+    source: &Source,
+    most: u32,
+    mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
+) -> Result<()> {
+    let (mut batch, mut progress) = (Vec::new(), SplitProgress::default());
+    if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+        return Ok(());
+    }
+    add(batch, SplitProgress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
+    Ok(())
+}
+
+/// Cuts one file; false when `add` says so.
+fn cut(
+    opened: OpenedInput,
+    (file, source, most): (&JobFile, &Source, u32),
+    progress: &mut SplitProgress,
+    batch: &mut Vec<NewChunk>,
+    add: &mut impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
+) -> Result<bool> {
+    let Some(syntax) = syntax(file) else { return Ok(true) };
+    let failed = |error| EngineError::File { path: file.path.clone(), error };
+    let kept = file.compressed.then(Arc::<Mutex<ReplayBuffer>>::default);
+    let input = Tee { inner: opened.bytes, kept: kept.clone() };
+    let kept = || kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut documents = DocumentReader::new(input, syntax, source.records.as_deref());
+    let mut chunk = ChunkBuilder::default();
+    while let Some((found, _)) = documents.next().map_err(failed)? {
+        let end = documents.offset();
+        // what was cut before an interruption is read past
+        if found.number <= progress.file_documents {
+            if let Some(mut kept) = kept() {
+                kept.give_up(end);
+            }
+            continue;
+        }
+        // of a document that is too long nothing is kept: it is a chunk of its own
+        let is_given_up = file.compressed && documents.gave_up(&found);
+        if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_oversized) {
+            // only what comes next tells that it is not the last
+            let done = std::mem::take(&mut chunk);
+            batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
+            let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
+            // small batches first: workers wait for them
+            let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
+            if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
+                return Ok(false);
+            }
+        }
+        let is_first = chunk.documents == 0;
+        if is_first {
+            chunk =
+                ChunkBuilder { offset: found.offset, end: found.offset, number: found.number, is_oversized: is_given_up, ..ChunkBuilder::default() };
+        }
+        if let Some(mut kept) = kept() {
+            if is_given_up {
+                kept.give_up(end);
+            } else {
+                kept.take(chunk.end, end, &mut chunk.bytes).map_err(failed)?;
+            }
+        }
+        chunk.documents += 1;
+        chunk.end = end;
+        if is_first {
+            // behind the first document the scanner knows all that stands before it
+            chunk.head = documents.head();
+        }
+    }
+    if check_list(documents.missing(), source, &file.path, &opened.beginning)? && chunk.documents > 0 {
+        batch.push(chunk.finish(true, progress, file.compressed).map_err(failed)?);
+    }
+    Ok(true)
+}
+
+/// Most bytes of a compressed file that are kept: a document and what is read ahead of it.
+const MOST_KEPT: usize = 96 << 20;
+
+/// Bytes of a compressed file from a position on, until a chunk takes them.
+#[derive(Default)]
+struct ReplayBuffer {
+    bytes: VecDeque<u8>,
+    /// Position of the first of them.
+    start: u64,
+}
+
+impl ReplayBuffer {
+    /// Moves the bytes from `start` to `end`; what lies before `end` is given up.
+    fn take(&mut self, start: u64, end: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
+        self.give_up(start);
+        let length = end.saturating_sub(start) as usize;
+        if self.start != start || self.bytes.len() < length {
+            return Err(std::io::Error::other(format!("bytes {start} to {end} were not kept")));
+        }
+        into.extend(self.bytes.drain(..length));
+        self.start = end;
+        Ok(())
+    }
+
+    /// Forgets what lies before `position`.
+    fn give_up(&mut self, position: u64) {
+        let length = self.bytes.len().min(position.saturating_sub(self.start) as usize);
+        self.bytes.drain(..length);
+        self.start += length as u64;
+    }
+
+    /// Adds what was read. Of a document that is too long, or of a long gap, only the last is kept while its end is looked for.
+    fn add(&mut self, bytes: &[u8]) {
+        let more = (self.bytes.len() + bytes.len()).saturating_sub(MOST_KEPT);
+        self.give_up(self.start + more as u64);
+        self.bytes.extend(bytes);
+    }
+}
+
+/// Reads a file and keeps what was read.
+struct Tee {
+    inner: Box<dyn Read + Send>,
+    kept: Option<Arc<Mutex<ReplayBuffer>>>,
+}
+
+impl Read for Tee {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        if let Some(kept) = &self.kept {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);
+        }
+        Ok(count)
+    }
+}
+
+/// A chunk that is being filled.
+#[derive(Default)]
+struct ChunkBuilder {
+    offset: u64,
+    end: u64,
+    /// Number of its first document inside the file.
+    number: u64,
+    documents: u32,
+    head: Vec<u8>,
+    /// Its bytes, if they are carried.
+    bytes: Vec<u8>,
+    /// Whether it is a document that is too long, of which nothing is carried.
+    is_oversized: bool,
+}
+
+impl ChunkBuilder {
+    /// Whether a document at `next` is one of the next chunk.
+    fn is_full(&self, most: u32, next: u64) -> bool {
+        self.documents >= most || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
+    }
+
+    fn finish(self, is_last: bool, progress: &mut SplitProgress, is_carried: bool) -> std::io::Result<NewChunk> {
+        let payload = match (is_carried, self.is_oversized) {
+            (false, _) => None,
+            (true, true) => Some(Vec::new()),
+            (true, false) => Some(zstd::bulk::compress(&self.bytes, 1)?),
+        };
+        let slice = ChunkSlice {
+            file: progress.file,
+            offset: self.offset,
+            length: self.end - self.offset,
+            file_documents: self.number - 1,
+            documents_before: progress.documents,
+            documents: self.documents,
+            is_last,
+            head: self.head,
+            payload,
+        };
+        progress.chunks += 1;
+        progress.offset = self.end;
+        progress.file_documents += u64::from(self.documents);
+        progress.documents += u64::from(self.documents);
+        Ok(NewChunk { ordinal: progress.chunks, slice })
+    }
+}

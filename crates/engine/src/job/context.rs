@@ -1,0 +1,77 @@
+//! What all chunks of a job share, and how many of the records that they are about exist.
+
+use super::policy::{ImportPolicy, policy};
+use crate::relations::SettleRules;
+use crate::{EngineError, Result};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_store::Tenant;
+use stook_store::queue::Job;
+
+/// What all chunks of a job share.
+#[derive(Clone)]
+pub struct JobContext {
+    /// The definition, and what its records say about each other.
+    pub rules: Arc<SettleRules>,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The source's index.
+    pub source: usize,
+    /// Matched and unmatched.
+    pub policy: ImportPolicy,
+    /// The time of the delivery, in microseconds.
+    pub received: i64,
+    /// Whether its documents are about records that are there.
+    pub met: Arc<MatchRatio>,
+}
+
+/// How many of the records that a job's documents are about were there, by collection. Where next to none is, chunks are written
+/// without asking for theirs first: the store says which there are, and they are decided again. A question for a record that is
+/// not there reads a page of the index of keys as well as one for a record that is.
+#[derive(Debug, Default)]
+pub struct MatchRatio(Mutex<HashMap<usize, (u64, u64)>>);
+
+impl MatchRatio {
+    /// Records after which it is known.
+    const ENOUGH: u64 = 500;
+    /// Records after which older ones count half.
+    const MANY: u64 = 20_000;
+    /// Of so many one may be there.
+    const SELDOM: u64 = 50;
+
+    pub(crate) fn note(&self, collection: usize, about: usize, there: usize) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(collection).or_default();
+        *known = (known.0 + about as u64, known.1 + there as u64);
+        if known.0 > Self::MANY {
+            *known = (known.0 / 2, known.1 / 2);
+        }
+    }
+
+    pub(crate) fn is_seldom(&self, collection: usize) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&collection).is_some_and(|(about, there)| *about >= Self::ENOUGH && there * Self::SELDOM <= *about)
+    }
+}
+
+/// What the chunks of a job share.
+///
+/// # Errors
+/// When the definition does not have its source or its profile any more.
+pub(crate) fn context(rules: &Arc<SettleRules>, job: &Job) -> Result<JobContext> {
+    let catalogue = &rules.catalogue;
+    let (source, _) = catalogue.source(&job.source).ok_or_else(|| no_source(&job.source))?;
+    let received = job.as_of.or_else(|| job.files.first().map(|file| file.modified)).unwrap_or(job.created);
+    Ok(JobContext {
+        rules: rules.clone(),
+        tenant: Tenant::new(&job.tenant)?,
+        source,
+        policy: policy(catalogue, job.profile.as_deref(), job.id)?,
+        received,
+        met: Arc::default(),
+    })
+}
+
+pub(crate) fn no_source(name: &str) -> EngineError {
+    EngineError::Wrong(format!("there is no source `{name}` any more"))
+}

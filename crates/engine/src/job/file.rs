@@ -1,0 +1,106 @@
+//! The files of a job: what they contain, and whether they are still those that the job was made of.
+
+use crate::{EngineError, Result};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+use stook_catalogue::definition::{FormatFamily, Source};
+use stook_formats::Syntax;
+use stook_formats::read::{Compression, OpenedInput, open};
+use stook_formats::strange::{beginning, is_html};
+use stook_store::queue::JobFile;
+
+/// What stands before the name of a file that was uploaded.
+pub const UPLOADED: &str = "upload:";
+
+/// Looks at a file before a job is made of it.
+///
+/// # Errors
+/// When it cannot be read, or does not hold what the source reads.
+pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
+    let failed = |error| EngineError::File { path: path.display().to_string(), error };
+    let path = path.canonicalize().map_err(failed)?;
+    let metadata = path.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(EngineError::Wrong(format!("{} is a folder; give its files", path.display())));
+    }
+    let opened = open(&path).map_err(failed)?;
+    let syntax = fitting(&opened, source, &path.display().to_string())?;
+    Ok(JobFile {
+        path: path.display().to_string(),
+        size: metadata.len(),
+        modified: modified(&metadata),
+        syntax: syntax.map(|syntax| syntax.name().to_owned()),
+        compressed: opened.compression != Compression::None,
+        part: None,
+        retires_all: false,
+    })
+}
+
+/// The syntax in which a source reads what was found; nothing where there is nothing at all and that may be so: of a list there is always
+/// more than nothing.
+pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Result<Option<Syntax>> {
+    let wanted = source.family;
+    if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && says_empty(source, &opened.beginning) {
+        return Ok(None);
+    }
+    let Some(found) = opened.syntax else {
+        let is_list = wanted == FormatFamily::Xml || source.records.is_some();
+        return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
+    };
+    // what is a list to those who ask for children of the root is a page to others
+    if is_html(&opened.beginning) && (wanted != FormatFamily::Xml || source.records.is_none()) {
+        return Err(no_document(name, &opened.beginning, "it looks like HTML"));
+    }
+    let other = || strange(opened, name, &format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()));
+    found.as_family(wanted).map(Some).ok_or_else(other)
+}
+
+/// What is in none of the formats that are read.
+pub(crate) fn strange(opened: &OpenedInput, name: &str, what: &str) -> EngineError {
+    if is_html(&opened.beginning) {
+        return no_document(name, &opened.beginning, what);
+    }
+    EngineError::NoDocument { name: name.to_owned(), reason: format!("{what}; it begins with: {}", beginning(&opened.beginning)) }
+}
+
+/// What has no document, and what is missed in it.
+pub(crate) fn no_document(name: &str, beginning: &[u8], missing: &str) -> EngineError {
+    EngineError::NoDocument { name: name.to_owned(), reason: stook_formats::strange::no_document(beginning, missing) }
+}
+
+/// Checks that what has ended was a list of documents, if only an empty one; false where nothing of it is one. `missing` is what
+/// its documents should have stood in.
+///
+/// # Errors
+/// When neither that was there nor what the definition says of an empty file.
+pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, beginning: &[u8]) -> Result<bool> {
+    let Some(missing) = missing else { return Ok(true) };
+    if says_empty(source, beginning) { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
+}
+
+/// Whether a file or an answer says that it has no documents, as the definition describes it.
+fn says_empty(source: &Source, beginning: &[u8]) -> bool {
+    source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)))
+}
+
+fn modified(metadata: &std::fs::Metadata) -> i64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_micros() as i64)
+}
+
+/// Checks that a file is still the one a job was made of.
+///
+/// # Errors
+/// When it is not.
+pub fn check_unchanged(file: &JobFile) -> Result<()> {
+    let metadata = Path::new(&file.path).metadata().map_err(|error| EngineError::File { path: file.path.clone(), error })?;
+    if metadata.len() != file.size || modified(&metadata) != file.modified {
+        return Err(EngineError::Wrong(format!("{} has changed since the job was created; import it again", file.path)));
+    }
+    Ok(())
+}
+
+/// The syntax of a job's file; nothing when it is empty.
+pub fn syntax(file: &JobFile) -> Option<Syntax> {
+    file.syntax.as_deref().and_then(Syntax::named)
+}

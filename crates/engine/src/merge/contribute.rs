@@ -1,0 +1,184 @@
+//! The newest contribution of each contributor stays; each document gets the outcome that follows.
+
+use super::contribution::NumberedContribution;
+use super::merger::{RecordMerger, sorted};
+use super::result::MergeResult;
+use crate::content::history::golden_change;
+use std::collections::HashMap;
+use stook_catalogue::parts::prune;
+use stook_catalogue::record::{Contribution, MAX_CONTRIBUTORS, PreviousContribution, Retirement, keep_newest, pack};
+use stook_store::journal::Outcome;
+use stook_store::{RecordChange, StoredRecord};
+
+impl RecordMerger<'_> {
+    /// Decides about a record that is changed; one that was damaged is written whatever comes of it.
+    pub(super) fn contribute(
+        &self,
+        stored: Option<&StoredRecord>,
+        was_damaged: bool,
+        old: Vec<Contribution>,
+        existed: bool,
+        statements: &[NumberedContribution],
+    ) -> MergeResult {
+        let job = self.policy.job;
+        let mut decision = MergeResult { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..MergeResult::default() };
+        // (statement that wins, what the contributor had said before the job), per contributor that changes
+        let mut winners: Vec<(usize, Option<PreviousContribution>)> = Vec::new();
+        let mut changed: Vec<Contribution> = Vec::new();
+        let mut replaced = vec![false; old.len()];
+        for own in by_contributor(statements) {
+            let contributor = &statements[own[0]].statement.contributor;
+            let place = old.binary_search_by(|contribution| contribution.contributor.cmp(contributor)).ok();
+            let present = place.map(|place| &old[place]);
+            let in_job = present.filter(|contribution| self.policy.wrote(contribution.origin.job));
+            let before = match (in_job, present) {
+                (Some(in_job), _) => in_job.before,
+                (None, Some(present)) => {
+                    let Contribution { as_of, hash, generation, .. } = *present;
+                    Some(PreviousContribution { as_of, hash, generation, retired: !present.is_heard() })
+                }
+                (None, None) => None,
+            };
+            let mut best: Option<usize> = None;
+            for index in own.iter().copied() {
+                if let Some(before) = before.filter(|before| !statements[index].is_beyond(before)) {
+                    let same = before.hash == statements[index].statement.hash;
+                    decision.outcomes[index].0 = if same { Outcome::Unchanged } else { Outcome::Superseded };
+                    continue;
+                }
+                if best.is_none_or(|best| statements[best].age() < statements[index].age()) {
+                    best = Some(index);
+                }
+            }
+            let best = best.filter(|best| in_job.is_none_or(|in_job| in_job.age() < statements[*best].age()));
+            // what older statements say of fields that the newest one could not be read in
+            let older = |newest: &Contribution| own.iter().filter(|index| statements[**index].age() < newest.age()).copied().collect::<Vec<_>>();
+            let Some(best) = best else {
+                let Some(present) = present.filter(|present| !present.unread.is_empty()) else { continue };
+                let mut newest = present.clone();
+                let taken = older(present).into_iter().fold(false, |taken, index| newest.take_over(&statements[index].stored(None, job)) | taken);
+                if taken {
+                    replaced[place.unwrap_or_default()] = true;
+                    changed.push(newest);
+                }
+                continue;
+            };
+            if let Some(in_job) = in_job {
+                // a document of another chunk had won so far
+                let on_arrival = in_job.retired == Retirement::OnArrival;
+                let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
+                // the journal tells of the document around it
+                if !statements[best].statement.embedded {
+                    decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
+                }
+            }
+            let winner = &statements[best];
+            decision.outcomes[best].0 = outcome(existed, before, winner.statement.hash, winner.generation, winner.statement.retired);
+            let mut newest = winner.stored(before, job);
+            if !newest.unread.is_empty() {
+                for index in older(&newest) {
+                    newest.take_over(&statements[index].stored(None, job));
+                }
+                match present {
+                    // another map read the same document
+                    Some(present) if present.as_of == newest.as_of && present.generation != newest.generation => newest.take_over_unread(present),
+                    Some(present) => newest.take_over(present),
+                    None => false,
+                };
+            }
+            if let Some(place) = place {
+                replaced[place] = true;
+            }
+            winners.push((best, before));
+            changed.push(newest);
+        }
+        if changed.is_empty() {
+            return decision;
+        }
+        let same_content = winners.iter().all(|(winner, _)| {
+            let own = &statements[*winner];
+            let same = |old: &Contribution| {
+                let equal = old.hash == own.statement.hash && old.generation == own.generation && old.is_heard() != own.statement.retired;
+                old.contributor == own.statement.contributor && equal
+            };
+            old.iter().zip(&replaced).any(|(old, replaced)| *replaced && same(old))
+        });
+        let mut contributions: Vec<Contribution> =
+            old.iter().zip(&replaced).filter(|(_, replaced)| !**replaced).map(|(own, _)| own.clone()).collect();
+        contributions.append(&mut changed);
+        if contributions.len() > MAX_CONTRIBUTORS {
+            prune(&self.rules.catalogue, &mut contributions);
+        }
+        if contributions.len() >= MAX_CONTRIBUTORS {
+            let left_out = keep_newest(&mut contributions);
+            self.leave_out(left_out, existed, &mut winners, statements, &mut decision);
+        }
+        let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
+        let golden = self.survive(stored, sorted(&mut contributions));
+        self.documents(stored, &old, &contributions, statements, &mut decision);
+        // with one contributor the same content gives the same golden values; with several a newer time may choose another
+        let is_golden =
+            |stored: &StoredRecord| stored.alive == golden.alive && stored.golden[..] == golden.values[..] && stored.conflicts == golden.conflicts;
+        // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
+        let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
+        let change = if golden_stays {
+            RecordChange::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
+        } else {
+            RecordChange::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
+        };
+        decision.logged = golden_change(self.collection, stored, &change);
+        self.remember(stored, &change, &mut decision);
+        decision.write = Some((stored.map(|record| record.version), change));
+        decision.stored = winners.into_iter().map(|(winner, _)| winner).collect();
+        decision
+    }
+
+    /// Says of contributions that a full record leaves out what became of their documents: newer ones have taken their places.
+    fn leave_out(
+        &self,
+        left_out: Vec<Contribution>,
+        existed: bool,
+        winners: &mut Vec<(usize, Option<PreviousContribution>)>,
+        statements: &[NumberedContribution],
+        decision: &mut MergeResult,
+    ) {
+        for own in left_out {
+            let winner = winners.iter().position(|(winner, _)| statements[*winner].statement.contributor == own.contributor);
+            if let Some(winner) = winner {
+                let (index, _) = winners.swap_remove(winner);
+                let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
+                decision.outcomes[index] = (Outcome::Superseded, Some(reason));
+            } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
+                let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
+                decision.corrections.push((own.origin.document, former, Outcome::Superseded));
+            }
+        }
+    }
+}
+
+/// Places of statements by their contributor, in the order of their first ones.
+fn by_contributor(statements: &[NumberedContribution]) -> Vec<Vec<usize>> {
+    if let [_] = statements {
+        return vec![vec![0]];
+    }
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (index, own) in statements.iter().enumerate() {
+        let group = *known.entry(&own.statement.contributor).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(index);
+    }
+    groups
+}
+
+/// What a statement that wins is called.
+fn outcome(existed: bool, before: Option<PreviousContribution>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
+    match before {
+        _ if on_arrival => Outcome::Superseded,
+        _ if !existed => Outcome::Created,
+        Some(before) if before.hash == hash && before.generation == generation && !before.retired => Outcome::Unchanged,
+        _ => Outcome::Updated,
+    }
+}

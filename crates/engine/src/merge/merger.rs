@@ -1,0 +1,148 @@
+//! The contributions of a record as its content, and what a change of it means for others.
+
+use super::contribution::{NewContribution, NumberedContribution};
+use super::result::MergeResult;
+use crate::content::history::indexed_stay;
+use crate::content::settled::carry_settled;
+use crate::content::state::effective_state;
+use crate::job::policy::ImportPolicy;
+use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
+use crate::tags::document;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, Retirement, pack, pack_raw};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
+use stook_store::queue::JobId;
+use stook_store::{RecordChange, RecordContent, StoredRecord};
+
+/// Decides about records of one collection. One per thread.
+pub struct RecordMerger<'c> {
+    pub(super) collection: &'c Collection,
+    pub(super) consolidator: &'c Consolidator<'c>,
+    pub(super) evaluator: &'c Evaluator,
+    pub(super) policy: ImportPolicy,
+    pub(super) rules: &'c SettleRules,
+    pub(super) index: usize,
+}
+
+impl<'c> RecordMerger<'c> {
+    /// A decider for the collection with this index, and a policy.
+    pub fn new(rules: &'c SettleRules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: ImportPolicy) -> Self {
+        Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
+    }
+
+    /// What other records are told of a change.
+    pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &RecordChange) -> Propagation {
+        let mut followed = Propagation::default();
+        let after = match change {
+            RecordChange::Put(content) => content.exists.then_some(&content.golden[..]),
+            RecordChange::Delete => None,
+            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return followed,
+        };
+        let before = stored.filter(|record| record.alive).map(|record| &record.golden[..]);
+        let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, by: ChangeCause::External };
+        followed.follow(self.rules, self.evaluator, &changed);
+        followed
+    }
+
+    /// Remembers what a record is, for those who are told; what it was is known to whoever has read it.
+    pub(super) fn remember(&self, stored: Option<&StoredRecord>, change: &RecordChange, decision: &mut MergeResult) {
+        if !self.rules.concern(self.index) {
+            return;
+        }
+        decision.after = match change {
+            RecordChange::Put(content) => content.exists.then(|| content.golden.clone()),
+            RecordChange::Delete => None,
+            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => {
+                stored.filter(|record| record.alive).map(|record| record.golden.iter().cloned().collect())
+            }
+        };
+    }
+
+    /// Notes which documents of a record change with its contributions, where tags are asked of them.
+    pub(super) fn documents(
+        &self,
+        stored: Option<&StoredRecord>,
+        before: &[Contribution],
+        after: &[Contribution],
+        said: &[NumberedContribution],
+        decision: &mut MergeResult,
+    ) {
+        let Some(document) = self.collection.tag_document() else { return };
+        let known = |own: &Contribution| {
+            let same = |own: &Contribution, other: &NewContribution| own.contributor == other.contributor && own.hash == other.hash;
+            said.iter().map(|other| &other.statement).find(|other| same(own, other))?.tree.clone()
+        };
+        decision.documents = document::changes(&self.rules.catalogue, document, before, after, known);
+        decision.reevaluates_tags = stored.is_none() || !decision.documents.is_empty();
+    }
+
+    /// What contributions add up to, with what settling has found so far.
+    pub(super) fn survive(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> GoldenRecord {
+        let mut golden = self.consolidator.survive(contributions);
+        if let Some(record) = stored.filter(|record| !record.golden.is_empty()) {
+            carry_settled(self.collection, &record.golden, &mut golden.values);
+        }
+        golden
+    }
+
+    /// The change that retires, of the contributions of a record, what contributors said at a time, or hears it again; nothing where they
+    /// have said other things since.
+    pub fn restate(
+        &self,
+        record: &StoredRecord,
+        mut contributions: Vec<Contribution>,
+        said: &[(&str, i64)],
+        retired: Retirement,
+    ) -> Option<RecordChange> {
+        let mut changed = false;
+        let differs = |own: &Contribution| own.is_heard() != (retired == Retirement::Live);
+        for contribution in contributions.iter_mut().filter(|own| differs(own)) {
+            if said.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
+                contribution.retired = retired;
+                changed = true;
+            }
+        }
+        if !changed {
+            return None;
+        }
+        let golden = self.survive(Some(record), &contributions);
+        Some(RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
+    }
+
+    /// The change that leaves a record with `contributions`. A record without any goes, unless transitions have set state.
+    pub fn without(&self, record: &StoredRecord, mut contributions: Vec<Contribution>) -> RecordChange {
+        if contributions.is_empty() && record.state_set.is_empty() {
+            return RecordChange::Delete;
+        }
+        let golden = self.survive(Some(record), sorted(&mut contributions));
+        RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
+    }
+
+    /// The content of a record with these contributions, in the order they are stored.
+    pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: GoldenRecord, contributions: &[Contribution]) -> RecordContent {
+        let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
+        let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
+        let known = stored.filter(|record| record.alive && golden.alive && !record.golden.is_empty());
+        let stays = |record: &StoredRecord| record.state == state && indexed_stay(self.collection, &record.golden, &golden.values);
+        let indexed_stay = known.is_some_and(stays);
+        RecordContent {
+            created_job,
+            exists: golden.alive,
+            state,
+            state_set,
+            conflicts: golden.conflicts,
+            contributions: pack(contributions, self.collection, &golden.values),
+            raw: pack_raw(contributions),
+            golden: golden.values,
+            indexes_unchanged: indexed_stay,
+        }
+    }
+}
+
+/// Contributions in the order they are stored.
+pub(super) fn sorted(contributions: &mut [Contribution]) -> &[Contribution] {
+    contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+    contributions
+}

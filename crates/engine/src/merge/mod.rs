@@ -1,0 +1,21 @@
+//! Contributions of one record, merged: what is stored of each contributor, what is written, and the outcome of each document.
+//!
+//! [`RecordMerger::decide`] takes the contributions that documents make to a record and the record as it is stored. It skips, fails or
+//! withdraws them as the job's policy says, repairs a record that is damaged (`repair.rs`), and else lets the newest contribution of each
+//! contributor stay (`contribute.rs`). [`merger`] turns the contributions that stay into the content that is written.
+//!
+//! Of what one contributor says of one record the newest `(as_of, hash)` stays. Outcomes are a function of what was stored
+//! before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
+//! remembers what it replaced ([`stook_catalogue::record::PreviousContribution`]), and an outcome another chunk has journalled is corrected when a
+//! newer document of the job comes later.
+
+mod contribute;
+pub mod contribution;
+mod decide;
+pub mod merger;
+mod repair;
+pub mod result;
+
+pub use contribution::{NewContribution, NumberedContribution, ScopePosition};
+pub use merger::RecordMerger;
+pub use result::MergeResult;

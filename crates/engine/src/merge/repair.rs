@@ -1,0 +1,177 @@
+//! A record that is damaged in the store is written again from documents that say what cannot be read of it.
+
+use super::contribution::{NewContribution, NumberedContribution};
+use super::merger::RecordMerger;
+use super::result::MergeResult;
+use stook_catalogue::definition::{Collection, OnMatched};
+use stook_catalogue::record::{self, Contribution, ContributionContent, DecodeError, PreviousContribution, UnpackedContributions};
+use stook_catalogue::value::Value;
+use stook_store::damage::RecordPart;
+use stook_store::journal::Outcome;
+use stook_store::{RecordChange, StoredRecord};
+
+impl RecordMerger<'_> {
+    /// Decides about a record that cannot be read: it is written again where documents say what cannot be read of it, and what others have
+    /// said of it is not lost with that; else the documents fail, and nothing is written.
+    pub(super) fn heal(&self, record: &StoredRecord, statements: &[NumberedContribution], reason: &str) -> MergeResult {
+        let fail = |advice: &str| {
+            let name = &self.collection.name;
+            let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
+            MergeResult { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
+        };
+        if self.policy.matched != OnMatched::Update {
+            return fail("import its documents with a profile that updates existing records");
+        }
+        let RepairedRecord { record, contributions, lost } = match healed(self.collection, record, statements) {
+            Ok(healed) => healed,
+            Err(advice) => return fail(&advice),
+        };
+        let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
+        let existed = !self.policy.wrote(record.created_job) && (record.alive || touched);
+        let created_job = if existed { record.created_job } else { self.policy.job };
+        let mut decision = self.contribute(Some(&record), true, contributions.clone(), existed, statements);
+        if decision.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed) {
+            return decision;
+        }
+        let mut content = match decision.write.take() {
+            Some((_, RecordChange::Put(content))) => content,
+            // nothing new is said: what was said is written again
+            _ => Box::new(self.content(Some(&record), created_job, self.survive(Some(&record), &contributions), &contributions)),
+        };
+        // every column is written
+        content.indexes_unchanged = false;
+        let change = RecordChange::Put(content);
+        self.remember(Some(&record), &change, &mut decision);
+        decision.reevaluates_tags = self.collection.tag_document().is_some();
+        decision.write = Some((Some(record.version), change));
+        let lost = if lost { ", now its only contribution; import the other sources' documents again" } else { "" };
+        decision.repaired = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
+        decision
+    }
+}
+
+/// A record of which everything that counts is known again.
+struct RepairedRecord {
+    record: StoredRecord,
+    contributions: Vec<Contribution>,
+    /// Whether it is not known who had said something of it.
+    lost: bool,
+}
+
+/// What is known of a damaged record with what documents say again; what can be done where that is not enough.
+fn healed(collection: &Collection, stored: &StoredRecord, statements: &[NumberedContribution]) -> std::result::Result<RepairedRecord, String> {
+    let is = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
+    let is_readable = !is(RecordPart::Row) && !is(RecordPart::State);
+    if !is_readable {
+        return Err("no document contains this; restore a backup of the store".into());
+    }
+    let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
+    let raw = stored.raw.as_deref().unwrap_or_default();
+    let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
+    let broken: Vec<usize> =
+        stored.damage.iter().filter_map(|damage| if let RecordPart::Golden(field) = damage.part { Some(field) } else { None }).collect();
+    // who has said what cannot be read differs with what is put in its place
+    let mut marked = stored.golden.clone();
+    broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
+    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(RecordPart::Contributions)) else {
+        return Ok(RepairedRecord::from_nothing(record));
+    };
+    let mut missing: Vec<String> = Vec::new();
+    for field in broken {
+        let needs = || {
+            plain
+                .contributions
+                .iter()
+                .zip(&marked.contributions)
+                .filter(|(plain, marked)| said(plain, field) != said(marked, field))
+                .map(|(plain, _)| plain)
+        };
+        let said_again = needs().find_map(|own| said_by(own, statements));
+        if let Some(ContributionContent::Values(values)) = said_again.map(|new| &new.content) {
+            record.golden[field] = values.get(field).cloned().unwrap_or_default();
+            continue;
+        }
+        let is_replaced = |own: &Contribution| {
+            let Contribution { as_of, hash, generation, .. } = *own;
+            let before = PreviousContribution { as_of, hash, generation, retired: !own.is_heard() };
+            statements.iter().any(|new| new.statement.contributor == own.contributor && new.is_beyond(&before))
+        };
+        missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));
+    }
+    if !missing.is_empty() {
+        missing.sort();
+        missing.dedup();
+        return Err(format!("import again the document that contains `{}`, or a newer version of it", missing.join("`, `")));
+    }
+    let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
+    let is_of = |own: &Contribution, new: &NumberedContribution| new.statement.contributor == own.contributor;
+    if let [own] = &found.contributions[..]
+        && (found.golden_is_damaged || !found.damaged.is_empty())
+        && statements.iter().all(|new| is_of(own, new))
+    {
+        // nobody else has said anything of it
+        return Ok(RepairedRecord::from_nothing(record));
+    }
+    if found.golden_is_damaged {
+        record.golden = said_again(&found, statements, &record.golden, &read)?;
+    }
+    let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
+    for place in found.damaged.iter().rev() {
+        // its own document says it again
+        let own = contributions.remove(*place);
+        if !statements.iter().any(|new| is_of(&own, new)) {
+            return Err(format!("import again the document that contains `{}`, or a newer version of it", own.contributor));
+        }
+    }
+    Ok(RepairedRecord { record, contributions, lost: false })
+}
+
+/// The golden values of a record of which some are not what was written, with what documents say again in their place, if that makes
+/// them what was written.
+fn said_again(
+    found: &UnpackedContributions,
+    statements: &[NumberedContribution],
+    golden: &[Value],
+    read: &dyn Fn(&[Value]) -> std::result::Result<UnpackedContributions, DecodeError>,
+) -> std::result::Result<Vec<Value>, String> {
+    for (place, own) in found.contributions.iter().enumerate() {
+        let Some(ContributionContent::Values(values)) = said_by(own, statements).map(|new| &new.content) else { continue };
+        let mut again = golden.to_vec();
+        for (field, value) in values.iter().enumerate().filter(|(field, value)| said(own, *field) != **value) {
+            let former = std::mem::replace(&mut again[field], value.clone());
+            let is_golden = read(&again).is_ok_and(|found| found.contributions.get(place).is_some_and(|own| said(own, field) == *value));
+            if !is_golden {
+                again[field] = former;
+            }
+        }
+        if read(&again).is_ok_and(|found| !found.golden_is_damaged) {
+            return Ok(again);
+        }
+    }
+    let names: Vec<&str> = found.contributions.iter().map(|own| &*own.contributor).collect();
+    Err(format!("import the documents from which `{}` were read again: a value of one of them is damaged", names.join("`, `")))
+}
+
+/// What a contribution says of a field.
+fn said(own: &Contribution, field: usize) -> Value {
+    match &own.said {
+        ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
+        ContributionContent::Tombstone => Value::Null,
+    }
+}
+
+/// The statement among those given of which a contribution was made.
+fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
+    let is_own = |new: &&NumberedContribution| {
+        let statement = &new.statement;
+        statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
+    };
+    statements.iter().find(is_own).map(|new| &new.statement)
+}
+
+impl RepairedRecord {
+    /// A record of which documents say everything again.
+    fn from_nothing(record: StoredRecord) -> Self {
+        Self { record: StoredRecord { contributions: Vec::new(), raw: None, ..record }, contributions: Vec::new(), lost: true }
+    }
+}

@@ -1,0 +1,167 @@
+//! What each source says of an aggregate: the same functions over its own values, of the same records.
+
+use crate::Result;
+use crate::content::order::order;
+use crate::content::sum::FloatSum;
+use crate::job::sizes::PAGE;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::parts::joined;
+use stook_catalogue::record::ContributionContent;
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, keys_of, mean_of, middle_of};
+use stook_store::{ReadDetail, Store, StoreError};
+
+/// An aggregate of fewer values than there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartialAggregate {
+    /// Which of the aggregates.
+    pub aggregate: usize,
+    /// Rows that have a value.
+    pub values: u64,
+    /// All rows.
+    pub rows: u64,
+}
+
+/// Which aggregates are not of all rows: those without a value, or with one that could not be read, are left out of them.
+/// Counts of values say that themselves, and lists have as many as they have.
+///
+/// # Errors
+/// When the store fails.
+pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<PartialAggregate>> {
+    let collection = &catalogue.collections[plan.collection];
+    let is_single = |column: PlanColumn| match column {
+        PlanColumn::Field(field) => collection.fields.get(field).is_some_and(|own| !own.ty.is_list()),
+        PlanColumn::Element(_) => true,
+        _ => false,
+    };
+    let wanted = aggregates.iter().enumerate().filter(|(_, own)| own.function != AggregateFunction::Count && is_single(own.column) && !plan.distinct);
+    let mut found = Vec::new();
+    let mut rows = None;
+    for (aggregate, own) in wanted {
+        let rows = match rows {
+            Some(rows) => rows,
+            None => *rows.insert(store.count(&QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() })?),
+        };
+        let counted = store.aggregate(plan, &[Aggregate { function: AggregateFunction::Count, ..*own }])?;
+        let values = counted.first().and_then(Value::as_int).unwrap_or(0).max(0) as u64;
+        if values < rows {
+            found.push(PartialAggregate { aggregate, values, rows });
+        }
+    }
+    Ok(found)
+}
+
+/// Aggregates over what each source says of the records that a plan finds, by source. A source that says nothing of them has no row.
+///
+/// # Errors
+/// When the store fails, when rows are not records, or when a column is not what sources say: derived, a state, a tag.
+///
+/// Cost: reads each record with all its contributions, in pages; keys, and the values of medians, are held in memory.
+pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<BTreeMap<String, Vec<Value>>> {
+    let collection = &catalogue.collections[plan.collection];
+    if plan.distinct || plan.each.is_some() {
+        return Err(wrong("aggregates by source do not work with `unique` or `each`"));
+    }
+    let fields: Vec<Option<usize>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
+    let mut found: BTreeMap<String, Vec<Accumulator>> = BTreeMap::new();
+    let all = QueryPlan { columns: vec![PlanColumn::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
+    for page in keys_of(store, &all)?.chunks(PAGE) {
+        for record in store.read(&plan.tenant, plan.collection, page, ReadDetail::Full)?.into_iter().flatten() {
+            let said = record.contributions_of(collection)?;
+            let key = Value::text(record.key.as_str());
+            for own in joined(catalogue, collection, &said).iter().filter(|own| own.is_heard()) {
+                let ContributionContent::Values(values) = &own.said else { continue };
+                if !found.contains_key(own.source()) {
+                    found.insert(own.source().to_owned(), aggregates.iter().map(|aggregate| Accumulator::new(aggregate.function)).collect());
+                }
+                let Some(sums) = found.get_mut(own.source()) else { continue };
+                for (sum, field) in sums.iter_mut().zip(&fields) {
+                    match field {
+                        None => sum.add(&key),
+                        Some(field) => sum.add(values.get(*field).unwrap_or(&Value::Null)),
+                    }
+                }
+            }
+        }
+    }
+    let ended = |sums: Vec<Accumulator>| -> Result<Vec<Value>> {
+        let types = fields.iter().map(|field| field.map_or(&FieldType::Text, |field| collection.fields[field].ty.element()));
+        sums.into_iter().zip(types).map(|(sum, ty)| sum.end(ty)).collect()
+    };
+    found.into_iter().map(|(source, sums)| Ok((source, ended(sums)?))).collect()
+}
+
+fn wrong(reason: &str) -> crate::EngineError {
+    StoreError::Wrong(reason.to_owned()).into()
+}
+
+/// The field whose values are aggregated; nothing for the key.
+fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<usize>> {
+    match aggregate.column {
+        PlanColumn::Key => Ok(None),
+        PlanColumn::Field(field)
+            if collection.fields.get(field).is_some_and(|own| own.derive.is_none() && own.ty.element() != &FieldType::Ranges) =>
+        {
+            Ok(Some(field))
+        }
+        PlanColumn::Field(field) => {
+            let name = collection.fields.get(field).map_or("", |field| field.name.as_str());
+            Err(wrong(&format!("`{name}` is derived or of type ranges, so it has no values by source")))
+        }
+        _ => Err(wrong("only fields have values by source")),
+    }
+}
+
+/// An aggregate as it grows.
+struct Accumulator {
+    function: AggregateFunction,
+    count: i64,
+    whole: i128,
+    float: FloatSum,
+    /// The smallest, the largest, or all that a median is of.
+    values: Vec<Value>,
+}
+
+impl Accumulator {
+    fn new(function: AggregateFunction) -> Self {
+        Self { function, count: 0, whole: 0, float: FloatSum::default(), values: Vec::new() }
+    }
+
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Null | Value::Cleared => return,
+            Value::List(elements) => return elements.iter().for_each(|element| self.add(element)),
+            Value::Int(number) => self.whole += i128::from(*number),
+            Value::Float(number) => self.float.add(*number),
+            _ => {}
+        }
+        self.count += 1;
+        let is_better = |towards: Ordering| self.values.first().is_none_or(|kept| order(value, kept) == Some(towards));
+        match self.function {
+            AggregateFunction::Min if is_better(Ordering::Less) => self.values = vec![value.clone()],
+            AggregateFunction::Max if is_better(Ordering::Greater) => self.values = vec![value.clone()],
+            AggregateFunction::Median => self.values.push(value.clone()),
+            _ => {}
+        }
+    }
+
+    fn end(mut self, ty: &FieldType) -> Result<Value> {
+        let is_float = *ty == FieldType::Float;
+        let float = || self.float.end().ok_or_else(|| wrong("the sum is too large for a float"));
+        Ok(match self.function {
+            AggregateFunction::Count => Value::Int(self.count),
+            _ if self.count == 0 => Value::Null,
+            AggregateFunction::Min | AggregateFunction::Max => self.values.pop().unwrap_or_default(),
+            AggregateFunction::Sum if is_float => Value::float(float()?),
+            AggregateFunction::Avg if is_float => Value::float(float()? / self.count as f64),
+            AggregateFunction::Sum => Value::Int(i64::try_from(self.whole).map_err(|_| wrong("the sum does not fit 64 bits"))?),
+            AggregateFunction::Avg => mean_of(self.whole, i128::from(self.count), ty),
+            AggregateFunction::Median => {
+                self.values.sort_by(|a, b| order(a, b).unwrap_or(Ordering::Equal));
+                middle_of(&self.values[(self.values.len() - 1) / 2], &self.values[self.values.len() / 2], ty)
+            }
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Looks for records that cannot be read.
+
+use crate::Result;
+use crate::job::sizes::PAGE;
+use stook_catalogue::definition::Catalogue;
+use stook_store::damage::Damage;
+use stook_store::{ReadDetail, Store, StoreError, Tenant};
+
+/// Records that are named.
+const MOST_NAMED: usize = 1_000;
+
+/// What reading every record has found.
+#[derive(Debug, Default, PartialEq)]
+pub struct DamageReport {
+    /// Records that were read.
+    pub read: u64,
+    /// Records that cannot be read.
+    pub damaged: u64,
+    /// The first [`MOST_NAMED`] of those, with what is wrong.
+    pub named: Vec<(Tenant, Damage)>,
+}
+
+/// Reads every record of every tenant whole.
+///
+/// # Errors
+/// When the store fails.
+pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<DamageReport> {
+    let mut found = DamageReport::default();
+    for tenant in store.tenants()? {
+        for (index, collection) in catalogue.collections.iter().enumerate() {
+            let mut after = String::new();
+            loop {
+                let keys = store.keys_behind(&tenant, index, &after, PAGE)?;
+                let Some(last) = keys.last() else { break };
+                last.as_str().clone_into(&mut after);
+                found.read += keys.len() as u64;
+                for record in store.read_damaged(&tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten() {
+                    match record.sound(&collection.name).and_then(|record| record.contributions_of(collection)) {
+                        Ok(_) => {}
+                        Err(StoreError::Damaged(damage)) => {
+                            found.damaged += 1;
+                            if found.named.len() < MOST_NAMED {
+                                found.named.push((tenant.clone(), damage));
+                            }
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+    }
+    Ok(found)
+}

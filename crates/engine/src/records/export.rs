@@ -1,0 +1,121 @@
+//! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
+
+use super::record::ExplainedRecord;
+use crate::content::collection::find_collection;
+use crate::job::sizes::PAGE;
+use crate::{EngineError, Result};
+use std::io::Write;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_formats::Syntax;
+use stook_formats::write::{MarcWriter, WriteError};
+use stook_store::{ReadDetail, Store, Tenant};
+
+/// What an export looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// One JSON object a line.
+    Ndjson,
+    /// A header and a row per record; lists are joined by "; ".
+    Csv,
+    /// Kept documents, byte for byte where they are ISO 2709.
+    Marc,
+    /// Kept documents as MARCXML.
+    MarcXml,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportReport {
+    /// Records.
+    pub records: u64,
+    /// Records without a document that could be written.
+    pub left_out: u64,
+}
+
+/// Writes every record of a collection in the order of keys, in constant memory.
+///
+/// # Errors
+/// When the collection is not known, the store fails, or the output does.
+pub fn export(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    collection: &str,
+    format: ExportFormat,
+    out: &mut dyn Write,
+    complain: &mut dyn FnMut(&str),
+) -> Result<ExportReport> {
+    let (index, definition) = find_collection(catalogue, collection)?;
+    let mut exported = ExportReport::default();
+    match format {
+        ExportFormat::Ndjson => each_record(definition, index, store, tenant, &mut |record| {
+            serde_json::to_writer(&mut *out, &record.to_json()).map_err(|error| failed(error.into()))?;
+            out.write_all(b"\n").map_err(failed)?;
+            exported.records += 1;
+            Ok(())
+        })?,
+        ExportFormat::Csv => {
+            let mut rows = csv::Writer::from_writer(&mut *out);
+            let names =
+                definition.shown_fields().map(|(_, field)| field.name.as_str()).chain(definition.states.iter().map(|state| state.name.as_str()));
+            rows.write_record(std::iter::once("key").chain(names)).map_err(|error| failed(error.into()))?;
+            each_record(definition, index, store, tenant, &mut |record| {
+                let fields = definition.shown_fields().map(|(index, field)| record.stored.golden[index].show(field.golden_type()));
+                let states = definition.states.iter().zip(&record.stored.state).map(|(state, value)| value.show(&state.ty));
+                let values = std::iter::once(record.stored.key.to_string()).chain(fields).chain(states);
+                rows.write_record(values).map_err(|error| failed(error.into()))?;
+                exported.records += 1;
+                Ok(())
+            })?;
+            rows.flush().map_err(failed)?;
+        }
+        ExportFormat::Marc | ExportFormat::MarcXml => {
+            if !definition.keep_raw {
+                return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson or csv")));
+            }
+            let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
+            each_record(definition, index, store, tenant, &mut |record| {
+                let written = match record.document(None) {
+                    Some((number, bytes)) => records.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc)),
+                    None => Err(WriteError::NotMarc("missing")),
+                };
+                match written {
+                    Ok(()) => exported.records += 1,
+                    Err(WriteError::Io(error)) => return Err(failed(error)),
+                    Err(reason) => {
+                        complain(&format!("{}: {reason}", record.stored.key));
+                        exported.left_out += 1;
+                    }
+                }
+                Ok(())
+            })?;
+            records.finish().map_err(failed)?;
+        }
+    }
+    out.flush().map_err(failed)?;
+    Ok(exported)
+}
+
+fn failed(error: std::io::Error) -> EngineError {
+    EngineError::File { path: "the output".into(), error }
+}
+
+/// Calls `visit` with every existing record of a collection, a page of keys at a time.
+fn each_record(
+    definition: &Collection,
+    index: usize,
+    store: &dyn Store,
+    tenant: &Tenant,
+    visit: &mut dyn FnMut(ExplainedRecord<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut after = String::new();
+    loop {
+        let keys = store.keys_behind(tenant, index, &after, PAGE)?;
+        let Some(last) = keys.last() else { return Ok(()) };
+        last.as_str().clone_into(&mut after);
+        for stored in store.read(tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten().filter(|record| record.alive) {
+            let contributions = stored.contributions_of(definition)?;
+            visit(ExplainedRecord { collection: definition, stored, contributions })?;
+        }
+    }
+}

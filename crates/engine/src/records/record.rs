@@ -1,0 +1,272 @@
+//! Questions about one record: its values, and why they are what they are.
+
+pub use crate::content::collection::find_collection;
+use crate::relations::left_out::left_out;
+use crate::{EngineError, Result};
+use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
+use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
+use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
+use stook_catalogue::value::{Value, show_timestamp};
+use stook_store::{ReadDetail, Store, StoredRecord, Tenant};
+
+/// A record with its contributions.
+pub struct ExplainedRecord<'c> {
+    /// The definition of its collection.
+    pub collection: &'c Collection,
+    /// As stored.
+    pub stored: StoredRecord,
+    /// What its contributors say.
+    pub contributions: Vec<Contribution>,
+}
+
+/// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
+///
+/// # Errors
+/// When the collection is not known or the store fails.
+pub fn get<'c>(
+    catalogue: &'c Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    collection: &str,
+    key: &str,
+    deleted: bool,
+) -> Result<Option<ExplainedRecord<'c>>> {
+    let (index, definition) = find_collection(catalogue, collection)?;
+    let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
+    let found = store.read(tenant, index, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten();
+    let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
+    let contributions = stored.contributions_of(definition)?;
+    Ok(Some(ExplainedRecord { collection: definition, stored, contributions }))
+}
+
+/// Golden fields and state of a record as JSON, in the order of the definition, absent ones left out.
+pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
+    let mut fields = Map::new();
+    fields.insert("key".into(), json!(stored.key.as_str()));
+    for (index, field) in collection.shown_fields() {
+        let value = &stored.golden[index];
+        if !value.is_null() {
+            fields.insert(field.name.clone(), value.to_json(field.golden_type()));
+        }
+    }
+    for (state, value) in collection.states.iter().zip(&stored.state) {
+        if !value.is_null() {
+            fields.insert(state.name.clone(), value.to_json(&state.ty));
+        }
+    }
+    Json::Object(fields)
+}
+
+impl ExplainedRecord<'_> {
+    /// Golden fields and state as JSON, in the order of the definition, absent ones left out.
+    pub fn to_json(&self) -> Json {
+        to_json(self.collection, &self.stored)
+    }
+
+    /// The newest kept document, or that of a contributor: its format's number and its bytes.
+    pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
+        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.is_heard());
+        let kept = kept.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
+        let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
+        newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
+    }
+
+    /// For each golden field: value, who says it by which rule, and what lost, why it failed, and whether something waits to be
+    /// settled that may change it; then the contributions themselves.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn explain(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Json> {
+        let is_row = self.collection.rows_of.is_some();
+        let waits = (is_row || self.collection.settles()) && !store.marks(tenant, 1)?.is_empty();
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
+        let golden =
+            GoldenRecord { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
+        let mut fields = Map::new();
+        for explanation in consolidator.explain(&self.contributions, &golden) {
+            let field = &self.collection.fields[explanation.field];
+            if field.is_member() {
+                continue;
+            }
+            let value = &self.stored.golden[explanation.field];
+            let failed = match &field.derive {
+                Some(Derivation::SameRecord(expression)) if value.is_null() => {
+                    evaluator.value(expression, &field.ty, &GoldenValues::new(self.collection, &self.stored.golden)).err()
+                }
+                Some(Derivation::ThroughLinks(_)) if value.is_null() => {
+                    crate::settle::failure_of((catalogue, &evaluator), (store, tenant), self.collection, &self.stored.golden, field)?
+                }
+                _ => None,
+            };
+            let stale = waits && (field.is_settled() || is_row);
+            if value.is_null() && explanation.lost.is_empty() && failed.is_none() && !stale {
+                continue;
+            }
+            let mut entry = Map::new();
+            if stale {
+                entry.insert("stale".into(), json!(true));
+            }
+            if let Some(reason) = failed {
+                entry.insert("failed".into(), json!(reason));
+            }
+            entry.insert("value".into(), value.to_json(field.golden_type()));
+            if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive
+                && let Some(link) = catalogue.links.get(*link)
+            {
+                let planned = planned(store, tenant, link, &self.stored.golden)?;
+                if !planned.is_empty() {
+                    entry.insert("planned".into(), json!(planned));
+                }
+                if link.many && value.elements().len() >= MOST_TARGETS {
+                    entry.insert("most".into(), json!(MOST_TARGETS));
+                }
+            }
+            match &field.derive {
+                Some(derive) => {
+                    entry.insert("derived".into(), json!(describe(catalogue, derive)));
+                }
+                None => {
+                    entry.insert("rule".into(), json!(rule_name(catalogue, field)));
+                    let who: Vec<&str> = explanation.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+                    entry.insert("from".into(), json!(who));
+                    let said = explanation.won.iter().filter(|(_, said)| *said != value && **said != Value::Cleared);
+                    let said: Map<String, Json> = said.map(|(own, value)| (own.contributor.to_string(), value.to_json(&field.ty))).collect();
+                    if !said.is_empty() {
+                        entry.insert("said".into(), said.into());
+                    }
+                }
+            }
+            if !explanation.lost.is_empty() {
+                let lost: Vec<Json> = explanation
+                    .lost
+                    .iter()
+                    .map(|(contribution, value)| {
+                        let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, (as_of, _))| as_of);
+                        json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(as_of)})
+                    })
+                    .collect();
+                entry.insert("lost".into(), Json::Array(lost));
+            }
+            if golden.conflicts.contains(&explanation.field) {
+                entry.insert("conflict".into(), json!(true));
+            }
+            fields.insert(field.name.clone(), Json::Object(entry));
+        }
+        let state: Map<String, Json> = self
+            .collection
+            .states
+            .iter()
+            .zip(&self.stored.state)
+            .enumerate()
+            .filter(|(_, (_, value))| !value.is_null())
+            .map(|(index, (state, value))| {
+                let set = self.stored.state_set.iter().any(|(set, _)| *set == index);
+                (state.name.clone(), json!({"value": value.to_json(&state.ty), "from": if set { "transition" } else { "seed" }}))
+            })
+            .collect();
+        let contributions: Vec<Json> = self
+            .contributions
+            .iter()
+            .map(|contribution| {
+                let unread = contribution.unread.iter().map(|own| {
+                    let field = &self.collection.fields[own.field];
+                    let said = (own.as_of != UNKNOWN_TIME || !own.value.is_null())
+                        .then(|| json!({"value": own.value.to_json(&field.ty), "as_of": show_as_of(own.as_of)}));
+                    (field.name.clone(), said.unwrap_or_default())
+                });
+                let unread: Map<String, Json> = unread.collect();
+                let mut shown = json!({
+                    "contributor": &*contribution.contributor,
+                    "as_of": show_as_of(contribution.as_of),
+                    "says": match contribution.said {
+                        _ if !contribution.is_heard() => "retired",
+                        ContributionContent::Tombstone => "deleted",
+                        ContributionContent::Values(_) => "values",
+                    },
+                    "job": contribution.origin.job,
+                    "document": contribution.origin.document,
+                    "hash": contribution.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+                    "raw_bytes": contribution.raw.as_ref().map(|raw| raw.bytes.len()),
+                });
+                // fields whose value in its newest document could not be read, with what it said of them before
+                if !unread.is_empty() {
+                    shown["unread"] = unread.into();
+                }
+                shown
+            })
+            .collect();
+        let mut whole = Map::new();
+        whole.insert("collection".into(), json!(self.collection.name));
+        whole.insert("key".into(), json!(self.stored.key.as_str()));
+        whole.insert("exists".into(), json!(self.stored.alive));
+        whole.insert("changed".into(), json!(show_timestamp(self.stored.version.revision)));
+        whole.insert("created_by_job".into(), json!(self.stored.created_job));
+        whole.insert("fields".into(), Json::Object(fields));
+        let left_out = catalogue.collection(&self.collection.name).map(|(own, _)| left_out(catalogue, own, &self.stored.golden)).unwrap_or_default();
+        if !left_out.is_empty() {
+            whole.insert("left_out".into(), json!(left_out));
+        }
+        if !state.is_empty() {
+            whole.insert("state".into(), Json::Object(state));
+        }
+        whole.insert("contributions".into(), Json::Array(contributions));
+        Ok(Json::Object(whole))
+    }
+}
+
+/// Keys of targets that are known before their records.
+fn planned(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
+    let keys: Vec<Key> = link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Head)?;
+    let missing = keys.iter().zip(found).filter(|(_, record)| record.as_ref().is_none_or(|record| !record.alive));
+    Ok(missing.map(|(key, _)| key.to_string()).collect())
+}
+
+fn show_as_of(as_of: i64) -> Json {
+    if as_of == UNKNOWN_TIME { Json::Null } else { json!(show_timestamp(as_of)) }
+}
+
+/// How a derived value follows from others, in words.
+fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
+    match derive {
+        Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => expression.source().to_owned(),
+        Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link) => match catalogue.links.get(*link) {
+            Some(link) if link.many => format!("all targets of {}", catalogue.collections[link.target_collection].name),
+            Some(link) => format!("the linked {}", catalogue.collections[link.target_collection].name),
+            None => "linked".into(),
+        },
+        Derivation::Sources => "sources that contribute to the record".into(),
+        Derivation::Member(..) => "a member of the structs in a list".into(),
+        Derivation::Rollup(rollup) => {
+            let link = &catalogue.links[rollup.link];
+            let child = &catalogue.collections[link.child_collection];
+            let field = rollup.edge_field.map_or_else(String::new, |told| format!(" of {}", child.fields[link.edge_fields[told]].name));
+            format!("{:?}{field} over {}.{}", rollup.function, child.name, link.name).to_lowercase()
+        }
+    }
+}
+
+/// The survivorship rule of a field, as explanations name it.
+pub(crate) fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
+    use stook_catalogue::definition::Survivorship;
+    match &field.survivorship {
+        Survivorship::Latest => "latest".into(),
+        Survivorship::Earliest => "earliest".into(),
+        Survivorship::Union => "union".into(),
+        Survivorship::UnionBy(member) => format!("union by {}", field.ty.members()[*member].name),
+        Survivorship::ByContributor => "by_contributor".into(),
+        Survivorship::Prefer { sources, then_earliest } => {
+            let names: Vec<&str> = sources.iter().map(|source| catalogue.speaker_name(*source)).collect();
+            format!("prefer {} then {}", names.join(", "), if *then_earliest { "earliest" } else { "latest" })
+        }
+    }
+}

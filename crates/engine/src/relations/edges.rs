@@ -1,0 +1,161 @@
+//! The edges of a record: what it passes to its targets, as a pure function of its golden values.
+
+use super::payload::ChildPayload;
+use super::rules::SettleRules;
+use std::collections::{BTreeMap, HashSet};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{IntervalOverlap, Link, TargetRule};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
+
+/// Most rows for an interval that is longer than its link's `reach`.
+const MOST_STEPS: i64 = 1_000;
+
+/// What distinguishes an edge from others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EdgeKey {
+    pub(super) link: u32,
+    pub(super) target: SmolStr,
+    pub(super) group: SmolStr,
+    pub(super) start: i64,
+    pub(super) child: SmolStr,
+}
+
+/// What one record tells.
+pub(super) struct EdgeBuilder<'t> {
+    pub(super) rules: &'t SettleRules,
+    pub(super) evaluator: &'t Evaluator,
+    pub(super) collection: usize,
+    pub(super) key: &'t Key,
+}
+
+impl EdgeBuilder<'_> {
+    pub(super) fn edges(&self, values: &[Value]) -> BTreeMap<EdgeKey, Vec<u8>> {
+        let mut edges = BTreeMap::new();
+        let own = &self.rules.relations[self.collection];
+        let child = self.key.shared();
+        for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            let mut targets = link.leads_to(values).peekable();
+            if targets.peek().is_some()
+                && let Some((group, start, payload)) = self.told(link, values)
+            {
+                for target in targets {
+                    let id = EdgeKey { link: link.edges(), target: target.clone(), group: group.clone(), start, child: child.clone() };
+                    edges.insert(id, payload.clone());
+                }
+            }
+            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
+            if !self.holds(link, link.when.as_ref(), values) {
+                continue;
+            }
+            let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+            for target in tuples(link, self.definition(), &mine, values) {
+                for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
+                    let id = EdgeKey { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
+                    edges.insert(id, Vec::new());
+                }
+            }
+        }
+        for link in own.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
+            let theirs: Vec<usize> = fields.iter().map(|(_, other)| *other).collect();
+            let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
+            for target in tuples(link, self.definition(), &theirs, values) {
+                for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
+                    let id = EdgeKey { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
+                    let (from, to) = span.unwrap_or_default();
+                    edges.insert(id, [from.to_le_bytes(), to.to_le_bytes()].concat());
+                }
+            }
+        }
+        edges
+    }
+
+    fn definition(&self) -> &Collection {
+        &self.rules.catalogue.collections[self.collection]
+    }
+
+    /// Group, start and payload of the edge to a target, if its rules, or a reader's, need one.
+    fn told(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
+        if !link.is_measured() {
+            return link.is_only_read().then(Default::default);
+        }
+        let mut conditions = 0;
+        for (bit, condition) in link.conditions.iter().enumerate() {
+            let holds = condition.source() == "true" || self.holds(link, Some(condition), values);
+            conditions |= u64::from(holds) << bit;
+        }
+        if conditions == 0 && !link.create && !link.is_read() {
+            return None;
+        }
+        let group = link.group.as_ref().map(|group| self.group(link, group, values)).unwrap_or_default();
+        let span = link.span.and_then(|(start, stop)| Some((values[start].as_int()?, values[stop].as_int()?)));
+        let told = link.edge_fields.iter().map(|field| values[*field].clone()).collect();
+        Some((group, span.map_or(0, |(start, _)| start), ChildPayload { conditions, span, fields: told }.pack()))
+    }
+
+    fn holds(&self, link: &Link, condition: Option<&Expression>, values: &[Value]) -> bool {
+        let what = || format!("a condition on link `{}`", link.name);
+        condition.is_none_or(|condition| self.evaluator.holds_or_note(&what, condition, &GoldenValues::new(self.definition(), values)))
+    }
+
+    fn group(&self, link: &Link, group: &Expression, values: &[Value]) -> SmolStr {
+        match self.evaluator.value(group, &FieldType::Text, &GoldenValues::new(self.definition(), values)) {
+            Ok(Value::Text(text)) => text,
+            Ok(_) => SmolStr::default(),
+            Err(error) => {
+                self.evaluator.note(&format!("`group` of link `{}`", link.name), group, &error);
+                SmolStr::default()
+            }
+        }
+    }
+}
+
+/// What must be equal, as texts: one for each combination of elements of lists, as many as there may be; none where a value is missing.
+pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<SmolStr> {
+    if let [only] = fields
+        && let Value::Text(text) = &values[*only]
+    {
+        return vec![text.clone()];
+    }
+    let most = link.most_equal(collection, fields.iter().copied());
+    let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
+    for field in fields {
+        let elements = elements(collection, *field, values);
+        let longer = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat()));
+        tuples = longer.take(most).collect();
+    }
+    // one text is itself, several are JSON
+    let text = |tuple: Vec<String>| match tuple.as_slice() {
+        [only] => only.into(),
+        several => serde_json::Value::from(several).to_string().into(),
+    };
+    tuples.into_iter().map(text).collect()
+}
+
+/// The elements of a field, or its value, as texts: each once.
+pub(super) fn elements(collection: &Collection, field: usize, values: &[Value]) -> Vec<String> {
+    let ty = collection.fields[field].golden_type().element();
+    let mut seen = HashSet::new();
+    let elements = values[field].elements().iter().filter(|value| !value.is_null()).map(|value| value.show(ty));
+    elements.filter(|element| seen.insert(element.clone())).collect()
+}
+
+/// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
+pub(crate) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Option<(i64, i64)> {
+    let Some(overlap) = overlap else { return Some((0, 0)) };
+    let (start, stop) = of(overlap);
+    let (start, stop) = (values[start].as_int()?, values[stop].as_int()?);
+    Some((start, stop.max(start)))
+}
+
+/// Where an interval is registered: where it starts, and once for each `reach` of its length, so that whoever looks that far
+/// back finds it.
+fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Vec<i64> {
+    let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
+    let reach = overlap.map_or(1, |overlap| overlap.reach);
+    let steps = ((stop - start) / reach).min(MOST_STEPS);
+    (0..=steps).map(|step| start + step * reach).collect()
+}

@@ -1,0 +1,36 @@
+//! What the links of a record leave out, because lists are longer than a link takes.
+
+use super::edges::elements;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::links::{TargetRule, listed};
+use stook_catalogue::value::Value;
+
+/// What links of a record leave out because there is more of it than they take, in sentences.
+pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value]) -> Vec<String> {
+    let definition = &catalogue.collections[collection];
+    let mut left_out = Vec::new();
+    for link in catalogue.links.iter().filter(|link| link.speaks_of_lists(&catalogue.collections)) {
+        // of a link to its own collection both ends are here
+        for is_target in
+            [false, true].into_iter().filter(|is_target| collection == if *is_target { link.target_collection } else { link.child_collection })
+        {
+            let fields: Vec<usize> = match &link.target_rule {
+                TargetRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
+                TargetRule::Key(key) if !is_target => listed(definition, key).into_iter().collect(),
+                TargetRule::Key(_) => continue,
+            };
+            let most = link.most_equal(definition, fields.iter().copied());
+            // lists that are short, which nearly all are, are not looked into
+            if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= most {
+                continue;
+            }
+            let number = fields.iter().map(|field| elements(definition, *field, values).len()).fold(1, usize::saturating_mul);
+            if number > most {
+                let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
+                let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - most);
+                left_out.push(format!("link `{of}.{}` uses only the first {most} values of `{names}`; {rest} are ignored", link.name));
+            }
+        }
+    }
+    left_out
+}

@@ -1,0 +1,172 @@
+//! What follows from a change of a record: edges, and marks of the records that must be settled.
+
+use super::edges::{EdgeBuilder, EdgeKey};
+use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
+use super::rules::SettleRules;
+use super::stored::interval_of;
+use std::collections::BTreeSet;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::Derivation;
+use stook_catalogue::value::{SmolStr, Value};
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, SettlingChanges, StaleMark};
+
+/// Who changed a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeCause {
+    /// A document, an edit.
+    External,
+    /// The same, and its settled values are what they must be.
+    InlineSettled,
+    /// The pass that settles it as a child.
+    ChildPass,
+    /// The pass that settles it as a parent.
+    ParentPass,
+}
+
+/// A change of a record's golden values; nothing where it does not exist.
+#[derive(Debug)]
+pub struct ValueChange<'c> {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: &'c Key,
+    /// What it was.
+    pub before: Option<&'c [Value]>,
+    /// What it is.
+    pub after: Option<&'c [Value]>,
+    /// The job that did it.
+    pub job: JobId,
+    /// Which part of the work did it.
+    pub by: ChangeCause,
+}
+
+/// What follows from changes: edges, and marks, each once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Propagation {
+    edges: Vec<EdgeChange>,
+    /// Stratum, rule, target, part, job.
+    marks: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
+    /// Marks of records that are new: needed if others have named them before.
+    marks_if_linked: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
+}
+
+impl Propagation {
+    /// Whether nothing follows.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty() && self.marks.is_empty() && self.marks_if_linked.is_empty()
+    }
+
+    /// Adds what follows from other changes.
+    pub fn extend(&mut self, other: &Propagation) {
+        self.edges.extend_from_slice(&other.edges);
+        self.marks.extend(other.marks.iter().cloned());
+        self.marks_if_linked.extend(other.marks_if_linked.iter().cloned());
+    }
+
+    /// What one job has caused, others have caused, too.
+    pub(crate) fn share(&mut self, job: JobId, others: &[JobId]) {
+        for marks in [&mut self.marks, &mut self.marks_if_linked] {
+            let own: Vec<_> = marks.iter().filter(|(.., caused)| *caused == job).cloned().collect();
+            for other in others {
+                marks.extend(own.iter().cloned().map(|(stratum, rule, target, part, _)| (stratum, rule, target, part, *other)));
+            }
+        }
+    }
+
+    /// As the store takes it.
+    pub fn settling(self) -> SettlingChanges {
+        let mark = |(stratum, rule, target, part, job)| StaleMark { id: 0, phase: stratum, rule, target, group: part, job };
+        let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.marks_if_linked.into_iter().map(mark).collect());
+        SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
+    }
+
+    /// Asks for a pass that settles a record as a child.
+    pub fn ask(&mut self, rules: &SettleRules, collection: usize, key: &Key, job: JobId) {
+        let own = &rules.relations[collection];
+        self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
+    }
+
+    /// Asks for a pass that settles a record as a parent, with the part that is asked for.
+    pub fn ask_as_parent(&mut self, rules: &SettleRules, collection: usize, (key, part): (&Key, &str), job: JobId) {
+        let own = &rules.relations[collection];
+        self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
+    }
+
+    /// Adds a change of an edge.
+    pub fn edge(&mut self, change: EdgeChange) {
+        self.edges.push(change);
+    }
+
+    pub(crate) fn mark(&mut self, stratum: u32, rule: u32, target: impl Into<SmolStr>, part: impl Into<SmolStr>, job: JobId) {
+        self.marks.insert((stratum, rule, target.into(), part.into(), job));
+    }
+
+    /// Adds what follows from a change.
+    pub fn follow(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
+        let own = &rules.relations[changed.collection];
+        if !own.any() || changed.before == changed.after {
+            return;
+        }
+        self.follow_edges(rules, evaluator, changed);
+        let collection = &rules.catalogue.collections[changed.collection];
+        let key = || changed.key.shared();
+        let differs = |field: usize| match (changed.before, changed.after) {
+            (Some(before), Some(after)) => before[field] != after[field],
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        let needs_settling = || match (changed.before, changed.after) {
+            (Some(before), Some(after)) => !rules.stays_settled(changed.collection, before, after),
+            (_, after) => after.is_some(),
+        };
+        if own.is_child() && !matches!(changed.by, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
+            self.mark(own.order << 2 | CHILD, own.id, key(), "", changed.job);
+        }
+        for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
+            let comes_or_goes = changed.before.is_some() != changed.after.is_some();
+            if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && comes_or_goes {
+                let stratum = rules.relations[link.child_collection].order << 2 | READ;
+                if changed.before.is_none() {
+                    self.marks_if_linked.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
+                } else {
+                    self.mark(stratum, link.id, key(), "", changed.job);
+                }
+            }
+        }
+        let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
+        if own.is_parent() && changed.by != ChangeCause::ParentPass && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
+            self.ask_as_parent(rules, changed.collection, (changed.key, ""), changed.job);
+        }
+    }
+
+    fn follow_edges(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
+        let teller = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
+        let before = changed.before.map(|values| teller.edges(values)).unwrap_or_default();
+        let after = changed.after.map(|values| teller.edges(values)).unwrap_or_default();
+        let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
+        let put = after.iter().filter(|(id, payload)| before.get(*id) != Some(*payload));
+        for ((id, payload), is_put) in gone.map(|edge| (edge, false)).chain(put.map(|edge| (edge, true))) {
+            let Some(link) = rules.links.get(&(id.link & !3)).map(|link| &rules.catalogue.links[*link]) else { continue };
+            if id.link == link.edges() {
+                if link.is_measured() {
+                    let to = &rules.relations[link.target_collection];
+                    self.mark(to.order << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
+                }
+            } else if id.link == link.targets() {
+                // it was made here
+                let Some((low, high)) = interval_of(payload) else { continue };
+                self.mark(
+                    rules.relations[link.child_collection].order << 2 | FOUND,
+                    link.id,
+                    id.target.clone(),
+                    SearchBounds { low, high, cursor: None }.text(),
+                    changed.job,
+                );
+            }
+            let EdgeKey { link, target, group, start, child } = id.clone();
+            let edge = Edge { link, target, group, start, child, payload: payload.clone() };
+            self.edges.push(if is_put { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
+        }
+    }
+}

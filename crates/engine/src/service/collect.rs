@@ -1,0 +1,229 @@
+//! Asks services for what they have published since they were asked last, a window of time and a page at a time.
+//!
+//! A page becomes an import job of its own, named as a file that the service had delivered. Behind each page the *journal* of the
+//! service moves to the time of the page's last document: who is stopped anywhere goes on there. Documents of that time are asked
+//! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
+//! window, so what is published meanwhile is not skipped.
+
+use super::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
+use crate::import::{self, UploadRequest};
+use crate::relations::SettlingUnit;
+use crate::relations::stored::number;
+use crate::{EngineError, Result};
+use serde_json::Value as Json;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Catalogue, Collect, Source};
+use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
+use stook_formats::strange;
+use stook_store::journal::OutcomeCounts;
+use stook_store::queue::JobState;
+use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
+
+/// Most bytes of a page.
+const MOST_BYTES: u64 = 64 << 20;
+/// How often a page is asked for.
+const ATTEMPTS: u32 = 5;
+/// The first pause between two attempts; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Time for a page.
+const PAGE_TIME: Duration = Duration::from_secs(120);
+
+/// Which service is asked, and for what.
+#[derive(Debug, Clone)]
+pub struct CollectRequest {
+    /// The source's index.
+    pub source: usize,
+    /// The service's index in it.
+    pub service: usize,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// From when on, in microseconds; without it from where the journal stands.
+    pub since: Option<i64>,
+    /// Until before when; without it until now, less the definition's `lag`.
+    pub until: Option<i64>,
+    /// Threads that import.
+    pub workers: usize,
+}
+
+/// What was collected of a service.
+#[derive(Debug, Clone, Default)]
+pub struct CollectReport {
+    /// Pages.
+    pub pages: u64,
+    /// What became of their documents.
+    pub counts: OutcomeCounts,
+    /// Until when everything is here, in microseconds.
+    pub until: i64,
+}
+
+/// Until when a service has been collected, in microseconds.
+///
+/// # Errors
+/// When the store fails.
+pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
+    let edges = store.edges(tenant, collect.id, service)?;
+    Ok(edges.first().map(number).transpose()?)
+}
+
+/// Asks one service for everything new and imports it. `show` is told what has been done so far.
+///
+/// # Errors
+/// When the service does not answer as it should in spite of several attempts, or importing fails. What was collected until then
+/// stays, and the journal stands behind it.
+pub fn collect(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    request: &CollectRequest,
+    stop: &AtomicBool,
+    show: &dyn Fn(&CollectReport),
+) -> Result<CollectReport> {
+    let source = &catalogue.sources[request.source];
+    let Some(collect) = &source.collect else { return Err(EngineError::Wrong(format!("source `{}` is not collected", source.name))) };
+    let (name, url) = &collect.services[request.service];
+    let service = CollectedService::new(collect, name, &with_environment(url)?)?;
+    let known = journal(store, &request.tenant, collect, name)?;
+    let Some(mut from) = request.since.or(known).or(collect.since) else {
+        return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
+    };
+    // a window behind a gap says nothing of what is before it
+    let is_next = known.is_none_or(|known| from <= known);
+    let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
+    let move_to = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
+        true => store.commit(Box::new(note(&request.tenant, collect, name, reached))).map(|_| ()),
+        false => Ok(()),
+    };
+    let mut done = CollectReport { until: from, ..CollectReport::default() };
+    let mut skip = 0;
+    while from < until && !stop.load(Ordering::SeqCst) {
+        let page = service.page(from, until, skip, stop)?;
+        let times = page.times(collect, source, name)?;
+        let Some(last) = times.iter().copied().max() else {
+            from = until;
+            break;
+        };
+        if times.iter().any(|time| *time < from || *time >= until) {
+            let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
+            return Err(EngineError::Wrong(format!("`{name}` returned documents outside the requested window, {wanted}")));
+        }
+        import_page(catalogue, store, request, (source, name, from), page, &mut done, stop)?;
+        let of_last = times.iter().filter(|time| **time == last).count();
+        skip = if last == from { skip + of_last } else { of_last };
+        from = last;
+        done.until = from;
+        move_to(from)?;
+        show(&done);
+    }
+    if from >= until {
+        done.until = until;
+        move_to(until)?;
+    }
+    Ok(done)
+}
+
+fn import_page(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    request: &CollectRequest,
+    (source, service, from): (&Source, &str, i64),
+    page: CollectPage,
+    done: &mut CollectReport,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+    let (tenant, size) = (request.tenant.clone(), Some(page.bytes.len() as u64));
+    let name = format!("{service}_{time}_{}.json", done.pages);
+    let upload = UploadRequest { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None, retires_all: false };
+    let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
+    let job = import::run(catalogue, store, job.id, (request.workers, true), stop, &|_| ())?;
+    match job.state {
+        JobState::Completed | JobState::CompletedWithErrors => {
+            done.pages += 1;
+            done.counts.include(&job.counts);
+            Ok(())
+        }
+        state => Err(EngineError::Wrong(format!("job {} is {}; the next harvest starts again at {}", job.id, state.name(), show_timestamp(from)))),
+    }
+}
+
+/// A page of documents.
+struct CollectPage {
+    bytes: Vec<u8>,
+    documents: Vec<Json>,
+}
+
+impl CollectPage {
+    /// When its documents were published.
+    fn times(&self, collect: &Collect, source: &Source, service: &str) -> Result<Vec<i64>> {
+        let time = |document: &Json| {
+            let text = document.get(&collect.window).and_then(Json::as_str)?;
+            from_text(text, &FieldType::Timestamp, None).ok()?.as_int()
+        };
+        let missing = || EngineError::Wrong(format!("`{service}` returned documents of `{}` without a time in `{}`", source.name, collect.window));
+        self.documents.iter().map(|document| time(document).ok_or_else(missing)).collect()
+    }
+}
+
+/// A service as it is asked.
+struct CollectedService<'c> {
+    collect: &'c Collect,
+    name: &'c str,
+    url: String,
+    client: HttpClient,
+}
+
+impl<'c> CollectedService<'c> {
+    fn new(collect: &'c Collect, name: &'c str, url: &str) -> Result<Self> {
+        Ok(Self { collect, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
+    }
+
+    /// The page of a window behind `skip` documents.
+    fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<CollectPage> {
+        let Collect { window, page, filter, .. } = self.collect;
+        let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
+        let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
+        let joint = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
+        let pause = |pause: Duration| {
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            !stop.load(Ordering::SeqCst)
+        };
+        let attempt = || {
+            self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
+                let mut bytes = Vec::new();
+                body.read_to_end(&mut bytes)?;
+                Ok(HttpAttempt::Answered(bytes))
+            })
+        };
+        self.read(persist(ATTEMPTS, FIRST_PAUSE, &pause, attempt).map_err(|reason| self.failed(&reason))?)
+    }
+
+    fn read(&self, bytes: Vec<u8>) -> Result<CollectPage> {
+        let refused = |missing: &str| self.failed(&format!("its answer {}", strange::no_document(&bytes, missing)));
+        let other = |error| self.failed(&format!("the response is not JSON: {error}; it {}", strange::no_document(&bytes, "it is not JSON")));
+        let page: Json = serde_json::from_slice(&bytes).map_err(other)?;
+        match page {
+            Json::Object(mut page) => match page.remove("value") {
+                Some(Json::Array(documents)) => Ok(CollectPage { bytes, documents }),
+                _ => Err(refused("there is no list `value` in its top object")),
+            },
+            _ => Err(refused("it is not an object")),
+        }
+    }
+
+    fn failed(&self, reason: &str) -> EngineError {
+        EngineError::Wrong(format!("service `{}`: {reason}", self.name))
+    }
+}
+
+/// Moves the journal of a service.
+fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> SettlingUnit {
+    let (link, target, payload) = (collect.id, service.to_owned(), until.to_le_bytes().into());
+    let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: 0, child: SmolStr::default(), payload };
+    SettlingUnit { tenant: tenant.clone(), settling: SettlingChanges { edges: vec![EdgeChange::Put(edge)], ..SettlingChanges::default() } }
+}

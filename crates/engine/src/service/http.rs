@@ -1,0 +1,198 @@
+//! How services are asked: attempts with growing pauses, limits on time and bytes, no redirects.
+
+use crate::{EngineError, Result};
+use base64::Engine;
+use std::io::Read;
+use std::time::{Duration, SystemTime};
+use ureq::http::HeaderMap;
+
+/// Time to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest pause that a service may ask for.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+/// Most bytes of an error's text that are read.
+const MOST_SAID: u64 = 2_000;
+
+/// What an attempt came to.
+pub enum HttpAttempt<T> {
+    /// An answer.
+    Answered(T),
+    /// It may be better later, perhaps when it says.
+    RetryLater(String, Option<Duration>),
+    /// It is of no use to ask again.
+    GiveUp(String),
+}
+
+/// What reads an answer.
+pub type ResponseReader<'t, T> = &'t mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<HttpAttempt<T>>;
+
+/// Who asks, with credentials.
+pub struct HttpClient {
+    agent: ureq::Agent,
+    credentials: Option<String>,
+}
+
+impl HttpClient {
+    /// `credentials` is the beginning of names in the environment: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
+    ///
+    /// # Errors
+    /// When they are not there.
+    pub fn new(credentials: Option<&str>) -> Result<Self> {
+        let config = ureq::Agent::config_builder()
+            .timeout_connect(Some(CONNECT))
+            // a service that has moved is for people to look at
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")));
+        Ok(Self { agent: config.build().into(), credentials: credentials.map(of_environment).transpose()? })
+    }
+
+    /// Asks once, within `time`. `take` reads the answer, at most `most` bytes.
+    pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: ResponseReader<'_, T>) -> HttpAttempt<T> {
+        let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
+        if let Some(credentials) = &self.credentials {
+            request = request.header("authorization", credentials);
+        }
+        let mut response = match request.call() {
+            Ok(response) => response,
+            Err(ureq::Error::BadUri(reason)) => return HttpAttempt::GiveUp(reason),
+            Err(error) => return HttpAttempt::RetryLater(error.to_string(), None),
+        };
+        let status = response.status();
+        if status.is_success() {
+            let (head, body) = response.into_parts();
+            let mut reader = LimitedReader { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
+            let taken = take(&head.headers, &mut reader);
+            if reader.exceeded {
+                return HttpAttempt::GiveUp(format!("the response exceeds {most} bytes"));
+            }
+            return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
+        let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
+        let reason =
+            format!("it responded with {status}{}{}", place.map(|place| format!(", a redirect to {place}")).unwrap_or_default(), quoted(&said));
+        match status.as_u16() {
+            408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait.map(Duration::from_secs)),
+            _ => HttpAttempt::GiveUp(reason),
+        }
+    }
+}
+
+/// What is read, not what is sent: a small compressed answer can be a large one.
+struct LimitedReader<R> {
+    inner: R,
+    left: u64,
+    exceeded: bool,
+}
+
+impl<R: Read> Read for LimitedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => {
+                self.exceeded = true;
+                return Err(std::io::Error::other("too many bytes"));
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Tries up to `attempts` times, with pauses that begin with `first` and grow. `pause` returns false when there is no time for one.
+///
+/// # Errors
+/// The reason of the last attempt.
+pub fn persist<T>(
+    attempts: u32,
+    first: Duration,
+    pause: &dyn Fn(Duration) -> bool,
+    mut attempt: impl FnMut() -> HttpAttempt<T>,
+) -> std::result::Result<T, String> {
+    let mut next = first;
+    for number in 1.. {
+        let (reason, asked) = match attempt() {
+            HttpAttempt::Answered(answer) => return Ok(answer),
+            HttpAttempt::GiveUp(reason) => return Err(reason),
+            HttpAttempt::RetryLater(reason, asked) => (reason, asked),
+        };
+        if number >= attempts {
+            return Err(format!("{reason} ({attempts} attempt{})", if attempts == 1 { "" } else { "s" }));
+        }
+        // others that failed together do not come back together
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let wait = asked.unwrap_or(next).min(MOST_PAUSE);
+        if !pause(wait + wait.mul_f64(f64::from(now % 1_000) / 4_000.0)) {
+            return Err(reason);
+        }
+        next *= 2;
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn quoted(said: &str) -> String {
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.is_empty() { said } else { format!(" ({said})") }
+}
+
+/// Text as it stands in a query; a space is not a plus, which some services do not know.
+pub fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// A URL with `${NAME}` taken from the environment.
+///
+/// # Errors
+/// When a name is not there.
+pub fn with_environment(url: &str) -> Result<String> {
+    let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
+    let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
+    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: the environment variable {name} is not set")))?;
+    Ok(format!("{before}{value}{}", with_environment(after)?))
+}
+
+/// What is said to a service of who asks.
+fn of_environment(name: &str) -> Result<String> {
+    let get = |part: &str| std::env::var(format!("{name}_{part}")).ok();
+    match (get("TOKEN"), get("USER"), get("PASSWORD")) {
+        (Some(token), ..) => Ok(format!("Bearer {token}")),
+        (None, Some(user), Some(password)) => Ok(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))),
+        _ => Err(EngineError::Wrong(format!("set the environment variable {name}_TOKEN, or {name}_USER and {name}_PASSWORD"))),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Pauses double, each with up to a quarter more, and end where there is no time for one.
+    #[test]
+    fn attempts_follow_each_other_with_growing_pauses() {
+        let pauses = Mutex::new(Vec::new());
+        let first = Duration::from_secs(1);
+        let tried = |most: usize, asked: Option<Duration>| {
+            let pause = |time: Duration| {
+                let mut pauses = pauses.lock().unwrap();
+                pauses.push(time);
+                pauses.len() < most
+            };
+            let ended = persist(9, first, &pause, || HttpAttempt::<()>::RetryLater("busy".into(), asked));
+            (ended.unwrap_err(), std::mem::take(&mut *pauses.lock().unwrap()))
+        };
+        let (reason, own) = tried(100, None);
+        assert_eq!((reason.as_str(), own.len()), ("busy (9 attempts)", 8));
+        for (number, pause) in own.iter().enumerate() {
+            let base = (first * (1 << number)).min(MOST_PAUSE);
+            assert!((base..=base.mul_f64(1.25)).contains(pause), "{number}: {pause:?}");
+        }
+        // the time is up; and the service says how long
+        assert_eq!(tried(3, None).0, "busy");
+        let (_, own) = tried(100, Some(Duration::from_secs(7)));
+        assert!(own.iter().all(|pause| (Duration::from_secs(7)..=Duration::from_millis(8_750)).contains(pause)), "{own:?}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Compares what is settled with what should be, by settling everything again.
+
+use super::drain::answer;
+use super::notes::{FAILED, UNDECIDED, WRONG, notes};
+use super::remake::{bring_up, created, mark_all};
+use crate::Result;
+use crate::relations::marks::CHECK;
+use crate::relations::{SettleRules, SettlingUnit};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use stook_catalogue::key::Key;
+use stook_store::{EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
+
+/// How long a check waits for what is on its way when it begins. Where imports run that may have no end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a check has found.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct DeepCheckReport {
+    /// Records that were looked at.
+    pub records: u64,
+    /// Records, by tenant and collection, of which something was not what it must be, while nothing was on its way that could
+    /// explain it; now it is.
+    pub incorrect: Vec<(Tenant, String, Key)>,
+    /// The same where something was on its way.
+    pub inconclusive: u64,
+    /// Records on which expressions of settled values fail, with what fails: such values are null.
+    pub failed: Vec<(Tenant, String, Key, String)>,
+}
+
+/// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
+/// answer the marks: whoever finds something notes it in the transaction that mends it.
+///
+/// # Errors
+/// When the store fails.
+pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<DeepCheckReport> {
+    let pass: Arc<dyn SettlePass> = rules.clone();
+    // what other rules have settled is not wrong, it is to be settled by these
+    bring_up(store, rules, &|_| ())?;
+    let began = Instant::now();
+    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
+    let mut checked = DeepCheckReport { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..DeepCheckReport::default() };
+    for tenant in store.tenants()? {
+        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
+        let mut settling = SettlingChanges::default();
+        for target in [WRONG, UNDECIDED] {
+            for note in store.edges(&tenant, notes(), target)? {
+                match Key::new(note.child.as_str()) {
+                    Ok(key) if target == WRONG => checked.incorrect.push((tenant.clone(), note.group.to_string(), key)),
+                    _ => checked.inconclusive += 1,
+                }
+                settling.edges.push(EdgeChange::Delete(note));
+            }
+        }
+        for note in store.edges(&tenant, notes(), FAILED)? {
+            if let Ok(key) = Key::new(note.child.as_str()) {
+                let what = String::from_utf8_lossy(&note.payload).into_owned();
+                checked.failed.push((tenant.clone(), note.group.to_string(), key, what));
+            }
+            settling.edges.push(EdgeChange::Delete(note));
+        }
+        if !settling.edges.is_empty() {
+            store.commit(Box::new(SettlingUnit { tenant, settling }))?;
+        }
+    }
+    Ok(checked)
+}

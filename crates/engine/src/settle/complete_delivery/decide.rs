@@ -1,0 +1,281 @@
+//! Which whole files count: a file that lacks too many keys of the one before it retires nothing until somebody allows it.
+//!
+//! Whole files of a scope are looked at in the order of their age. Each is compared with the newest one before it that counts; so the
+//! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those behind it
+//! decided again.
+
+use super::keys::{KeySample, MissingKeys};
+use super::names::{ask, ask_back, files_of, keys_of, told, whole};
+use super::part::{FilePart, ScopePart};
+use crate::relations::marks::FOUND;
+use crate::relations::stored::{damaged_edge, number};
+use crate::settle::pass::{CausingJobs, PassState};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::definition::CompleteDelivery;
+use stook_catalogue::value::SmolStr;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, PassContext, Result, StaleMark, Store, StoreError, Tenant};
+
+/// A whole file, as its scope knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct DeliveryFile {
+    /// From when on it takes the place of others.
+    pub from: i64,
+    /// How old it is.
+    pub as_of: i64,
+    /// The job that imported it.
+    pub job: JobId,
+    /// Its number among the job's files.
+    pub file: usize,
+    /// Whether somebody has allowed it to lack as much as it likes.
+    pub allowed: bool,
+    /// What was decided; nothing as long as it waits for that.
+    pub verdict: Option<Verdict>,
+}
+
+/// What was decided about a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Verdict {
+    /// Whether it takes the place of older files.
+    pub counts: bool,
+    /// The time of the file it was compared with.
+    pub against: Option<i64>,
+    /// What it lacks of that.
+    pub lack: MissingKeys,
+    /// What it lacks of files of the same time, of which none takes the place of another; nothing where there are none.
+    #[serde(default)]
+    pub same_time: Option<MissingKeys>,
+}
+
+impl DeliveryFile {
+    /// Its name among the files of a scope.
+    fn name(&self) -> SmolStr {
+        format!("{} {}", self.job, self.file).into()
+    }
+
+    fn edge(&self, replaces: &CompleteDelivery, scope: &str) -> Result<Edge> {
+        let payload = serde_json::to_vec(self).map_err(|error| StoreError::Other(error.to_string()))?;
+        let (link, target) = (replaces.history(), files_of(scope));
+        Ok(Edge { link, target, group: SmolStr::default(), start: self.from, child: self.name(), payload })
+    }
+
+    fn of(edge: &Edge) -> Result<Self> {
+        serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(edge, &error.to_string()))
+    }
+
+    fn counts(&self) -> bool {
+        self.verdict.is_some_and(|verdict| verdict.counts)
+    }
+}
+
+/// The whole files of a scope, oldest first.
+fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
+    let mut files: Vec<DeliveryFile> = edges.iter().map(DeliveryFile::of).collect::<Result<_>>()?;
+    files.sort_by_key(|own| (own.as_of, own.from, own.job, own.file));
+    Ok(files)
+}
+
+/// Whether a file may retire what it lacks.
+fn may(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
+    lack.percent() <= replaces.max_missing
+}
+
+impl PassState<'_> {
+    /// Notes that a file is whole, and asks for a decision in each of its scopes.
+    pub(super) fn is_whole(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
+        for (scope, own) in &part.scopes {
+            let whole = DeliveryFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
+            let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
+            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: own.keys.pack() };
+            self.followed.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
+            self.followed.edge(EdgeChange::Put(keys));
+            self.followed.mark(FOUND, replaces.ledger(), scope.as_str(), "", job);
+        }
+        Ok(())
+    }
+
+    /// Decides about whole files that wait for it, and those behind them.
+    pub(super) fn decide(&mut self, desk: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+        let mut scopes: BTreeMap<&str, CausingJobs> = BTreeMap::new();
+        for mark in marks {
+            self.cleared.push(mark.id);
+            scopes.entry(&mark.target).or_default().insert(mark.job);
+        }
+        for (scope, jobs) in scopes {
+            self.unwritten.clear();
+            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], stook_store::NO_LIMIT)?;
+            let known = desk.between(replaces.ledger(), &[whole(scope)], stook_store::NO_LIMIT)?;
+            let files = in_order(&edges)?;
+            let mut same_times = self.same_times(desk, replaces, scope, &files)?;
+            let mut files = self.merged(desk, replaces, scope, files)?;
+            for place in 0..files.len() {
+                let against = files[..place].iter().rev().find(|other| other.counts() && other.as_of < files[place].as_of).map(|other| other.as_of);
+                let is_known = |verdict: Verdict| verdict.against == against && !files[..place].iter().any(|other| self.is_new(other, against));
+                if files[place].verdict.is_some_and(is_known) {
+                    continue;
+                }
+                let lack = match against {
+                    Some(against) => {
+                        let group = files[..place].iter().filter(|other| other.counts() && other.as_of == against);
+                        let former = self.keys(desk, replaces, scope, group)?;
+                        former.lacking(&self.keys(desk, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
+                    }
+                    None => MissingKeys::default(),
+                };
+                let own = &mut files[place];
+                let same_time = same_times.remove(&own.name());
+                own.verdict = Some(Verdict { counts: own.allowed || may(replaces, lack), against, lack, same_time });
+                self.decided.insert((own.job, own.file));
+                self.followed.edge(EdgeChange::Put(own.edge(replaces, scope)?));
+                let child = format!("f{} {scope}", own.file).into();
+                let payload = serde_json::to_vec(own).map_err(|error| StoreError::Other(error.to_string()))?;
+                self.followed.edge(EdgeChange::Put(told(replaces, own.job, child, payload)));
+            }
+            self.write_ledger(replaces, (scope, &jobs), &files, &known)?;
+        }
+        Ok(())
+    }
+
+    /// What files that wait for a decision lack of others of the same time, by their names.
+    fn same_times(
+        &self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: &[DeliveryFile],
+    ) -> Result<BTreeMap<SmolStr, MissingKeys>> {
+        let mut lacks = BTreeMap::new();
+        for twins in files.chunk_by(|a, b| a.as_of == b.as_of).filter(|twins| twins.len() > 1) {
+            for own in twins.iter().filter(|own| own.verdict.is_none()) {
+                let others = self.keys(desk, replaces, scope, twins.iter().filter(|other| *other != own))?;
+                let named = self.keys(desk, replaces, scope, std::iter::once(own))?;
+                lacks.insert(own.name(), others.lacking(&named, own.from));
+            }
+        }
+        Ok(lacks)
+    }
+
+    /// Files of the same time that begin at the same time are one, such as a file that is imported again: it is allowed if one of them
+    /// is, and has the keys of all.
+    fn merged(
+        &mut self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: Vec<DeliveryFile>,
+    ) -> Result<Vec<DeliveryFile>> {
+        let mut merged = Vec::with_capacity(files.len());
+        for twins in files.chunk_by(|a, b| (a.as_of, a.from) == (b.as_of, b.from)) {
+            let (Some(newest), [_, _, ..]) = (twins.last(), twins) else {
+                merged.extend_from_slice(twins);
+                continue;
+            };
+            let one = DeliveryFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
+            let keys = self.keys(desk, replaces, scope, twins.iter())?;
+            let (link, target) = (replaces.history(), keys_of(scope));
+            let edge = |own: &DeliveryFile, payload: Vec<u8>| Edge {
+                link,
+                target: target.clone(),
+                group: own.name(),
+                start: 0,
+                child: SmolStr::default(),
+                payload,
+            };
+            for own in twins.iter().filter(|own| *own != newest) {
+                self.followed.edge(EdgeChange::Delete(own.edge(replaces, scope)?));
+                self.followed.edge(EdgeChange::Delete(edge(own, Vec::new())));
+            }
+            self.followed.edge(EdgeChange::Put(edge(newest, keys.pack())));
+            self.unwritten.insert(newest.name(), keys);
+            merged.push(one);
+        }
+        Ok(merged)
+    }
+
+    /// Whether another file of the group that a file is compared with was decided about just now.
+    fn is_new(&self, other: &DeliveryFile, against: Option<i64>) -> bool {
+        Some(other.as_of) == against && self.decided.contains(&(other.job, other.file))
+    }
+
+    fn keys<'f>(
+        &self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        scope: &str,
+        files: impl Iterator<Item = &'f DeliveryFile>,
+    ) -> Result<KeySample> {
+        let mut all = KeySample::default();
+        let mut targets: Vec<(String, Option<String>)> = Vec::new();
+        for file in files {
+            match self.unwritten.get(&file.name()) {
+                Some(keys) => all.include(keys),
+                None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
+            }
+        }
+        for edge in desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? {
+            all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
+        }
+        Ok(all)
+    }
+
+    /// The ledger holds the files that count, but for those that newer ones cover. Where it changes, what it retires, or does not any
+    /// more, is looked at again.
+    fn write_ledger(
+        &mut self,
+        replaces: &CompleteDelivery,
+        (scope, jobs): (&str, &CausingJobs),
+        files: &[DeliveryFile],
+        known: &[Edge],
+    ) -> Result<()> {
+        let known: Vec<(&Edge, (i64, i64))> = known.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
+        // a ledger that was written before files were compared says nothing but which count
+        let older = known.iter().map(|(_, own)| *own).filter(|own| !files.iter().any(|file| (file.from, file.as_of) == *own));
+        let mut counted: BTreeSet<(i64, i64)> = older.collect();
+        counted.extend(files.iter().filter(|file| file.counts()).map(|file| (file.from, file.as_of)));
+        let covers = |(from, as_of): (i64, i64), other: (i64, i64)| from <= other.0 && as_of >= other.1;
+        let wanted: BTreeSet<(i64, i64)> =
+            counted.iter().copied().filter(|own| !counted.iter().any(|other| other != own && covers(*other, *own))).collect();
+        let present: BTreeSet<(i64, i64)> = known.iter().map(|(_, own)| *own).collect();
+        for (edge, own) in known.into_iter().filter(|(_, own)| !wanted.contains(own)) {
+            self.followed.edge(EdgeChange::Delete(edge.clone()));
+            if !wanted.iter().any(|other| covers(*other, own)) {
+                // what it had retired is heard again, unless another file retires it
+                for job in jobs {
+                    ask_back(&mut self.followed, replaces, scope, (edge.start, i64::MAX), *job);
+                }
+            }
+        }
+        for (from, as_of) in wanted.difference(&present) {
+            let (link, target, child) = (replaces.ledger(), scope.into(), as_of.to_string().into());
+            let payload = as_of.to_le_bytes().into();
+            self.followed.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
+            // a file that counts now because an older one does is not what caused it
+            let own = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
+            if let Some(job) = own.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
+                ask(&mut self.followed, replaces, scope, (*from, i64::MAX), job);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What would be decided about a file that is not imported, and what it would be compared with.
+pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scope: &str, part: &ScopePart) -> Result<Verdict> {
+    let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
+    let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
+    let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(DeliveryFile::name).collect();
+    let all = store.edges(tenant, replaces.history(), &keys_of(scope))?;
+    let keys_of_files = |names: &[SmolStr]| -> Result<KeySample> {
+        let mut keys = KeySample::default();
+        for edge in all.iter().filter(|edge| names.contains(&edge.group)) {
+            keys.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
+        }
+        Ok(keys)
+    };
+    let former = keys_of_files(&group)?;
+    let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { MissingKeys::default() };
+    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(DeliveryFile::name).collect();
+    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.lacking(&part.keys, part.from)) };
+    Ok(Verdict { counts: may(replaces, lack), against, lack, same_time })
+}

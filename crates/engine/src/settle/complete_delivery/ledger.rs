@@ -1,0 +1,36 @@
+//! The ledger of a scope: which files have taken the place of others, from which time on.
+
+use super::names::whole;
+use crate::relations::stored::number;
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::definition::CompleteDelivery;
+use stook_store::{Edge, Result, Store, Tenant};
+
+/// What files have taken the place of others, by scope: from when on, and how old the file is.
+#[derive(Debug, Default)]
+pub struct DeliveryLedger(BTreeMap<String, Vec<(i64, i64)>>);
+
+impl DeliveryLedger {
+    pub(super) fn new(edges: Vec<Edge>) -> Result<Self> {
+        let mut ledger = Self::default();
+        for edge in edges {
+            let as_of = number(&edge)?;
+            ledger.0.entry(edge.target.into()).or_default().push((edge.start, as_of));
+        }
+        Ok(ledger)
+    }
+
+    /// The ledger of some scopes as it is now.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn read<'s>(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scopes: impl Iterator<Item = &'s str>) -> Result<Self> {
+        let ranges: Vec<_> = scopes.collect::<BTreeSet<_>>().into_iter().map(whole).collect();
+        if ranges.is_empty() { Ok(Self::default()) } else { Self::new(store.between(tenant, replaces.ledger(), &ranges)?) }
+    }
+
+    /// Whether a newer file has taken the place of what was said in a scope, of a time in it.
+    pub fn is_dead(&self, scope: &str, at: i64, as_of: i64) -> bool {
+        self.0.get(scope).is_some_and(|files| files.iter().any(|(from, newer)| *from <= at && *newer > as_of))
+    }
+}

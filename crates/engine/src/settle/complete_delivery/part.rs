@@ -1,0 +1,108 @@
+//! How much of a file is done, and which keys it has in each scope.
+
+use super::keys::{KeySample, hash_of};
+use crate::merge::ScopePosition;
+use crate::relations::Propagation;
+use crate::relations::marks::FOUND;
+use crate::relations::stored::damaged_edge;
+use std::collections::BTreeMap;
+use stook_catalogue::definition::CompleteDelivery;
+use stook_catalogue::value::SmolStr;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, Result};
+
+/// How much of a file is done: of a chunk, or of several.
+#[derive(Debug, Default)]
+pub struct FilePart {
+    /// Documents that were read.
+    pub documents: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Documents of the whole file, where that is known.
+    pub whole: Option<u64>,
+    /// Whether somebody has allowed the file to retire whatever it lacks.
+    pub retires_all: bool,
+    /// What it says in each scope.
+    pub scopes: BTreeMap<String, ScopePart>,
+}
+
+/// What a part of a file says in one scope.
+#[derive(Debug, Clone)]
+pub struct ScopePart {
+    /// The first time.
+    pub from: i64,
+    /// The oldest `as_of`.
+    pub as_of: i64,
+    /// Which keys it names.
+    pub(super) keys: KeySample,
+}
+
+impl ScopePart {
+    fn include(&mut self, other: &ScopePart) {
+        (self.from, self.as_of) = (self.from.min(other.from), self.as_of.min(other.as_of));
+        self.keys.include(&other.keys);
+    }
+
+    fn pack(&self) -> Vec<u8> {
+        [self.as_of.to_le_bytes().to_vec(), self.keys.pack()].concat()
+    }
+
+    fn of(edge: &Edge) -> Result<Self> {
+        let (as_of, keys) = edge.payload.split_first_chunk().ok_or_else(|| damaged_edge(edge, "it carries no number"))?;
+        let keys = KeySample::unpack(keys).map_err(|error| damaged_edge(edge, error.0))?;
+        Ok(Self { from: edge.start, as_of: i64::from_le_bytes(*as_of), keys })
+    }
+}
+
+/// How a part is written: documents, failures, documents of the whole file, whether it retires all.
+type FilePartRow = (u64, u64, Option<u64>, bool);
+
+impl FilePart {
+    /// Adds a statement: in which scope, about what (see [`named`]), and how old it is.
+    pub fn add(&mut self, scoped: &ScopePosition, name: &str, as_of: i64) {
+        let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
+        (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));
+        own.keys.add(hash_of(name), scoped.at);
+    }
+
+    /// Adds another part of the file.
+    pub fn include(&mut self, other: &FilePart) {
+        self.documents += other.documents;
+        self.failed += other.failed;
+        self.whole = self.whole.or(other.whole);
+        self.retires_all |= other.retires_all;
+        for (scope, part) in &other.scopes {
+            self.scopes.entry(scope.clone()).and_modify(|own| own.include(part)).or_insert_with(|| part.clone());
+        }
+    }
+
+    /// The edges from a file; `name` tells them from others'.
+    pub(super) fn edges(&self, replaces: &CompleteDelivery, file: &str, name: &str) -> Vec<Edge> {
+        let edge = |group: SmolStr, start: i64, payload: Vec<u8>| {
+            let (link, target, child) = (replaces.parts(), file.to_owned(), name.to_owned());
+            Edge { link, target: target.into(), group, start, child: child.into(), payload }
+        };
+        let total = serde_json::json!([self.documents, self.failed, self.whole, self.retires_all]).to_string();
+        let scopes = self.scopes.iter().map(|(scope, own)| edge(format!("s{scope}").into(), own.from, own.pack()));
+        std::iter::once(edge(SmolStr::default(), 0, total.into())).chain(scopes).collect()
+    }
+
+    pub(super) fn of(edge: &Edge) -> Result<Self> {
+        if let Some(scope) = edge.group.strip_prefix('s') {
+            let scopes = BTreeMap::from([(scope.to_owned(), ScopePart::of(edge)?)]);
+            return Ok(Self { scopes, ..Self::default() });
+        }
+        let read = serde_json::from_slice(&edge.payload);
+        // parts that wait from an earlier build have three numbers
+        let read = read.or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, whole)| (documents, failed, whole, false)));
+        let (documents, failed, whole, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
+        Ok(Self { documents, failed, whole, retires_all, scopes: BTreeMap::new() })
+    }
+
+    /// Tells that a chunk is done: `first` is the number of its first document.
+    pub fn tell(&self, replaces: &CompleteDelivery, (job, file): (JobId, usize), first: u64, followed: &mut Propagation) {
+        let file = format!("{job} {file}");
+        self.edges(replaces, &file, &format!("{first:020}")).into_iter().for_each(|edge| followed.edge(EdgeChange::Put(edge)));
+        followed.mark(FOUND, replaces.parts(), &file, "", job);
+    }
+}

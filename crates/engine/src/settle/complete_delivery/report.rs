@@ -1,0 +1,261 @@
+//! What a job's files have retired, and why they have not: for who reads about the job, and for dry runs.
+
+use super::decide::{DeliveryFile, Verdict, foresee};
+use super::keys::{MissingKeys, hash_of};
+use super::ledger::DeliveryLedger;
+use super::names::{told_to, whole};
+use super::part::FilePart;
+use crate::relations::stored::{damaged_edge, number};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_store::journal::Outcome;
+use stook_store::queue::Job;
+use stook_store::{Result, Store, Tenant};
+
+/// Failures that a reason names.
+const NAMED_FAILURES: usize = 5;
+
+/// What the files of a job have done to what older files said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct RetirementReport {
+    /// Records that are not in a file any more, and were retired.
+    pub retired: u64,
+    /// Records that were retired before and are heard again, because the file that had retired them does not count any more.
+    #[serde(skip_serializing_if = "is_none")]
+    pub heard_again: u64,
+    /// Records that stay as they were, because another one has a unique value that they would have.
+    #[serde(skip_serializing_if = "is_none")]
+    pub refused: u64,
+    /// Each file in each of its scopes, as far as that is decided.
+    pub files: Vec<FileRetirement>,
+    /// Whether it is what an import would do.
+    #[serde(skip)]
+    pub foreseen: bool,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A file that takes the place of older ones in a scope, or not.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FileRetirement {
+    /// Its name.
+    pub file: String,
+    /// The scope; nothing where the file as a whole takes the place of none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Whether it takes the place of older ones.
+    pub counts: bool,
+    /// Keys of the whole file before it that it lacks, of how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<MissingKeys>,
+    /// Keys that a file of the same time names and it does not, of how many: neither takes the place of the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_time: Option<MissingKeys>,
+    /// Why it does not count, or not against all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl FileRetirement {
+    /// A file that takes the place of none.
+    fn none(file: String, reason: String) -> Self {
+        Self { file, scope: None, counts: false, lacks: None, same_time: None, reason: Some(reason) }
+    }
+}
+
+impl RetirementReport {
+    /// In sentences, each a line.
+    pub fn sentences(&self) -> Vec<String> {
+        let records = |count: u64| if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
+        let mut sentences = Vec::new();
+        if self.retired > 0 {
+            let are = match (self.foreseen, self.retired) {
+                (true, _) => "would be",
+                (false, 1) => "was",
+                (false, _) => "were",
+            };
+            let them = if self.retired == 1 { "it" } else { "them" };
+            sentences.push(format!("{} {are} retired because the newer complete delivery does not contain {them}", records(self.retired)));
+        }
+        if self.heard_again > 0 {
+            sentences.push(format!("{} restored, because the delivery that had retired them no longer counts", records(self.heard_again)));
+        }
+        if self.refused > 0 {
+            let (stay, it) = if self.refused == 1 { ("stays as it was", "it") } else { ("stay as they were", "they") };
+            let reason = format!("because without what older files say {it} would have a unique value that another record has");
+            sentences.push(format!("{} {stay}, {reason}", records(self.refused)));
+        }
+        sentences.extend(self.files.iter().filter_map(|own| Some(format!("{}: {}", own.file, own.reason.as_ref()?))));
+        sentences
+    }
+}
+
+/// `be` is "was" of what was done, "would be" of what is foreseen.
+fn refused(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
+    let about = if lack.sampled { "about " } else { "" };
+    format!(
+        "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the previous delivery's keys are missing ({} of {}; `most` is {} %); \
+         if this is intended, import the file again with --retire-all",
+        lack.percent(),
+        lack.missing,
+        lack.of,
+        replaces.max_missing
+    )
+}
+
+/// `are` is "are" of what was done, "would be" of what is foreseen.
+fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
+    let about = if lack.sampled { "about " } else { "" };
+    format!(
+        "in scope {scope:?} another delivery has the same as-of time, so neither replaces the other: {about}{} of the {} keys of that file \
+         {are} not retired although this one lacks them; if this file is newer, give it a later time (`touch` does) and import it again",
+        lack.missing, lack.of,
+    )
+}
+
+/// Why a file retires nothing in a scope, or not what a file of the same time names.
+fn reason(replaces: &CompleteDelivery, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
+    let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
+    if !counts {
+        return Some(refused(replaces, scope, verdict.lack, be));
+    }
+    verdict.same_time.filter(|lack| lack.missing > 0).map(|lack| of_the_same_time(scope, lack, are))
+}
+
+fn name_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).trim_start_matches(crate::job::file::UPLOADED).to_owned()
+}
+
+/// What a job's files have retired so far; nothing for sources whose files take the place of none.
+///
+/// # Errors
+/// When the store fails.
+pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<RetirementReport>> {
+    let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
+    let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
+    let mut found = RetirementReport::default();
+    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &told_to(job.id))? {
+        let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
+        match kind {
+            "r" => found.retired += number(&edge)?.max(0) as u64,
+            "v" => found.heard_again += number(&edge)?.max(0) as u64,
+            "u" => found.refused += number(&edge)?.max(0) as u64,
+            "b" => {
+                let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
+                let reason = failures(store, job, number, &failed)?;
+                found.files.push(FileRetirement::none(file(number), reason));
+            }
+            _ => {
+                let whole: DeliveryFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
+                let Some(verdict) = whole.verdict else { continue };
+                let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
+                let (counts, reason) = (verdict.counts, reason(replaces, scope, (verdict.counts, &verdict), false));
+                let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
+                found.files.push(FileRetirement { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Why a file with failures takes the place of none.
+fn failures(store: &dyn Store, job: &Job, file: usize, failed: &str) -> Result<String> {
+    let path = job.files.get(file).map(|file| file.path.as_str());
+    let troubles = store.journal(job.id, 0, 1_000, true)?;
+    let own = troubles.iter().filter(|entry| Some(entry.file.as_str()) == path && entry.outcome == Outcome::Failed);
+    let records: Vec<String> = own.take(NAMED_FAILURES).map(|entry| entry.record.to_string()).collect();
+    Ok(blocked(failed, &records))
+}
+
+fn blocked(failed: &str, records: &[String]) -> String {
+    let documents = if failed == "1" { "document" } else { "documents" };
+    let more = if records.len() < NAMED_FAILURES { "" } else { ", …" };
+    format!("nothing was retired, because {failed} {documents} of it failed (record {}{more})", records.join(", "))
+}
+
+/// What an import would retire, file by file.
+pub struct RetirementDryRun<'t> {
+    store: &'t dyn Store,
+    tenant: &'t Tenant,
+    replaces: &'t CompleteDelivery,
+    file: Option<DryRunFile>,
+    found: RetirementReport,
+}
+
+/// The file at hand.
+struct DryRunFile {
+    name: String,
+    part: FilePart,
+    /// What it names, by scope and hash.
+    named: HashSet<(String, u64)>,
+    /// Numbers of its documents that failed.
+    failed: Vec<String>,
+}
+
+impl<'t> RetirementDryRun<'t> {
+    /// A trial of files of a source.
+    pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t CompleteDelivery) -> Self {
+        Self { store, tenant, replaces, file: None, found: RetirementReport { foreseen: true, ..RetirementReport::default() } }
+    }
+
+    /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn chunk<'s>(&mut self, path: &str, part: &FilePart, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
+        let name = name_of(path);
+        if self.file.as_ref().is_some_and(|own| own.name != name) {
+            self.end_file()?;
+        }
+        let file = self.file.get_or_insert_with(|| DryRunFile { name, part: FilePart::default(), named: HashSet::new(), failed: Vec::new() });
+        file.part.include(part);
+        file.named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
+        file.failed.extend(failed);
+        Ok(())
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        let Some(DryRunFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
+        if !failed.is_empty() {
+            let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
+            self.found.files.push(FileRetirement::none(file, reason));
+            return Ok(());
+        }
+        if part.whole != Some(part.documents) {
+            self.found.files.push(FileRetirement::none(file, "the file was not read completely, so what it would retire is unknown".to_owned()));
+            return Ok(());
+        }
+        let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
+        for (scope, own) in &part.scopes {
+            let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
+            let counts = verdict.counts || part.retires_all;
+            if counts {
+                let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
+                let range = (whole(scope).0, own.from, i64::MAX);
+                let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
+                for edge in said {
+                    let as_of = number(&edge)?;
+                    let is_new = as_of < own.as_of && !ledger.is_dead(scope, edge.start, as_of);
+                    *retired.entry(scope).or_default() += u64::from(is_new && !named.contains(&(scope.clone(), hash_of(&edge.child))));
+                }
+            }
+            let reason = reason(self.replaces, scope, (counts, &verdict), true);
+            let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
+            self.found.files.push(FileRetirement { file: file.clone(), scope: Some(scope.clone()), counts, lacks, same_time, reason });
+        }
+        self.found.retired += retired.values().sum::<u64>();
+        Ok(())
+    }
+
+    /// What was found.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn end(mut self) -> Result<RetirementReport> {
+        self.end_file()?;
+        Ok(self.found)
+    }
+}

@@ -1,0 +1,178 @@
+//! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
+
+use super::ledger::DeliveryLedger;
+use super::names::{place_of, told, told_to, whole};
+use crate::content::history::golden_change;
+use crate::job::ImportPolicy;
+use crate::merge::RecordMerger;
+use crate::relations::marks::FOUND;
+use crate::relations::stored::{damaged_edge, number};
+use crate::relations::{ChangeCause, ValueChange};
+use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::definition::CompleteDelivery;
+use stook_catalogue::definition::{OnMatched, OnUnmatched};
+use stook_catalogue::key::Key;
+use stook_catalogue::record::Retirement;
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::SmolStr;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, NewChangeLogEntry, PassContext, RecordChange, RecordWrite, Result, StaleMark, StoredRecord};
+
+/// What becomes of statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RetirementChange {
+    /// A file that counts has taken their place.
+    Retire,
+    /// None has any more.
+    Restore,
+}
+
+/// What has become of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RetirementResult {
+    /// What older files said of it is not heard any more.
+    Retired,
+    /// It is heard again.
+    Restored,
+    /// It stays as it was, because another record has a unique value that it would have.
+    UniqueConflict,
+}
+
+impl RetirementResult {
+    /// How the edges that count such records for a job begin.
+    fn kind(self) -> char {
+        match self {
+            Self::Retired => 'r',
+            Self::Restored => 'v',
+            Self::UniqueConflict => 'u',
+        }
+    }
+}
+
+/// Something that was said in a scope.
+struct ScopedContribution {
+    contributor: String,
+    as_of: i64,
+    scope: String,
+    edge: Edge,
+}
+
+impl PassState<'_> {
+    /// Of what was said in scopes, retires what is dead, or hears again what is not.
+    pub(super) fn restate(
+        &mut self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        marks: &[StaleMark],
+        heard: RetirementChange,
+    ) -> Result<()> {
+        let retired = heard == RetirementChange::Restore;
+        let link = place_of(replaces, "", retired).0;
+        let (edges, jobs) = self.paged(desk, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
+        let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
+        let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
+        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, stook_store::NO_LIMIT)?)?;
+        let mut found: BTreeMap<(usize, Key), Vec<ScopedContribution>> = BTreeMap::new();
+        for edge in edges {
+            let (as_of, scope) = (number(&edge)?, scope_of(&edge.target));
+            if ledger.is_dead(&scope, edge.start, as_of) == retired {
+                continue;
+            }
+            let named: (String, String, String) = serde_json::from_str(&edge.child).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
+            let (collection, contributor, key) = named;
+            let place = self.rules.catalogue.collection(&collection).and_then(|(collection, _)| Some((collection, Key::new(key).ok()?)));
+            match place {
+                Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor, as_of, scope, edge }),
+                // of a collection that the definition does not have any more
+                None => self.followed.edge(EdgeChange::Delete(edge)),
+            }
+        }
+        debug_assert!(found.len() <= MOST_CHILDREN);
+        let mut counted: BTreeMap<(JobId, String, RetirementResult), u64> = BTreeMap::new();
+        let collections: BTreeSet<usize> = found.keys().map(|(collection, _)| *collection).collect();
+        for collection in collections {
+            let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
+            let held = desk.hold(collection, &keys)?;
+            for (key, stored) in keys.into_iter().zip(held) {
+                let own = found.remove(&(collection, key)).unwrap_or_default();
+                let caused: CausingJobs = own.iter().filter_map(|own| jobs.get(&own.edge.target)).flatten().copied().collect();
+                let scope = own.first().map(|own| own.scope.clone()).unwrap_or_default();
+                if let Some(restated) = self.restate_one(replaces, (collection, stored), own, heard, &caused)? {
+                    caused.into_iter().for_each(|job| *counted.entry((job, scope.clone(), restated)).or_default() += 1);
+                }
+            }
+        }
+        self.count(desk, replaces, counted)
+    }
+
+    /// Tells jobs how many records they have changed in a scope, or could not change.
+    fn count(
+        &mut self,
+        desk: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        counted: BTreeMap<(JobId, String, RetirementResult), u64>,
+    ) -> Result<()> {
+        let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
+        let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (told_to(job).into(), None)).collect();
+        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? };
+        for ((job, scope, restated), count) in counted {
+            let child: SmolStr = format!("{}{scope}", restated.kind()).into();
+            let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;
+            let payload = (before + count as i64).to_le_bytes().into();
+            self.followed.edge(EdgeChange::Put(told(replaces, job, child, payload)));
+        }
+        Ok(())
+    }
+
+    /// Says what has become of the record; nothing where it is as it was.
+    fn restate_one(
+        &mut self,
+        replaces: &CompleteDelivery,
+        (collection, stored): (usize, Option<StoredRecord>),
+        own: Vec<ScopedContribution>,
+        heard: RetirementChange,
+        jobs: &CausingJobs,
+    ) -> Result<Option<RetirementResult>> {
+        let definition = &self.rules.catalogue.collections[collection];
+        if stored.as_ref().is_some_and(|record| self.is_refused(collection, &record.key)) {
+            return Ok(Some(RetirementResult::UniqueConflict));
+        }
+        let contributions = match &stored {
+            Some(record) => record.contributions_of(definition)?,
+            None => Vec::new(),
+        };
+        for own in own.iter().map(|own| (own, contributions.iter().find(|said| *said.contributor == *own.contributor))) {
+            let (own, said) = own;
+            // of a newer statement the edge is written by whoever wrote that
+            if said.is_none_or(|said| said.as_of <= own.as_of) {
+                self.followed.edge(EdgeChange::Delete(own.edge.clone()));
+            }
+            if said.is_some_and(|said| said.as_of == own.as_of) {
+                let (link, target) = place_of(replaces, &own.scope, heard == RetirementChange::Retire);
+                self.followed.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
+            }
+        }
+        let Some(record) = stored else { return Ok(None) };
+        let policy = ImportPolicy { job: jobs.first().copied().unwrap_or_default(), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
+        let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
+        let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
+        let own: Vec<(&str, i64)> = own.iter().map(|own| (own.contributor.as_str(), own.as_of)).collect();
+        let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
+        let Some(change) = decider.restate(&record, contributions, &own, retired) else { return Ok(None) };
+        let RecordChange::Put(content) = &change else { return Ok(None) };
+        let before = record.alive.then_some(&record.golden[..]);
+        let after = content.exists.then_some(&content.golden[..]);
+        for job in jobs {
+            let changed = ValueChange { collection, key: &record.key, before, after, job: *job, by: ChangeCause::External };
+            self.followed.follow(self.rules, self.evaluator, &changed);
+        }
+        self.note_failed(collection, &record.key);
+        if let Some(change) = golden_change(definition, Some(&record), &change) {
+            let caller = format!("job {}", policy.job);
+            self.log.push(NewChangeLogEntry { collection, key: record.key.clone(), transition: None, caller, change });
+        }
+        self.write(RecordWrite { collection, key: record.key, expect: Some(record.version), change }, jobs);
+        Ok(Some(if heard == RetirementChange::Restore { RetirementResult::Restored } else { RetirementResult::Retired }))
+    }
+}

@@ -1,0 +1,48 @@
+//! Settles whatever waits, tenant by tenant, until nothing does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use stook_store::{PassReport, Result, SettlePass, Store, Tenant};
+
+/// Answers marks until there are none, or `stop` says so; returns what was done.
+///
+/// # Errors
+/// When the store fails.
+pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) -> Result<PassReport> {
+    answer(store, rules, stop, &|| Ok(store.owing()?.is_empty()))
+}
+
+/// Answers marks until `is_over`, or `stop` says so; returns what was done.
+pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<PassReport> {
+    let mut total = PassReport::default();
+    while !stop.load(Ordering::SeqCst) && !is_over()? {
+        let round = round(store, rules, stop, &|_, _, _| ())?;
+        if round.marks_cleared == 0 {
+            // others are at it
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        total.include(round);
+    }
+    Ok(total)
+}
+
+/// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting. `tell` hears of each.
+///
+/// # Errors
+/// When the store fails.
+pub fn round(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &PassReport, Duration)) -> Result<PassReport> {
+    let mut total = PassReport::default();
+    for tenant in store.owing()? {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let began = Instant::now();
+        let passed = store.settle(&tenant, rules)?;
+        if passed.marks_cleared > 0 {
+            tell(&tenant, &passed, began.elapsed());
+        }
+        total.include(passed);
+    }
+    Ok(total)
+}

@@ -1,0 +1,99 @@
+//! Inline settling: the derived values of records in the transaction that writes them, as far as that can be known.
+
+use super::linked_values::read_through;
+use super::targets::{find, keys_of, sought};
+use crate::relations::SettleRules;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::Link;
+use stook_catalogue::value::{SmolStr, Value};
+use stook_store::{ReadDetail, ReadSet, Result, Store, Tenant};
+
+/// Whether a record is written beside others, and what it is then if it exists.
+pub type PendingWrites<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
+
+/// A record that needs no pass: its settled values, and what they follow from.
+pub struct InlineResult {
+    /// All its values.
+    pub values: Arc<[Value]>,
+    /// Linked records.
+    pub targets: Vec<(usize, Key)>,
+    /// Ranges in which targets were looked for, by their places in the reliance.
+    pub ranges: Vec<usize>,
+    /// Expressions that failed.
+    pub failures: Vec<String>,
+}
+
+/// Settles records of a collection, of which `golden` is what they are so far, before they are written, as far as that can be known: their targets are written beside
+/// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
+/// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
+///
+/// # Errors
+/// When the store fails.
+pub fn at_once<'t>(
+    (rules, evaluator, tenant): (&'t SettleRules, &'t Evaluator, &Tenant),
+    collection: usize,
+    mut golden: Vec<Arc<[Value]>>,
+    written: &PendingWrites<'_, 't>,
+    store: Option<&dyn Store>,
+    reliance: &mut ReadSet,
+) -> Result<Vec<Option<InlineResult>>> {
+    let own = &rules.relations[collection];
+    let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
+    let mut waits = vec![false; golden.len()];
+    for index in &own.lookup_links {
+        let link = &rules.catalogue.links[*index];
+        let Some(store) = store else {
+            for (values, waits) in golden.iter_mut().zip(&mut waits) {
+                *waits |= sought(rules, evaluator, link, values).is_some();
+                Arc::make_mut(values)[link.field] = Value::Null;
+            }
+            continue;
+        };
+        let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.between(tenant, link, ranges);
+        let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
+        let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
+        ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
+        reliance.ranges.push(read);
+    }
+    let mut outside: HashMap<(usize, Key), Option<Vec<Value>>> = HashMap::new();
+    for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
+        let mut keys: BTreeSet<Key> = BTreeSet::new();
+        for (values, waits) in golden.iter().zip(&mut waits) {
+            for key in keys_of(link, values).into_iter().filter(|key| written(link.target_collection, key).is_none()) {
+                *waits |= store.is_none();
+                keys.insert(key);
+            }
+        }
+        let Some(store) = store.filter(|_| !keys.is_empty()) else { continue };
+        let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.target_collection, key.clone()))).collect();
+        let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
+        for (key, record) in keys.into_iter().zip(found) {
+            reliance.records.push((link.target_collection, key.clone(), record.as_ref().map(|record| record.version)));
+            outside.insert((link.target_collection, key), record.filter(|record| record.alive).map(|record| record.golden));
+        }
+    }
+    let mut settled = Vec::with_capacity(golden.len());
+    // conditions are evaluated again by what each record tells
+    drop(evaluator.failures());
+    for ((mut values, ranges), waits) in golden.into_iter().zip(ranges).zip(waits) {
+        if waits {
+            settled.push(None);
+            continue;
+        }
+        let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
+        let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
+        let target = |link: usize, key: &Key| {
+            let to = rules.catalogue.links[link].target_collection;
+            match written(to, key) {
+                Some(written) => written,
+                None => outside.get(&(to, key.clone()))?.as_deref(),
+            }
+        };
+        read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);
+        settled.push(Some(InlineResult { values, targets, ranges, failures: evaluator.failures() }));
+    }
+    Ok(settled)
+}

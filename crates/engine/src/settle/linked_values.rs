@@ -1,0 +1,166 @@
+//! Fields through links: the values of a record that follow from the records it is linked to.
+
+use super::targets::keys_of;
+use crate::relations::SettleRules;
+use cel::objects::{Key as CelKey, Map as CelMap};
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, to_cel};
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{Derivation, Link, members_of};
+use stook_catalogue::plain::PlainValue;
+use stook_catalogue::value::{FieldType, Value, among};
+use stook_store::{ReadDetail, Result, Store, StoredRecord, Tenant};
+
+/// Gives settled fields with expressions their values. `target` has the values of linked records, by link and key.
+pub(super) fn read_through<'t>(
+    rules: &'t SettleRules,
+    evaluator: &'t Evaluator,
+    collection: usize,
+    values: &mut [Value],
+    target: &dyn Fn(usize, &Key) -> Option<&'t [Value]>,
+) {
+    let own = &rules.relations[collection];
+    let definition = &rules.catalogue.collections[collection];
+    let of = |index: &usize| {
+        let link = &rules.catalogue.links[*index];
+        let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
+        let targets = keys.iter().map(|key| target(*index, key)).collect();
+        ResolvedLink { link, of: &rules.catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
+    };
+    let linked: Vec<ResolvedLink<'_>> = own.from.iter().map(of).collect();
+    for field in &own.link_expressions {
+        let field_of = &definition.fields[*field];
+        let found = value_through(evaluator, definition, &linked, values, field_of);
+        values[*field] = found.unwrap_or_else(|(expression, error)| {
+            evaluator.note(&format!("field `{}`", field_of.name), expression, &error);
+            Value::Null
+        });
+    }
+}
+
+/// The value of a settled field with an expression, or which expression has failed and why.
+fn value_through<'d>(
+    evaluator: &Evaluator,
+    definition: &Collection,
+    linked: &[ResolvedLink<'_>],
+    values: &[Value],
+    field: &'d Field,
+) -> std::result::Result<Value, (&'d Expression, String)> {
+    let Field { derive: Some(Derivation::ThroughLinks(expression)), ty, .. } = field else { return Ok(Value::Null) };
+    let read = linked.iter().map(|own| (own, own.read_by(expression))).collect();
+    let found = evaluator.value(expression, ty, &LinkedScope { golden: GoldenValues::new(definition, values), read });
+    found.and_then(|value| among(value, ty, &field.one_of)).map_err(|error| (expression, error))
+}
+
+/// What an expression through links knows: the record's own values, and what it reads of each link.
+struct LinkedScope<'s> {
+    golden: GoldenValues<'s>,
+    read: Vec<(&'s ResolvedLink<'s>, Vec<LinkVariable<'s>>)>,
+}
+
+impl LinkedScope<'_> {
+    fn linked_by(&self, name: &str) -> Option<&(&ResolvedLink<'_>, Vec<LinkVariable<'_>>)> {
+        self.read.iter().find(|(own, _)| own.link.name == name)
+    }
+}
+
+impl Scope for LinkedScope<'_> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        match (member, self.linked_by(name)) {
+            (Some(member), Some((own, members))) => {
+                let (name, made) = members.iter().find(|(name, _)| *name == member)?;
+                let (value, ty) = own.member(name, made.as_ref());
+                Some(PlainValue::of(value, ty))
+            }
+            (None, None) => self.golden.plain(name, None),
+            _ => None,
+        }
+    }
+
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        let Some((own, members)) = self.linked_by(name) else { return self.golden.cel(name, read) };
+        let member = |(name, made): &LinkVariable<'_>| {
+            let (value, ty) = own.member(name, made.as_ref());
+            (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
+        };
+        cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
+    }
+}
+
+/// Why a settled field of a record has no value, where its expression fails on the record and what it is linked to now.
+///
+/// # Errors
+/// When the store fails.
+pub fn failure_of(
+    (catalogue, evaluator): (&Catalogue, &Evaluator),
+    (store, tenant): (&dyn Store, &Tenant),
+    definition: &Collection,
+    values: &[Value],
+    field: &Field,
+) -> Result<Option<String>> {
+    let mut records: Vec<(&Link, Vec<Option<StoredRecord>>)> = Vec::new();
+    for link in catalogue.links.iter().filter(|link| catalogue.collections[link.child_collection].name == definition.name && link.is_read()) {
+        let keys = keys_of(link, values);
+        records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.target_collection, &keys, ReadDetail::Values)? }));
+    }
+    let linked = records.iter().map(|(link, records)| {
+        let targets = records.iter().map(|record| record.as_ref().filter(|record| record.alive).map(|record| &*record.golden)).collect();
+        ResolvedLink { link, of: &catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
+    });
+    let linked: Vec<ResolvedLink<'_>> = linked.collect();
+    Ok(value_through(evaluator, definition, &linked, values, field).err().map(|(_, error)| error))
+}
+
+/// A link of a record, with what there is of its targets.
+struct ResolvedLink<'t> {
+    link: &'t Link,
+    of: &'t Collection,
+    /// The key of its target, or the keys of all.
+    key: Value,
+    /// Their values, in the order of their keys; nothing of those that do not exist.
+    targets: Vec<Option<&'t [Value]>>,
+}
+
+/// Most values that are read of several targets by one name: of lists there may be many.
+const MOST_VALUES: usize = 100_000;
+
+/// A name by which an expression reads a link, and what is made of the targets for it.
+type LinkVariable<'e> = (&'e str, Option<(Value, FieldType)>);
+
+impl ResolvedLink<'_> {
+    fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<LinkVariable<'l>> {
+        members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.made(&member.name))).collect()
+    }
+
+    /// What is read of it by this name, where that is no value of one record: whether all targets exist; the values of several, one
+    /// after the other.
+    fn made(&self, name: &str) -> Option<(Value, FieldType)> {
+        match self.of.field(name) {
+            None if name == "exists" => {
+                let all = self.targets.iter().all(Option::is_some);
+                Some((if self.targets.is_empty() { Value::Null } else { Value::Bool(all) }, FieldType::Boolean))
+            }
+            None if self.link.many => Some((self.key.clone(), FieldType::List(Box::new(FieldType::Text)))),
+            Some((index, field)) if self.link.many => {
+                let values = self.targets.iter().flatten().flat_map(|target| target[index].elements());
+                let values: Vec<Value> = values.filter(|value| !value.is_null()).take(MOST_VALUES + 1).cloned().collect();
+                let has_none = values.is_empty() || values.len() > MOST_VALUES;
+                let ty = FieldType::List(Box::new(field.golden_type().element().clone()));
+                Some((if has_none { Value::Null } else { Value::List(values) }, ty))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is read of it by this name, null where there is no record.
+    fn member<'l>(&'l self, name: &str, made: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
+        match (made, self.of.field(name), self.targets.first()) {
+            (Some((value, ty)), ..) => (value, ty),
+            (_, None, _) => (&self.key, &FieldType::Text),
+            (_, Some((index, field)), Some(Some(target))) => (&target[index], field.golden_type()),
+            (_, Some((_, field)), _) => (&Value::Null, field.golden_type()),
+        }
+    }
+}

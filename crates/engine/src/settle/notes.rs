@@ -1,0 +1,51 @@
+//! Notes that a check leaves in the store, as edges: which records were wrong, and where expressions fail.
+
+use super::pass::PassState;
+use crate::relations::marks::CHECK;
+use std::collections::BTreeMap;
+use stook_catalogue::links::id_of;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, PassContext};
+
+/// The link of notes that a check leaves, and their targets.
+pub(super) fn notes() -> u32 {
+    id_of("stook check")
+}
+
+pub(super) const WRONG: &str = "wrong";
+
+pub(super) const UNDECIDED: &str = "undecided";
+
+pub(super) const FAILED: &str = "failed";
+
+impl PassState<'_> {
+    /// Notes records that are mended only because a check asked for it.
+    pub(super) fn note_wrong(&mut self, desk: &mut dyn PassContext) -> stook_store::Result<()> {
+        let failed = if self.checks { std::mem::take(&mut self.failed) } else { BTreeMap::new() };
+        for ((collection, key), what) in failed {
+            let (group, child) = (self.rules.catalogue.collections[collection].name.as_str().into(), key.as_str().into());
+            let edge = Edge { link: notes(), target: FAILED.into(), group, start: 0, child, payload: what.join("\n").into_bytes() };
+            self.followed.edge(EdgeChange::Put(edge));
+        }
+        if self.incorrect.is_empty() {
+            return Ok(());
+        }
+        // what a change has told is seen together with its marks; whoever made them waits for what follows now
+        let on_their_way: Vec<JobId> = desk.marking()?.into_iter().filter(|job| *job != CHECK).collect();
+        self.followed.share(CHECK, &on_their_way);
+        let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };
+        let link = notes();
+        for (collection, key) in std::mem::take(&mut self.incorrect) {
+            let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
+            self.followed.edge(EdgeChange::Put(Edge {
+                link,
+                target: target.into(),
+                group: group.into(),
+                start: 0,
+                child: child.into(),
+                payload: Vec::new(),
+            }));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The rows of a coverage as they should be, written where they are not.
+
+use super::groups::{case_of, observed};
+use super::rows::CoverageRow;
+use super::work::{ParentAtHand, ParentState, ParentWork};
+use crate::settle::pass::{CausingJobs, PassState};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use stook_catalogue::key::Key;
+use stook_catalogue::links::CoverageKind;
+use stook_catalogue::record::pack;
+use stook_catalogue::value::Value;
+use stook_store::{PassContext, RecordChange, RecordContent, RecordWrite, Result, StoredRecord};
+
+impl PassState<'_> {
+    /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
+    pub(super) fn cover(
+        &mut self,
+        desk: &mut dyn PassContext,
+        index: usize,
+        parents: &[ParentAtHand],
+        covered: &mut HashMap<(usize, usize), BTreeMap<String, CoverageRow>>,
+    ) -> Result<()> {
+        let coverage = &self.rules.catalogue.coverages[index];
+        // where all groups are measured, or summed up, all rows are looked at; else those of groups that have changed
+        let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
+        let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
+        let names: Vec<&str> = parents.iter().filter(|own| is_whole(&own.wanted)).map(|own| own.key.as_str()).collect();
+        let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect() };
+        for ParentAtHand { key, wanted, .. } in parents.iter().filter(|own| !is_whole(&own.wanted)) {
+            keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
+        }
+        let keys: Vec<Key> = keys.into_iter().collect();
+        let stored = if keys.is_empty() { Vec::new() } else { desk.hold(coverage.rows, &keys)? };
+        let mut known: HashMap<String, Vec<StoredRecord>> = HashMap::new();
+        for record in stored.into_iter().flatten() {
+            known.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);
+        }
+        for (place, ParentAtHand { key, state: parent, wanted, children: told }) in parents.iter().enumerate() {
+            let stored = known.remove(key.as_str()).unwrap_or_default();
+            let counts = |parent: &&ParentState| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
+            let Some(parent) = parent.as_ref().filter(counts) else {
+                self.note_failed(coverage.parent, key);
+                self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
+                continue;
+            };
+            let rows: Vec<(Key, Vec<Value>)> = match &coverage.kind {
+                CoverageKind::Runs { link, condition, told: value, max_gap } => {
+                    let own = told.get(link).map(Vec::as_slice).unwrap_or_default();
+                    let found = observed(own, *condition, *value, *max_gap);
+                    found.iter().filter_map(|run| self.run_row(coverage, parent, run)).collect()
+                }
+                CoverageKind::Children(children) => {
+                    let mut rows = BTreeMap::new();
+                    let told = told.get(&children.link).map(Vec::as_slice).unwrap_or_default();
+                    for record in stored.iter().filter(|_| !wanted.all) {
+                        let group = record.golden[1].as_text().unwrap_or_default();
+                        if let Some(row) =
+                            case_of(children, group).filter(|_| !wanted.groups.contains(group)).map(|case| CoverageRow::stored(record, case))
+                        {
+                            rows.insert(group.to_owned(), row);
+                        }
+                    }
+                    for (group, row) in self.measured(coverage, children, parent, wanted, told) {
+                        rows.insert(group, row);
+                    }
+                    let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
+                    covered.insert((index, place), rows);
+                    shown
+                }
+                CoverageKind::Total(total) => {
+                    let ty = self.rules.catalogue.collections[coverage.rows].fields[2].ty.clone();
+                    let rows = covered.get(&(total.of, place)).map(|rows| self.sums(total, &ty, rows)).unwrap_or_default();
+                    let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
+                    covered.insert((index, place), rows);
+                    shown
+                }
+            };
+            self.note_failed(coverage.parent, key);
+            self.replace(coverage.rows, stored, rows, &wanted.jobs);
+        }
+        Ok(())
+    }
+
+    /// Writes what rows should be where it is not what they are.
+    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &CausingJobs) {
+        let definition = &self.rules.catalogue.collections[collection];
+        let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();
+        for (key, values) in wanted {
+            let old = stored.remove(&key);
+            if old.as_ref().is_some_and(|old| old.golden == values) {
+                continue;
+            }
+            let content = RecordContent {
+                created_job: stook_store::queue::JobRef::None.number(),
+                exists: true,
+                contributions: pack(&[], definition, &values),
+                golden: values.into(),
+                state: Vec::new(),
+                state_set: Vec::new(),
+                conflicts: Vec::new(),
+                raw: None,
+                indexes_unchanged: false,
+            };
+            let change = RecordChange::Put(Box::new(content));
+            self.write(RecordWrite { collection, key, expect: old.map(|old| old.version), change }, jobs);
+        }
+        for old in stored.into_values() {
+            self.write(RecordWrite { collection, key: old.key, expect: Some(old.version), change: RecordChange::Delete }, jobs);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Parents that exist because children name them, and rollups of parents.
+
+use super::work::{ChildrenByLink, ParentState, ParentWork};
+use crate::content::settled::carry_settled;
+use crate::content::state::effective_state;
+use crate::relations::payload::ChildPayload;
+use crate::relations::{ChangeCause, ValueChange};
+use crate::settle::measure::roll;
+use crate::settle::pass::PassState;
+use std::sync::Arc;
+use stook_catalogue::definition::KeyDefinition;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::Derivation;
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UNKNOWN_TIME, pack, pack_raw};
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::{SmolStr, Value};
+use stook_store::{RecordChange, RecordContent, RecordWrite, Result, StoredRecord};
+
+/// What becomes of a parent because of who names it.
+#[derive(Default)]
+struct LinkedExistence {
+    /// Its content if that is something else now; of one that goes, nothing.
+    content: Option<Option<RecordContent>>,
+    /// Whether only all its children tell.
+    asks_all: bool,
+}
+
+impl PassState<'_> {
+    /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
+    pub(super) fn exists(
+        &mut self,
+        collection: usize,
+        key: &Key,
+        stored: Option<&StoredRecord>,
+        wanted: &ParentWork,
+        told: &ChildrenByLink,
+    ) -> Result<Option<ParentState>> {
+        let own = &self.rules.relations[collection];
+        let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
+        let asks = wanted.created_by_link || !creating.is_empty();
+        let LinkedExistence { content: made, asks_all } =
+            if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
+        if asks_all {
+            for job in &wanted.jobs {
+                self.followed.ask_as_parent(self.rules, collection, (key, ""), *job);
+            }
+        }
+        let living = stored.filter(|record| record.alive);
+        let mut golden = match &made {
+            Some(content) => content.as_ref().filter(|content| content.exists).map(|content| content.golden.clone()),
+            None => living.map(|record| Arc::from(&*record.golden)),
+        };
+        if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !own.rollups.is_empty()) {
+            let golden = Arc::make_mut(golden);
+            let definition = &self.rules.catalogue.collections[collection];
+            for field in &own.rollups {
+                let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
+                let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
+                let children: Vec<(&str, &ChildPayload)> = children.iter().map(|child| (child.group.as_str(), &child.told)).collect();
+                golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children).unwrap_or_else(|reason| {
+                    let failure = format!("`{}` is left out: {reason}", definition.fields[*field].name);
+                    self.failed.entry((collection, key.clone())).or_default().push(failure);
+                    Value::Null
+                });
+            }
+        }
+        match (made, &golden) {
+            (Some(_), _) if self.is_refused(collection, key) => {}
+            (Some(content), _) => {
+                for job in &wanted.jobs {
+                    let before = living.map(|record| &record.golden[..]);
+                    let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, by: ChangeCause::ParentPass };
+                    self.followed.follow(self.rules, self.evaluator, &changed);
+                }
+                self.note_failed(collection, key);
+                let change = match content {
+                    Some(content) => {
+                        RecordChange::Put(Box::new(RecordContent { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content }))
+                    }
+                    None => RecordChange::Delete,
+                };
+                let expect = stored.map(|record| record.version);
+                self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
+            }
+            (None, Some(golden)) => {
+                if let Some(record) = living {
+                    self.settle(collection, record, golden.clone(), ChangeCause::ParentPass, &wanted.jobs);
+                }
+            }
+            (None, None) => {}
+        }
+        Ok(golden.map(|golden| ParentState { key: key.clone(), golden }))
+    }
+
+    /// What becomes of a parent that children name: it has a contribution of each link whose children do, also where documents speak of it.
+    /// Without any contribution it is nothing. `is_all` says whether all children are told.
+    fn made(
+        &self,
+        (collection, key): (usize, &Key),
+        stored: Option<&StoredRecord>,
+        (told, is_all): (&ChildrenByLink, bool),
+        links: &[usize],
+    ) -> Result<LinkedExistence> {
+        let definition = &self.rules.catalogue.collections[collection];
+        let KeyDefinition::Field(key_field) = definition.key else { return Ok(LinkedExistence::default()) };
+        let name_of = |link: &usize| -> SmolStr {
+            let own = &self.rules.catalogue.links[*link];
+            format!("{}.{}", self.rules.catalogue.collections[own.child_collection].name, own.name).into()
+        };
+        let mut contributions = match stored {
+            Some(record) => record.contributions_of(definition)?,
+            None => Vec::new(),
+        };
+        let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
+        let names: Vec<SmolStr> = links.iter().map(name_of).collect();
+        if is_all {
+            // links that were there once
+            contributions.retain(|own| !own.is_of_a_link() || names.contains(&own.contributor));
+        }
+        let mut asks_all = false;
+        for (link, contributor) in links.iter().zip(names) {
+            let named = told.get(link).is_some_and(|children| !children.is_empty());
+            let is_there = contributions.iter().any(|contribution| contribution.contributor == contributor);
+            if named && !is_there {
+                let mut values = vec![Value::Null; definition.fields.len()];
+                values[key_field] = stook_catalogue::value::from_text(key.as_str(), &definition.fields[key_field].ty, None).unwrap_or_default();
+                contributions.push(Contribution {
+                    contributor,
+                    as_of: UNKNOWN_TIME,
+                    hash: [0; 16],
+                    generation: 0,
+                    origin: ContributionOrigin::default(),
+                    before: None,
+                    retired: Retirement::Live,
+                    said: ContributionContent::Values(values.into()),
+                    raw: None,
+                    unread: Vec::new(),
+                });
+            } else if !named && is_there {
+                // its last child may have gone: only all of them tell
+                asks_all |= !is_all;
+                contributions.retain(|contribution| !is_all || contribution.contributor != contributor);
+            }
+        }
+        contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
+            return Ok(LinkedExistence { content: None, asks_all });
+        }
+        if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
+            return Ok(LinkedExistence { content: Some(None), asks_all });
+        }
+        let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
+        if let Some(record) = stored {
+            carry_settled(definition, &record.golden, &mut survived.values);
+        }
+        let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
+        let content = RecordContent {
+            created_job: stored.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job),
+            exists: survived.alive,
+            state: effective_state(definition, self.evaluator, &survived.values, &state_set),
+            state_set,
+            conflicts: survived.conflicts,
+            contributions: pack(&contributions, definition, &survived.values),
+            raw: pack_raw(&contributions),
+            golden: survived.values,
+            indexes_unchanged: false,
+        };
+        Ok(LinkedExistence { content: Some(Some(content)), asks_all })
+    }
+}

@@ -1,0 +1,88 @@
+//! Expressions of a coverage, evaluated on a parent, a group and what was measured.
+
+use crate::settle::pass::PassState;
+use stook_catalogue::expr::{Expression, MemberReference, Scope, text_to_cel, to_cel};
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::plain::{PlainText, PlainValue};
+use stook_catalogue::value::{FieldType, Value};
+
+impl PassState<'_> {
+    pub(super) fn holds(&self, condition: &Expression, collection: usize, golden: &[Value]) -> bool {
+        matches!(self.evaluate(condition, collection, golden, "", None), Some(cel::Value::Bool(true)))
+    }
+
+    pub(super) fn evaluate(
+        &self,
+        expression: &Expression,
+        collection: usize,
+        golden: &[Value],
+        group: &str,
+        value: Option<(i64, &FieldType)>,
+    ) -> Option<cel::Value> {
+        let golden = GoldenValues::new(&self.rules.catalogue.collections[collection], golden);
+        let plain = |plain: PlainValue<'_>| match plain {
+            PlainValue::Bool(value) => Some(cel::Value::Bool(value)),
+            PlainValue::Int(number) => Some(cel::Value::Int(number)),
+            PlainValue::Length(length) => Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
+            _ => None,
+        };
+        self.noted(expression, self.evaluator.eval(expression, &CoverageScope { golden, group, value }, plain, Ok))
+    }
+
+    /// What an expression gives; that it has failed is noted.
+    pub(super) fn noted<T>(&self, expression: &Expression, found: std::result::Result<T, String>) -> Option<T> {
+        found.map_err(|error| self.evaluator.note("coverage", expression, &error)).ok()
+    }
+
+    /// The result of an expression as a whole number; of times and durations their microseconds.
+    pub(super) fn number(
+        &self,
+        expression: &Expression,
+        collection: usize,
+        golden: &[Value],
+        group: &str,
+        value: Option<(i64, &FieldType)>,
+    ) -> Option<i64> {
+        match self.evaluate(expression, collection, golden, group, value)? {
+            cel::Value::Timestamp(time) => Some(time.timestamp_micros()),
+            cel::Value::Duration(length) => length.num_microseconds(),
+            other => plain_number(&other).filter(|number| number.is_finite()).map(|number| number.round() as i64),
+        }
+    }
+}
+
+/// What the expressions of a coverage know: the parent's values, the group, and what is measured.
+struct CoverageScope<'s> {
+    golden: GoldenValues<'s>,
+    group: &'s str,
+    value: Option<(i64, &'s FieldType)>,
+}
+
+impl Scope for CoverageScope<'_> {
+    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
+        match (name, member, self.value) {
+            ("group", None, _) => Some(PlainValue::Text(PlainText::Borrowed(self.group))),
+            ("value", None, Some((value, FieldType::Duration))) => Some(PlainValue::Length(value)),
+            ("value", None, Some((value, _))) => Some(PlainValue::Int(value)),
+            (name, None, _) => self.golden.plain(name, None),
+            _ => None,
+        }
+    }
+
+    fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
+        match (name, self.value) {
+            ("group", _) => text_to_cel(self.group),
+            ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),
+            _ => self.golden.cel(name, read),
+        }
+    }
+}
+
+pub(super) fn plain_number(value: &cel::Value) -> Option<f64> {
+    match value {
+        cel::Value::Int(number) => Some(*number as f64),
+        cel::Value::UInt(number) => Some(*number as f64),
+        cel::Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}

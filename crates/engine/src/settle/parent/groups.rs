@@ -1,0 +1,97 @@
+//! Measures the children of a parent, group by group, or in runs of values.
+
+use super::rows::CoverageRow;
+use super::work::{ChildAtHand, ParentState, ParentWork};
+use crate::relations::payload::ChildPayload;
+use crate::settle::measure::{ValueRun, distinct, gaps, runs, union};
+use crate::settle::pass::PassState;
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::expr::from_cel;
+use stook_catalogue::links::{Coverage, GroupedChildren, Measure, MeasureCase};
+use stook_catalogue::record::put_value;
+use stook_catalogue::value::{FieldType, Value};
+
+impl PassState<'_> {
+    /// Rows of groups that are to be measured anew.
+    pub(super) fn measured(
+        &self,
+        coverage: &Coverage,
+        children: &GroupedChildren,
+        parent: &ParentState,
+        wanted: &ParentWork,
+        told: &[ChildAtHand],
+    ) -> BTreeMap<String, CoverageRow> {
+        let mut by_group: BTreeMap<&str, Vec<&ChildPayload>> = BTreeMap::new();
+        for child in told.iter().filter(|child| child.told.meets(children.condition)) {
+            by_group.entry(&child.group).or_default().push(&child.told);
+        }
+        let expected: Option<BTreeSet<String>> = children.groups.as_ref().map(|groups| {
+            let found = self.evaluate(groups, coverage.parent, &parent.golden, "", None);
+            let list = found.and_then(|found| from_cel(&found, &FieldType::List(Box::new(FieldType::Text))).ok()).unwrap_or_default();
+            list.elements().iter().filter_map(|group| group.as_text().map(str::to_owned)).collect()
+        });
+        let mut groups: BTreeSet<&str> = by_group.keys().copied().collect();
+        groups.extend(expected.iter().flatten().map(String::as_str));
+        // a group without children has a row only where it is one of those that should have some
+        groups.retain(|group| wanted.all || wanted.groups.contains(*group));
+        let mut rows = BTreeMap::new();
+        for group in groups {
+            let Some(case) = case_of(children, group) else { continue };
+            let own = by_group.get(group).map(Vec::as_slice).unwrap_or_default();
+            let ty = case.measure.ty();
+            let measured = measure(&case.measure, own);
+            let value = match &case.value {
+                Some(value) => self.number(value, coverage.parent, &parent.golden, group, Some((measured, &ty))).unwrap_or(0),
+                None => measured,
+            };
+            let is_expected = expected.as_ref().is_none_or(|expected| expected.contains(group));
+            let expected = case.expected.as_ref().filter(|_| is_expected);
+            let expected =
+                expected.and_then(|expected| self.number(expected, coverage.parent, &parent.golden, group, None)).map(|expected| expected.max(0));
+            let missing = case.gaps.as_ref().filter(|_| is_expected).and_then(|asked| {
+                let from = self.number(&asked.within.0, coverage.parent, &parent.golden, group, None)?;
+                let to = self.number(&asked.within.1, coverage.parent, &parent.golden, group, None)?;
+                Some(gaps(own.iter().filter_map(|child| child.span), (from, to), asked.start_tolerance))
+            });
+            rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing });
+        }
+        rows
+    }
+}
+
+pub(super) fn case_of<'c>(children: &'c GroupedChildren, group: &str) -> Option<&'c MeasureCase> {
+    children.cases.iter().find(|case| case.pattern.as_ref().is_none_or(|pattern| pattern.is_match(group)))
+}
+
+/// A measure of children, which are in the order of their starts.
+fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
+    match measure {
+        Measure::Union => union(children.iter().filter_map(|child| child.span)),
+        Measure::Count => children.len() as i64,
+        Measure::Distinct { edge_fields: told, tolerance: near } => {
+            let of = |child: &&ChildPayload| {
+                let mut bytes = Vec::new();
+                for place in told {
+                    if child.fields[*place].is_null() {
+                        return None;
+                    }
+                    put_value(&mut bytes, &child.fields[*place]);
+                }
+                let start = child.span.map(|(start, _)| start);
+                if near.is_some() { start.map(|start| (bytes, start)) } else { Some((bytes, 0)) }
+            };
+            distinct(children.iter().filter_map(of).collect(), *near)
+        }
+    }
+}
+
+/// The runs of what children say, which may be of several groups.
+pub(super) fn observed(children: &[ChildAtHand], condition: usize, told: usize, max_gap: i64) -> Vec<ValueRun> {
+    // an interval that ends before it begins is none
+    let is_one = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
+    let said = children.iter().filter(|child| child.told.meets(condition) && is_one(&child.told));
+    let mut seen: Vec<(i64, i64, &str, Value)> =
+        said.filter_map(|child| Some((child.told.span?.0, child.told.span?.1, child.key.as_str(), child.told.fields[told].clone()))).collect();
+    seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
+    runs(seen.into_iter().map(|(start, stop, _, value)| (start, stop, value)), max_gap)
+}

@@ -1,0 +1,132 @@
+//! A row of a coverage, with its key, as it is stored.
+
+use super::work::ParentState;
+use crate::content::key::key_text;
+use crate::settle::measure::ValueRun;
+use crate::settle::pass::PassState;
+use std::sync::Arc;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::{Key, MAX_KEY_BYTES};
+use stook_catalogue::links::{Coverage, MeasureCase};
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::StoredRecord;
+
+/// A row of a coverage while it is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CoverageRow {
+    /// The type of what is measured.
+    pub(super) ty: FieldType,
+    pub(super) value: i64,
+    pub(super) expected: Option<i64>,
+    pub(super) gaps: Option<Vec<(i64, i64)>>,
+}
+
+impl CoverageRow {
+    pub(super) fn adjusted(&self) -> Option<i64> {
+        self.expected.filter(|expected| *expected > 0).map(|expected| self.value.min(expected))
+    }
+
+    fn percentage(&self) -> Option<f64> {
+        let (adjusted, expected) = (self.adjusted()?, self.expected?);
+        Some(adjusted as f64 / expected as f64 * 100.0)
+    }
+
+    fn status(&self) -> Option<&'static str> {
+        let (adjusted, expected) = (self.adjusted()?, self.expected?);
+        Some(match adjusted {
+            ..=0 => "Missing",
+            _ if adjusted >= expected => "Complete",
+            _ => "Partial",
+        })
+    }
+
+    /// Whether there is anything to say.
+    fn says(&self) -> bool {
+        self.value != 0 || self.adjusted().is_some()
+    }
+
+    /// A row as it is in the store.
+    pub(super) fn stored(record: &StoredRecord, case: &MeasureCase) -> Self {
+        let number = |index: usize| record.golden[index].as_int();
+        let gaps = match &record.golden[7] {
+            Value::Json(list) => list.as_array().map(|list| {
+                let time = |gap: &serde_json::Value, name: &str| {
+                    let shown = gap.get(name).cloned().unwrap_or_default();
+                    stook_catalogue::value::from_json(&shown, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int()).unwrap_or(0)
+                };
+                list.iter().map(|gap| (time(gap, "start"), time(gap, "stop"))).collect()
+            }),
+            _ => None,
+        };
+        Self { ty: case.measure.ty(), value: number(2).unwrap_or(0), expected: number(3), gaps }
+    }
+}
+
+impl PassState<'_> {
+    /// A row as it is stored, if it says anything.
+    pub(super) fn row(&self, coverage: &Coverage, parent: &ParentState, group: &str, row: &CoverageRow) -> Option<(Key, Vec<Value>)> {
+        if !row.says() {
+            return None;
+        }
+        let number = |number: Option<i64>| number.map_or(Value::Null, Value::Int);
+        let expected = row.expected.filter(|expected| *expected > 0);
+        let shown = |gaps: &Vec<(i64, i64)>| {
+            let gap = |(start, stop): &(i64, i64)| {
+                serde_json::json!({
+                    "start": stook_catalogue::value::show_timestamp(*start),
+                    "stop": stook_catalogue::value::show_timestamp(*stop),
+                    "duration": Value::Int(stop - start).to_json(&FieldType::Duration),
+                })
+            };
+            Value::Json(Arc::new(gaps.iter().map(gap).collect::<Vec<_>>().into()))
+        };
+        let values = vec![
+            Value::text(parent.key.as_str()),
+            Value::text(group),
+            Value::Int(row.value),
+            number(expected),
+            number(row.adjusted()),
+            row.percentage().map_or(Value::Null, Value::Float),
+            row.status().map_or(Value::Null, Value::text),
+            row.gaps.as_ref().filter(|gaps| !gaps.is_empty()).map_or(Value::Null, shown),
+        ];
+        self.keyed(coverage, parent, values)
+    }
+
+    pub(super) fn run_row(&self, coverage: &Coverage, parent: &ParentState, run: &ValueRun) -> Option<(Key, Vec<Value>)> {
+        let length = Value::Int(run.stop - run.start);
+        let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
+        self.keyed(coverage, parent, values)
+    }
+
+    /// The key of a group's row.
+    pub(super) fn row_key(&self, coverage: &Coverage, parent: &Key, group: &str) -> Option<Key> {
+        let rows = &self.rules.catalogue.collections[coverage.rows];
+        let mut values = vec![Value::Null; rows.fields.len()];
+        (values[0], values[1]) = (Value::text(parent.as_str()), Value::text(group));
+        row_key(rows, &values, self.evaluator)
+    }
+
+    /// Values of a row with its key and what it repeats of its parent.
+    fn keyed(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
+        let rows = &self.rules.catalogue.collections[coverage.rows];
+        let of = &self.rules.catalogue.collections[coverage.parent];
+        for field in &rows.fields[values.len()..] {
+            values.push(of.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
+        }
+        let key = row_key(rows, &values, self.evaluator)?;
+        Some((key, values))
+    }
+}
+
+/// The key of a coverage's row: its parent, and its group or interval. Where that is longer than a key may be, its end is a hash of all.
+fn row_key(rows: &Collection, values: &[Value], evaluator: &Evaluator) -> Option<Key> {
+    let text = key_text(rows, values, evaluator).ok()?;
+    let shortened = || {
+        let hash = blake3::hash(text.as_bytes()).to_hex();
+        let end = (0..=MAX_KEY_BYTES - 40).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        format!("{}…{}", &text[..end], &hash[..32])
+    };
+    Key::new(text.clone()).or_else(|_| Key::new(shortened())).ok()
+}

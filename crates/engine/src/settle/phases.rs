@@ -1,0 +1,84 @@
+//! A settle pass: the marks of one phase are answered in one transaction of the store.
+
+use super::pass::{CausingJobs, PassState, why_refused};
+use crate::relations::SettleRules;
+use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
+use std::collections::BTreeMap;
+use stook_catalogue::expr::{Evaluator, ExpressionFailures};
+use stook_catalogue::key::Key;
+use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
+
+/// Marks answered by one pass: transactions are not long, and passes are not many.
+const MOST_MARKS: usize = 3_000;
+
+impl SettlePass for SettleRules {
+    fn most(&self) -> usize {
+        MOST_MARKS
+    }
+
+    /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
+    fn alone(&self, marks: &[StaleMark]) -> Option<u32> {
+        let first = marks.first()?;
+        match first.phase & 3 {
+            PARENT => None,
+            CHILD => Some(first.rule),
+            _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].child_collection].id),
+        }
+    }
+
+    /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
+    /// nobody comes to them again and again. Whoever heals it makes new ones.
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
+        let mut few = marks;
+        loop {
+            match (self.settled(few, refused, desk), few) {
+                (Err(StoreError::Damaged(damage)), [mark]) => {
+                    let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
+                    return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
+                }
+                (Err(StoreError::Damaged(_)), more) => few = &more[..more.len() / 2],
+                (ended, _) => return ended,
+            }
+        }
+    }
+}
+
+impl SettleRules {
+    /// What follows from marks.
+    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let mut work = PassState::new(self, &evaluator, marks, refused);
+        let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
+        let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
+        match (first.phase & 3, link, collection) {
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(desk, replaces, marks)?,
+            (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
+            (READ, Some(link), _) => work.read(desk, *link, marks)?,
+            (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,
+            (PARENT, _, Some(collection)) => work.parents(desk, *collection, marks)?,
+            // of a rule that the definition does not have any more
+            _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
+        }
+        work.note_wrong(desk)?;
+        let mut failures = ExpressionFailures::default();
+        for ((collection, key), failed) in std::mem::take(&mut work.failed) {
+            failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
+        }
+        let PassState { writes, followed, cleared: answered, log, kept, .. } = work;
+        let mut settling = followed.settling();
+        settling.cleared = answered;
+        let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
+        Ok(PassWrites { writes, settling, log, failures, damaged })
+    }
+}
+
+impl PassState<'_> {
+    fn child_marks(&mut self, desk: &mut dyn PassContext, collection: usize, marks: &[StaleMark]) -> Result<()> {
+        let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
+        for mark in marks {
+            self.cleared.push(mark.id);
+            children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
+        }
+        self.children(desk, collection, &children)
+    }
+}

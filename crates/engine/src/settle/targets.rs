@@ -1,0 +1,124 @@
+//! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
+
+use crate::relations::SettleRules;
+use crate::relations::edges::{interval, tuples};
+use crate::relations::stored::{damaged_edge, interval_of};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, in_order};
+use stook_catalogue::value::{SmolStr, Value};
+use stook_store::{Edge, EdgeRange, Result};
+
+/// Asks for edges of a link that start between bounds.
+pub(super) type EdgeReader<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> + 'b;
+
+/// Tells what a child, at this place, looks for by a link.
+pub(super) type TargetSearch<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<TargetCriteria> + 's;
+
+/// What a child looks for: what must be equal, and the interval that must overlap.
+pub(super) struct TargetCriteria {
+    pub(super) tuples: Vec<SmolStr>,
+    pub(super) span: (i64, i64),
+}
+
+/// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
+pub(super) fn find(
+    rules: &SettleRules,
+    link: usize,
+    golden: &mut [Arc<[Value]>],
+    seek: &mut TargetSearch<'_>,
+    between: &mut EdgeReader<'_>,
+) -> Result<(EdgeRange, Vec<bool>)> {
+    let link = &rules.catalogue.links[link];
+    let TargetRule::Same { overlap, .. } = &link.target_rule else { return Ok((EdgeRange::default(), vec![false; golden.len()])) };
+    let wanted: Vec<Option<TargetCriteria>> = golden.iter().enumerate().map(|(place, values)| seek(place, link, values)).collect();
+    let mut ranges = Vec::new();
+    for TargetCriteria { tuples, span: (start, stop) } in wanted.iter().flatten() {
+        let (low, high) = match overlap {
+            Some(overlap) => (start - overlap.tolerance - overlap.reach, stop + overlap.tolerance),
+            None => (0, 0),
+        };
+        ranges.extend(tuples.iter().map(|tuple| (tuple.clone(), low, high)));
+    }
+    let ranges = merge(ranges);
+    let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
+    let candidates = candidates(&edges)?;
+    for (values, sought) in golden.iter_mut().zip(&wanted) {
+        if link.many {
+            let near = sought.iter().flat_map(|sought| &sought.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));
+            Arc::make_mut(values)[link.field] = in_order(near.flatten().map(|(.., key)| (*key).into()).collect());
+            continue;
+        }
+        let best = sought.as_ref().and_then(|TargetCriteria { tuples, span }| {
+            let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
+            near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
+        });
+        Arc::make_mut(values)[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
+    }
+    let looked = wanted.iter().map(Option::is_some).collect();
+    Ok((EdgeRange { link: link.targets(), ranges, edges }, looked))
+}
+
+pub(super) fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<TargetCriteria> {
+    let TargetRule::Same { fields, overlap } = &link.target_rule else { return None };
+    let child = &rules.catalogue.collections[link.child_collection];
+    if !link
+        .when
+        .as_ref()
+        .is_none_or(|when| evaluator.holds_or_note(&|| format!("`when` of link `{}`", link.name), when, &GoldenValues::new(child, values)))
+    {
+        return None;
+    }
+    let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+    let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
+    Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
+}
+
+/// The nearest of candidates to an interval, if any is near enough: its distance, start and key.
+fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&IntervalOverlap>, (start, stop): (i64, i64)) -> Option<(i64, i64, &'c str)> {
+    let Some(overlap) = overlap else { return candidates.first().map(|(start, _, key)| (0, *start, *key)) };
+    let middle = start + (stop - start) / 2;
+    let (low, high) = (start - overlap.tolerance, stop + overlap.tolerance);
+    // candidates are in the order of their starts
+    let end = candidates.partition_point(|(start, ..)| *start <= high);
+    let near = candidates[..end].iter().filter(|(_, stop, _)| *stop >= low);
+    near.map(|(start, stop, key)| ((*start - middle).max(middle - *stop).max(0), *start, *key)).min()
+}
+
+/// Ranges of each target, those that touch as one.
+pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, i64)> {
+    ranges.sort();
+    let mut merged: Vec<(SmolStr, i64, i64)> = Vec::with_capacity(ranges.len());
+    for (target, low, high) in ranges {
+        match merged.last_mut() {
+            Some(last) if last.0 == target && low <= last.2.saturating_add(1) => last.2 = last.2.max(high),
+            _ => merged.push((target, low, high)),
+        }
+    }
+    merged
+}
+
+/// Targets that may be found: where each begins and ends, and its key.
+type CandidateTargets<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
+
+/// The targets among registrations, each with its interval, in the order of their keys.
+fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
+    let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
+    for edge in edges {
+        let (start, stop) = interval_of(&edge.payload).ok_or_else(|| damaged_edge(edge, "it carries no interval"))?;
+        candidates.entry(&edge.target).or_default().push((start, stop, &edge.child));
+    }
+    for own in candidates.values_mut() {
+        own.sort_unstable();
+        own.dedup();
+    }
+    Ok(candidates)
+}
+
+/// The keys of a child's targets.
+pub(super) fn keys_of(link: &Link, values: &[Value]) -> Vec<Key> {
+    link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect()
+}

@@ -1,0 +1,440 @@
+//! The threads of a process that process chunks of the queue: leases, chunks in progress, and settling while they work.
+
+use super::event::{TaskReport, WorkerEvent, WorkerOptions};
+use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::job::JobContext;
+use crate::job::context::context;
+use crate::job::sizes::CHUNK_DOCUMENTS;
+use crate::relations::SettleRules;
+use crate::settle;
+use crate::tags::rebuild::{TagEvaluationUnit, is_rebuild};
+use crate::{EngineError, Result};
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::ExpressionFailures;
+use stook_store::journal::OutcomeCounts;
+use stook_store::queue::{JobFile, JobId, LeasedChunk};
+use stook_store::{LeaseToken, PassReport, PendingCommit, Priority, SettlePass, Store, StoreError, Tenant, Unit};
+
+/// How often a chunk may fail before it is dead.
+pub const MOST_ATTEMPTS: u32 = 3;
+/// Seconds a chunk waits after its first failure; four times as long after each further one.
+const FIRST_DELAY: u64 = 1;
+/// Chunks of one job leased at once.
+const LEASE_CHUNKS: usize = 32;
+/// Documents of mapped chunks that a worker leaves to the store while it goes on, until they are written.
+const IN_FLIGHT: u64 = 2_000;
+/// The same, until they are committed.
+const UNCOMMITTED: u64 = 50_000;
+/// How much nicer than others the threads are: they get a tenth of a processor that others want. Others are those that answer
+/// requests of this process, and the one that writes, for which all of them wait in the end.
+const NICE: i32 = 10;
+/// Time until chunks are looked for again, at first.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// Longest time until somebody looks again who waits for the end of one job.
+const AT_THE_END: Duration = Duration::from_millis(5);
+/// Time until marks are looked for again that others may have left.
+const MARKS_PAUSE: Duration = Duration::from_millis(20);
+/// Longest time until somebody who waits looks again.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A job as workers need it.
+enum ActiveJob {
+    /// Documents to be imported.
+    Import { context: JobContext, files: Vec<JobFile> },
+    /// Tags of a collection, by name, to be evaluated.
+    Tags { tenant: Tenant, of: String },
+}
+
+/// A chunk that is ready to be written.
+struct PreparedChunk {
+    unit: Box<dyn Unit>,
+    documents: u64,
+    counts: OutcomeCounts,
+}
+
+/// Workers of one process.
+pub(crate) struct WorkerPool<'c> {
+    store: &'c dyn Store,
+    only: Option<JobId>,
+    options: &'c WorkerOptions,
+    stop: &'c AtomicBool,
+    tell: &'c (dyn Fn(WorkerEvent) + Sync),
+    leases: Mutex<LeaseQueue>,
+    changed: Condvar,
+    jobs: Mutex<HashMap<JobId, Arc<ActiveJob>>>,
+    /// Documents committed so far.
+    pub(super) committed: AtomicU64,
+    failure: Mutex<Option<EngineError>>,
+    rules: Arc<SettleRules>,
+}
+
+#[derive(Default)]
+struct LeaseQueue {
+    /// Leased chunks that no worker has begun.
+    ready: VecDeque<LeasedChunk>,
+    /// Everything that is leased, to be kept alive.
+    held: Vec<LeaseToken>,
+    /// Nothing more comes.
+    over: bool,
+}
+
+/// A chunk on its way into the store.
+struct CommittingChunk {
+    lease: LeasedChunk,
+    documents: u64,
+    tenant: Tenant,
+    counts: OutcomeCounts,
+    began: Instant,
+    pending: PendingCommit,
+}
+
+impl<'c> WorkerPool<'c> {
+    pub(crate) fn new(
+        catalogue: &'c Arc<Catalogue>,
+        store: &'c dyn Store,
+        only: Option<JobId>,
+        options: &'c WorkerOptions,
+        stop: &'c AtomicBool,
+        tell: &'c (dyn Fn(WorkerEvent) + Sync),
+    ) -> Self {
+        let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let rules = Arc::new(SettleRules::new(catalogue));
+        Self { store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
+    }
+
+    /// Works until nothing waits and `is_over`, or it is told to stop.
+    pub(crate) fn work(&self, is_over: impl Fn() -> Result<bool> + Sync) -> Result<()> {
+        std::thread::scope(|scope| {
+            let ended = Arc::new(AtomicBool::new(false));
+            let watch = ended.clone();
+            let keeper = scope.spawn(move || self.keep_alive(&watch));
+            let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.guard(self.serve()))).collect();
+            let done = Arc::new(AtomicBool::new(false));
+            let told = done.clone();
+            let settler = (self.options.settles && self.rules.any()).then(|| scope.spawn(move || self.guard(self.settle(&told))));
+            self.guard(self.feed(is_over));
+            for thread in threads {
+                let _ = thread.join();
+            }
+            done.store(true, Ordering::SeqCst);
+            if let Some(settler) = settler {
+                settler.thread().unpark();
+                let _ = settler.join();
+            }
+            ended.store(true, Ordering::SeqCst);
+            keeper.thread().unpark();
+        });
+        let held = std::mem::take(&mut self.leases().held);
+        if !held.is_empty() {
+            // where this fails, the leases run out
+            let _ = self.store.give_back(&held);
+        }
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if failure.is_some() || self.stop.load(Ordering::SeqCst) {
+            self.leave();
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Says of the jobs at hand that nobody works on them any more, where nobody else does.
+    fn leave(&self) {
+        let mut jobs: Vec<JobId> = self.jobs.lock().map(|jobs| jobs.keys().copied().collect()).unwrap_or_default();
+        jobs.extend(self.only.filter(|only| !jobs.contains(only)));
+        for job in jobs {
+            // where this fails, leases that run out say the same
+            let _ = self.store.interrupt_job(job);
+        }
+    }
+
+    /// Ends all work because of an error; the first one is kept.
+    pub(crate) fn guard(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.leases().over = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether work is to end, for whatever reason.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) || self.leases().over
+    }
+
+    fn leases(&self) -> MutexGuard<'_, LeaseQueue> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases chunks ahead of the workers: of one job many at once, of all jobs no more than there are workers, because what
+    /// is leased has been decided.
+    fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
+        let workers = self.options.workers.max(1);
+        let chunk = CHUNK_DOCUMENTS as usize;
+        let (wanted, low) = match self.only {
+            Some(_) => (LEASE_CHUNKS * chunk, LEASE_CHUNKS * chunk / 4),
+            None => (workers * chunk, workers * chunk / 2),
+        };
+        // documents of the chunks that were leased last
+        let mut usual = chunk;
+        let longest = if self.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
+        let (mut pause, mut over) = (FIRST_PAUSE, false);
+        while !self.is_stopping() {
+            let leases = self.leases();
+            let ready: usize = leases.ready.iter().map(|lease| lease.slice.documents as usize).sum();
+            if ready > low.min(wanted - usual) {
+                let _ = self.changed.wait_timeout(leases, LOOK_AGAIN);
+                continue;
+            }
+            drop(leases);
+            let room = (wanted - ready).div_ceil(usual).min(LEASE_CHUNKS.max(8 * workers));
+            let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
+            if !leased.is_empty() {
+                let mut leases = self.leases();
+                leases.held.extend(leased.iter().map(fence));
+                usual = leased.iter().map(|lease| lease.slice.documents as usize).max().unwrap_or(chunk).clamp(1, chunk);
+                leases.ready.extend(leased);
+                self.changed.notify_all();
+                (pause, over) = (FIRST_PAUSE, false);
+            } else if over {
+                break;
+            } else {
+                // what was added between the two questions is found by leasing once more
+                over = is_over()?;
+                if !over {
+                    self.store.wait_for_chunks(pause);
+                    pause = (pause * 2).min(longest);
+                }
+            }
+        }
+        self.leases().over = true;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Answers marks, everybody's, until everything is done, what this crew was for is settled, or it is told to stop.
+    fn settle(&self, done: &AtomicBool) -> Result<()> {
+        self.give_way();
+        let rules: Arc<dyn SettlePass> = self.rules.clone();
+        settle::bring_up(self.store, &self.rules, &|_| ())?;
+        loop {
+            let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
+            if self.stop.load(Ordering::SeqCst) || failed() {
+                return Ok(());
+            }
+            // what is done before this is known is seen by the round
+            let over = done.load(Ordering::SeqCst);
+            let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
+                let PassReport { marks_cleared: answered, rows, damaged, failures } = passed.clone();
+                let (tenant, counts) = (tenant.clone(), OutcomeCounts::default());
+                (self.tell)(WorkerEvent::TaskDone(TaskReport {
+                    name: "settle",
+                    tenant,
+                    job: None,
+                    counts,
+                    marks_cleared: answered,
+                    rows,
+                    damaged,
+                    failures,
+                    took,
+                }));
+            })?;
+            if over {
+                let settled = match self.only {
+                    Some(job) => self.store.is_settled(job)?,
+                    None => passed.marks_cleared == 0 && self.store.owing()?.is_empty(),
+                };
+                if settled {
+                    return Ok(());
+                }
+            }
+            if passed.marks_cleared == 0 {
+                std::thread::park_timeout(MARKS_PAUSE);
+            }
+        }
+    }
+
+    fn give_way(&self) {
+        if cfg!(target_os = "linux") {
+            // there it is the thread's own; where it is refused everybody has the same share
+            let _ = rustix::process::nice(NICE);
+        }
+    }
+
+    /// The next chunk for a worker; one that has nothing else to do waits for it.
+    fn next(&self, waits: bool) -> Option<LeasedChunk> {
+        let mut leases = self.leases();
+        loop {
+            let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
+            if self.stop.load(Ordering::SeqCst) || failed() {
+                return None;
+            }
+            let next = leases.ready.pop_front();
+            if next.is_some() || leases.over || !waits {
+                self.changed.notify_all();
+                return next;
+            }
+            leases = self.changed.wait_timeout(leases, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
+    fn serve(&self) -> Result<()> {
+        self.give_way();
+        let mut in_flight: VecDeque<CommittingChunk> = VecDeque::new();
+        loop {
+            let Some(lease) = self.next(in_flight.is_empty()) else {
+                let Some(oldest) = in_flight.pop_front() else { return Ok(()) };
+                self.finish(oldest)?;
+                continue;
+            };
+            in_flight.extend(self.submit(lease)?);
+            let mut unwritten: u64 = 0;
+            for chunk in in_flight.iter_mut().rev() {
+                unwritten += if chunk.pending.is_written() { 0 } else { chunk.documents };
+                if unwritten > IN_FLIGHT {
+                    chunk.pending.wait_until_written();
+                }
+            }
+            let uncommitted = |chunks: &VecDeque<CommittingChunk>| chunks.iter().map(|chunk| chunk.documents).sum::<u64>();
+            while let Some(oldest) = in_flight.front()
+                && (oldest.pending.is_answered() || uncommitted(&in_flight) >= UNCOMMITTED)
+                && let Some(oldest) = in_flight.pop_front()
+            {
+                self.finish(oldest)?;
+            }
+        }
+    }
+
+    /// Makes what is to be written of a chunk, and leaves it to the store.
+    fn submit(&self, lease: LeasedChunk) -> Result<Option<CommittingChunk>> {
+        let began = Instant::now();
+        // a chunk that panics fails like any other
+        let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
+        match processed.unwrap_or_else(|_| Err(EngineError::Wrong("processing the chunk caused a panic".into()))) {
+            Ok(PreparedChunk { unit, documents, counts }) => {
+                let tenant = unit.tenant().clone();
+                let pending = self.store.submit(unit, Priority::Bulk);
+                Ok(Some(CommittingChunk { lease, documents, tenant, counts, began, pending }))
+            }
+            Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => Err(error.into()),
+            Err(error) => self.give_back(&lease, &error.to_string()).map(|()| None),
+        }
+    }
+
+    fn process(&self, lease: &LeasedChunk) -> Result<PreparedChunk> {
+        let job = self.open(lease.chunk.job)?;
+        let (context, files) = match &*job {
+            ActiveJob::Import { context, files } => (context, files),
+            ActiveJob::Tags { tenant, of } => {
+                let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, fence(lease))?;
+                let documents = range.records() as u64;
+                return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default() });
+            }
+        };
+        let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
+        let input = ChunkInput { slice: &lease.slice, file, bytes: None };
+        let mut chunk = ConsolidatedChunk::map(context, self.store, &input, Some(fence(lease)))?;
+        chunk.consolidate(self.store)?;
+        chunk.prepare();
+        let (documents, counts) = (chunk.documents() as u64, chunk.counts());
+        Ok(PreparedChunk { unit: Box::new(chunk), documents, counts })
+    }
+
+    fn open(&self, id: JobId) -> Result<Arc<ActiveJob>> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = jobs.get(&id) {
+            return Ok(known.clone());
+        }
+        let job = self.store.job(id)?;
+        let opened = Arc::new(match is_rebuild(&job.source) {
+            Some(of) => ActiveJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
+            None => ActiveJob::Import { context: context(&self.rules, &job)?, files: job.files },
+        });
+        jobs.insert(id, opened.clone());
+        Ok(opened)
+    }
+
+    /// Waits for a submitted chunk.
+    fn finish(&self, chunk: CommittingChunk) -> Result<()> {
+        match chunk.pending.wait() {
+            Ok(receipt) => {
+                self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
+                let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
+                let stage = TaskReport {
+                    name: "chunk",
+                    tenant: chunk.tenant,
+                    job,
+                    counts: chunk.counts,
+                    marks_cleared: 0,
+                    rows: receipt.rows,
+                    damaged: Vec::new(),
+                    failures: ExpressionFailures::default(),
+                    took,
+                };
+                (self.tell)(WorkerEvent::TaskDone(stage));
+                self.let_go(fence(&chunk.lease))
+            }
+            // another one of its transaction has failed
+            Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
+            // another worker has it, or the job was cancelled: nothing was written, nothing is lost
+            Err(StoreError::Fenced(_)) => self.let_go(fence(&chunk.lease)),
+            Err(error) if self.is_of_chunk(&error) => self.give_back(&chunk.lease, &error.to_string()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a failure may be the chunk's own; others stop the work. A chunk may be too large for a slow store: then the next one
+    /// goes on, unless somebody waits for this job.
+    fn is_of_chunk(&self, error: &StoreError) -> bool {
+        matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.only.is_none() && matches!(error, StoreError::Slow(_)))
+    }
+
+    fn give_back(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
+        let (own, delay) = (fence(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
+        self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
+        self.let_go(own)
+    }
+
+    /// Forgets a lease; who had the last of a job tells when the job has ended.
+    fn let_go(&self, own: LeaseToken) -> Result<()> {
+        let job = own.chunk.job;
+        let mut leases = self.leases();
+        leases.held.retain(|held| *held != own);
+        let more = leases.held.iter().any(|held| held.chunk.job == job);
+        drop(leases);
+        if self.only.is_none() && !more {
+            let has_ended = self.store.job_state(job)?.is_final();
+            if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
+                (self.tell)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prolongs leases and tells of progress until everything has ended.
+    fn keep_alive(&self, ended: &AtomicBool) {
+        let mut renewed = Instant::now();
+        loop {
+            let over = ended.load(Ordering::SeqCst);
+            (self.tell)(WorkerEvent::Committed(self.committed.load(Ordering::SeqCst)));
+            if over {
+                return;
+            }
+            if renewed.elapsed() > Duration::from_secs(self.options.lease_seconds) / 4 {
+                let held = self.leases().held.clone();
+                // a lease that cannot be renewed is noticed when its chunk is committed
+                let _ = self.store.renew(&held, self.options.lease_seconds);
+                renewed = Instant::now();
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+}
+
+fn fence(lease: &LeasedChunk) -> LeaseToken {
+    LeaseToken { chunk: lease.chunk, token: lease.token }
+}

@@ -1,0 +1,49 @@
+//! Serves jobs as long as a process lives, also where the store fails for a while.
+
+use super::event::{WorkerEvent, WorkerOptions};
+use super::pool::{LOOK_AGAIN, WorkerPool};
+use crate::{EngineError, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_store::{Store, StoreError};
+
+/// Serves every live job until `stop` says otherwise, or no chunk is left. When the store fails (a server that is gone, a full
+/// disk) it is tried again.
+///
+/// # Errors
+/// When the definition has changed, or the store is damaged.
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    options: &WorkerOptions,
+    stop: &AtomicBool,
+    tell: &(dyn Fn(WorkerEvent) + Sync),
+) -> Result<()> {
+    let mut pause = Duration::from_secs(1);
+    let before = AtomicU64::new(0);
+    loop {
+        let began = Instant::now();
+        let told = |event| match event {
+            WorkerEvent::Committed(documents) => tell(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
+            other => tell(other),
+        };
+        let crew = WorkerPool::new(catalogue, store, None, options, stop, &told);
+        let ended = crew.work(|| Ok(options.drain && store.is_idle()?));
+        before.fetch_add(crew.committed.load(Ordering::SeqCst), Ordering::SeqCst);
+        match ended {
+            Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Slow(_))))
+                if !stop.load(Ordering::SeqCst) =>
+            {
+                tell(WorkerEvent::StoreUnavailable(error));
+            }
+            ended => return ended,
+        }
+        pause = if began.elapsed() > Duration::from_secs(60) { Duration::from_secs(1) } else { (pause * 2).min(Duration::from_secs(30)) };
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+            std::thread::sleep(LOOK_AGAIN.min(pause));
+        }
+    }
+}
