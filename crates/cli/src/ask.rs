@@ -18,7 +18,7 @@ use stook_engine::export;
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, carried, everywhere, resolve};
+use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections, tags_of};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
 
@@ -34,7 +34,7 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
         let mut json = found.explain(&catalogue, &*store, &tenant)?;
         let (index, definition) = record::find_collection(&catalogue, &arguments.collection)?;
         if definition.tags.is_some() {
-            json["tags"] = carried(&catalogue, &*store, &tenant, index, &found.stored.key)?.into();
+            json["tags"] = tags_of(&catalogue, &*store, &tenant, index, &found.stored.key)?.into();
         }
         Ok(json)
     };
@@ -199,7 +199,7 @@ pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult 
     let (catalogue, store) = if asks { place.written().map_err(unwritten)? } else { place.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
     let misread = |problem| CommandError::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
-    if let Some(all) = everywhere(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
+    if let Some(all) = resolve_all_collections(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
         return show_all(&*store, &all.map_err(misread)?, arguments);
     }
     let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;

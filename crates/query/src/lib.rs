@@ -1,8 +1,11 @@
 //! The query language: a collection, conditions on it, and stages that shape the answer.
 //!
+//! [`resolve`] takes the text of a query and gives the plan that a store executes: `language` parses the text and replaces aliases, `plan`
+//! replaces tags and compiles. `assist` helps with writing queries. This is the grammar:
+//!
 //! ```text
 //! query      = lookup { "|" stage }
-//! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right behind the collection is of its key
+//! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right after the collection is of its key
 //!            | condition { [","] condition } [","] COLLECTION { [","] condition }
 //!            | "records" { [","] condition }                          of all collections
 //! condition  = path comparison
@@ -28,12 +31,12 @@
 //! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it
 //!   holds for any element; `!=` if no element is equal.
 //! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds where any replica is at such a site and any has such a
-//!   size. Behind `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. Of ranges, one
+//!   size. After `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. Of ranges, one
 //!   number in them decides, and `count` counts numbers.
 //! * `planned.exists` of a link is true where all records exist whose keys it has, false where one does not, and absent where it has none.
 //! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions; it is asked for with `=`.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
-//!   a blank beside `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
+//!   a blank next to `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
 //! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
 //!   `between` up to its last moment, `>` after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h`
 //!   is from then until now, both included.
@@ -53,30 +56,66 @@
 //! * `count` counts values, the elements of lists one by one, and so do the others; of nothing, they are nothing and `count`
 //!   is 0. `median` of an even number is the mean of the two middle values.
 
-mod compile;
-mod everywhere;
-mod narrow;
-mod parse;
-mod suggest;
-mod tags;
-mod vocabulary;
-mod words;
+mod assist;
+mod language;
+mod plan;
 
-pub use compile::{CompiledQuery, ResultColumn, compile};
-pub use everywhere::{AllCollectionsQuery, everywhere, may_be_everywhere};
-pub use narrow::{COUNTED, Completion, Facet, Facets, as_value, complete, facets};
-pub use parse::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, parse};
-pub use suggest::{MOST_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};
-pub use tags::{TagQueries, carried, check_tag, conditions_of, queries, resolve};
+pub use assist::{COUNTED, Completion, Facet, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
+pub use language::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, as_value, parse};
+pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
+pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_ask_all_collections, resolve_all_collections};
+pub use plan::{check_tag, compile, tags_of};
 
-/// Longest query in bytes.
-pub const MAX_QUERY: usize = 64 << 10;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::Diagnostic;
+use stook_store::{Store, StoreError, Tenant};
 
-/// Most conditions of a query; the values of a list do not count.
-pub const MAX_CONDITIONS: usize = 200;
-
-/// Most fields a query sorts by, and most aggregates.
-pub const MAX_PARTS: usize = 100;
-
-/// Most wildcards in a value.
-pub const MAX_STARS: usize = 100;
+/// The plan of a store for the text of a query, or what is wrong with the text. `now` is the time `last` counts back from, in microseconds.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stook_query::resolve;
+/// use stook_store::sqlite::{SqliteOptions, SqliteStore};
+/// use stook_store::{DEFAULT_TENANT, Store, Tenant};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let definition = "
+/// catalogue: library
+/// collections:
+///   book:
+///     key: code
+///     fields:
+///       code: text
+///       pages: { type: integer, index: equal }
+/// ";
+/// let catalogue = Arc::new(stook_catalogue::parse::parse(definition).map_err(|problems| format!("{problems:?}"))?);
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("records.db");
+/// let store = SqliteStore::open(&file, catalogue.clone(), SqliteOptions::default())?;
+/// let tenant = Tenant::new(DEFAULT_TENANT).ok_or("no tenant")?;
+///
+/// let found = resolve("book pages>300 | grep code", &catalogue, &store, &tenant, store.clock())?;
+/// let compiled = found.map_err(|problem| problem.message)?;
+/// assert_eq!(compiled.columns[0].name, "code");
+/// assert!(store.find(&compiled.plan)?.rows.is_empty());
+///
+/// let problem = resolve("book pagse>300", &catalogue, &store, &tenant, store.clock())?.err().ok_or("no problem")?;
+/// assert_eq!((problem.span, problem.help.as_deref()), (5..10, Some("did you mean `pages`?")));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the store fails, which is read for tags alone; inside, what is wrong with the query, with its place.
+pub fn resolve(
+    text: &str,
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    now: i64,
+) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
+    match parse(text) {
+        Ok(query) => plan::resolve_parsed(query, catalogue, store, tenant, now),
+        Err(problem) => Ok(Err(problem)),
+    }
+}

@@ -20,7 +20,7 @@ use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::route::{Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, Route, RouteAction};
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::ask::WHEN;
-use stook_query::MOST_TEXT;
+use stook_query::MAX_TEXT;
 use stook_store::Tenant;
 use stook_store::journal::OUTCOMES;
 use stook_store::tag::MOST_NAME;
@@ -473,7 +473,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/query/asked/{id}".into(), "get", again.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion }, "learning": { "type": "boolean", "description": "Whether values are still being read." } }, "required": ["suggestions", "learning"] });
-    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
+    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MAX_TEXT });
     let suggest = Operation::new("suggest", "catalogue", "Queries suggested for a free text, best first")
         .parameter("text", "query", true, free, "The text, for example `smith personal`.")
         .json(200, "Queries.", suggestions);

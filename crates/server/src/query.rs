@@ -23,7 +23,9 @@ use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_engine::export::{self, ExportFormat};
-use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, ResultColumn, complete, everywhere, facets, may_be_everywhere, resolve};
+use stook_query::{
+    AllCollectionsQuery, CompiledQuery, Completion, ResultColumn, complete, facets, may_ask_all_collections, resolve, resolve_all_collections,
+};
 use stook_store::{StoreError, Tenant};
 
 /// Most rows of a page.
@@ -137,11 +139,11 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
 /// # Errors
 /// 400 with the place of the mistake.
 async fn everywhere_of(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
-    if text.len() > LONGEST || !may_be_everywhere(text) {
+    if text.len() > LONGEST || !may_ask_all_collections(text) {
         return Ok(None);
     }
     let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
-    let found = reading(move || everywhere(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    let found = reading(move || resolve_all_collections(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
     found.transpose().map_err(|problem| misread(text, &problem))
 }
 

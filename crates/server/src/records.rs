@@ -322,7 +322,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
         }
         if found.collection.tags.is_some() {
-            explained["tags"] = stook_query::carried(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
+            explained["tags"] = stook_query::tags_of(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
         }
         Ok(json_answer(StatusCode::OK, explained.to_string()))
     };

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stook_query::{MOST_TEXT, Suggestion, Vocabulary, suggest};
+use stook_query::{MAX_TEXT, Suggestion, Vocabulary, suggest};
 use stook_store::Tenant;
 
 /// How old what was learnt of values may be before it is learnt anew, beside the requests; more where learning takes long.
@@ -90,8 +90,8 @@ pub async fn get(mut ctx: RequestContext) -> HandlerResult {
         return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));
     };
     ctx.params.end()?;
-    if text.chars().count() > MOST_TEXT || text.contains('\0') {
-        return Err(Problem::bad(format!("a text has at most {MOST_TEXT} characters, and no NUL")));
+    if text.chars().count() > MAX_TEXT || text.contains('\0') {
+        return Err(Problem::bad(format!("a text has at most {MAX_TEXT} characters, and no NUL")));
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());

@@ -3,9 +3,9 @@
 //! A word of the text may name what is asked for, be a value that records have, a part of values, a field, or a comparison; spelling
 //! mistakes cost. For each collection the best meaning of each word is taken; words without any cost most. Every suggestion compiles.
 
-use crate::compile::compile;
-use crate::parse::parse;
-use crate::vocabulary::{WordIndex, WordIndexBuilder};
+use super::vocabulary::{WordIndex, WordIndexBuilder};
+use crate::language::parse;
+use crate::plan::compile;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,13 +20,13 @@ use stook_store::{Result, Store, Tenant};
 /// Suggestions that are made.
 pub const SUGGESTIONS: usize = 4;
 /// Longest text, in characters.
-pub const MOST_TEXT: usize = 1_000;
+pub const MAX_TEXT: usize = 1_000;
 /// Most words of a text that are looked at.
-const MOST_WORDS: usize = 12;
+const MAX_WORDS: usize = 12;
 /// Words of a field that are known to be learnt already; more are only looked for again.
-const MOST_SEEN: usize = 500_000;
+const MAX_SEEN: usize = 500_000;
 /// Most whole values of a field.
-const MOST_VALUES: usize = 2_000;
+const MAX_VALUES: usize = 2_000;
 /// Spelled less alike than this, words are not the same.
 const ALIKE: f64 = 0.7;
 /// What a word without a meaning leaves of a suggestion.
@@ -119,12 +119,12 @@ impl Vocabulary {
                 if texts_seen.contains(text) {
                     continue;
                 }
-                if texts_seen.len() < MOST_VALUES {
+                if texts_seen.len() < MAX_VALUES {
                     texts_seen.insert(text.into());
                 }
                 if let Some(known) = &mut values {
                     known.entry(text.to_lowercase().into()).or_insert_with(|| text.into());
-                    if known.len() > MOST_VALUES {
+                    if known.len() > MAX_VALUES {
                         values = None;
                     }
                 }
@@ -133,7 +133,7 @@ impl Vocabulary {
                     if words_seen.contains(&hash) {
                         continue;
                     }
-                    if words_seen.len() < MOST_SEEN {
+                    if words_seen.len() < MAX_SEEN {
                         words_seen.insert(hash);
                     }
                     learner.learn(word, place);
@@ -210,7 +210,7 @@ pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store
 
 /// Words and quoted texts; comparisons with what they compare, also where they are said in words.
 fn tokens(text: &str) -> Vec<String> {
-    let text: String = text.chars().take(MOST_TEXT).filter(|c| *c != '\0').collect();
+    let text: String = text.chars().take(MAX_TEXT).filter(|c| *c != '\0').collect();
     let mut words: Vec<String> = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -256,7 +256,7 @@ fn tokens(text: &str) -> Vec<String> {
             _ => joined.push(word),
         }
     }
-    joined.truncate(MOST_WORDS);
+    joined.truncate(MAX_WORDS);
     joined
 }
 

@@ -1,9 +1,9 @@
 //! `records` in the place of a collection: what any collection has. `records site=T1_CH_CERN` finds the records of all collections of which
 //! each of the conditions can be asked; a field that `grep` names must be there. They come by collection and key.
 
-use crate::compile::ResultColumn;
-use crate::parse::{GrepItem, Query, Stage, parse};
-use crate::tags::resolve_parsed;
+use super::columns::ResultColumn;
+use super::resolve::resolve_parsed;
+use crate::language::{GrepItem, Query, Stage, parse};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::value::{FieldType, Value};
@@ -11,7 +11,7 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
 /// The word.
-const EVERYWHERE: &str = "records";
+const ALL_COLLECTIONS: &str = "records";
 
 /// A query of several collections.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,26 +21,26 @@ pub struct AllCollectionsQuery {
 }
 
 /// Whether a text has to be looked at for a query of all collections: most have not, and are parsed once.
-pub fn may_be_everywhere(text: &str) -> bool {
-    text.trim_start().starts_with(EVERYWHERE)
+pub fn may_ask_all_collections(text: &str) -> bool {
+    text.trim_start().starts_with(ALL_COLLECTIONS)
 }
 
-/// The query of all collections that a text is, if it is one; inside, what is wrong with it. `now` is as for [`crate::compile`].
+/// The query of all collections that a text is, if it is one; inside, what is wrong with it. `now` is as for [`crate::resolve`].
 ///
 /// # Errors
 /// When the store fails.
-pub fn everywhere(
+pub fn resolve_all_collections(
     text: &str,
     catalogue: &Catalogue,
     store: &dyn Store,
     tenant: &Tenant,
     now: i64,
 ) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
-    if !may_be_everywhere(text) {
+    if !may_ask_all_collections(text) {
         return Ok(None);
     }
-    let is_known = catalogue.collection(EVERYWHERE).is_some() || catalogue.words.iter().any(|word| word.name == EVERYWHERE);
-    let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == EVERYWHERE && !is_known) else { return Ok(None) };
+    let is_known = catalogue.collection(ALL_COLLECTIONS).is_some() || catalogue.words.iter().any(|word| word.name == ALL_COLLECTIONS);
+    let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == ALL_COLLECTIONS && !is_known) else { return Ok(None) };
     let mut columns = query.stages.iter().flat_map(|stage| if let Stage::Grep(items) = stage { items.as_slice() } else { &[] });
     let names_fields = columns.any(|item| matches!(item, GrepItem::Column(_)));
     if query.stages.iter().any(|stage| !matches!(stage, Stage::Grep(_))) {

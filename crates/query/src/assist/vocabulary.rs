@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Most words that are learnt.
-const MOST: usize = 1_000_000;
+const MAX_WORDS: usize = 1_000_000;
 
 /// Words in small letters, in their order, each with how it is written and the fields that have it.
 #[derive(Debug, Default)]
@@ -152,7 +152,7 @@ impl WordIndexBuilder {
         let small = written.to_lowercase();
         let before = self.words.get(small.as_str()).map(|learnt| learnt.fields);
         let mut set = before.map_or_else(Vec::new, |set| self.sets[set as usize].clone());
-        if set.contains(&field) || (before.is_none() && self.words.len() >= MOST) {
+        if set.contains(&field) || (before.is_none() && self.words.len() >= MAX_WORDS) {
             return;
         }
         set.push(field);

@@ -1,6 +1,6 @@
-//! Words of the definition in the place of collections and fields.
+//! Aliases, the words of a definition, in the place of collections and fields of a query.
 
-use crate::parse::{FieldPath, GrepItem, Query, QueryCondition, Stage};
+use super::syntax::{FieldPath, GrepItem, Query, QueryCondition, Stage};
 use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::links::Derivation;

@@ -1,130 +1,21 @@
-//! Text to [`Query`]; every part knows its place in the text.
+//! Text to [`Query`]. A mistake is a message with its place in the text, and what could be written there.
 
-use crate::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
-use std::ops::Range;
+use super::syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral};
+use super::tokens::{ends_bare, leading_name};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
-use stook_store::plan::{AggregateFunction, FUNCTIONS};
+use stook_store::plan::FUNCTIONS;
 
-/// A parsed query.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Query {
-    /// What is asked.
-    pub lookup: Selection,
-    /// How the answer is shaped.
-    pub stages: Vec<Stage>,
-}
+/// Longest query in bytes.
+pub const MAX_QUERY: usize = 64 << 10;
 
-/// The part before the first `|`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Selection {
-    /// The collection.
-    pub collection: FieldPath,
-    /// Other names that stand alone, which words of a definition may make columns of; and what is wrong with them otherwise.
-    pub extra_names: Vec<(FieldPath, Box<Diagnostic>)>,
-    /// All must hold.
-    pub conditions: Vec<QueryCondition>,
-    /// Where it ends in the text.
-    pub end: usize,
-}
+/// Most conditions of a query; the values of a list do not count.
+pub const MAX_CONDITIONS: usize = 200;
 
-/// A name with its place. Of `a.b` the text is `a.b`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FieldPath {
-    /// As written.
-    pub text: String,
-    /// Bytes of the query.
-    pub span: Range<usize>,
-}
+/// Most fields a query sorts by, and most aggregates.
+pub const MAX_PARTS: usize = 100;
 
-/// A condition.
-#[derive(Debug, Clone, PartialEq)]
-pub struct QueryCondition {
-    /// What is compared.
-    pub path: FieldPath,
-    /// How.
-    pub operator: ComparisonOperator,
-    /// With what.
-    pub values: Vec<ValueLiteral>,
-    /// Where the whole condition stands.
-    pub span: Range<usize>,
-}
-
-/// Operators of conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ComparisonOperator {
-    /// `=`
-    Equal,
-    /// `!=`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Greater,
-    /// `>=`
-    AtLeast,
-    /// `in [..]`
-    In,
-    /// `between [a, b]`
-    Between,
-    /// `last DURATION`
-    Last,
-}
-
-/// A value as written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ValueLiteral {
-    /// The text between wildcards: `a*b` is `["a", "b"]`.
-    pub pieces: Vec<String>,
-    /// Bytes of the query.
-    pub span: Range<usize>,
-}
-
-impl ValueLiteral {
-    /// The text, if there is no wildcard in it.
-    pub fn literal(&self) -> Option<&str> {
-        match self.pieces.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
-    }
-
-    /// Whether a text is the pieces, with anything at the wildcards between them.
-    pub fn covers(&self, text: &str) -> bool {
-        let [first, between @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(text) };
-        let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
-        for piece in between {
-            let Some((_, behind)) = rest.split_once(piece.as_str()) else { return false };
-            rest = behind;
-        }
-        rest.ends_with(last.as_str())
-    }
-}
-
-/// A part between two `|`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Stage {
-    /// Conditions and columns.
-    Grep(Vec<GrepItem>),
-    /// Order: path and whether the largest comes first.
-    Sort(Vec<(FieldPath, bool)>),
-    /// A row for each struct of a list.
-    Each(FieldPath),
-    /// Equal rows once.
-    Unique,
-    /// Functions over all rows.
-    Aggregates(Vec<(AggregateFunction, FieldPath)>),
-}
-
-/// An item of `grep`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum GrepItem {
-    /// A column to show.
-    Column(FieldPath),
-    /// A condition.
-    Condition(QueryCondition),
-}
+/// Most wildcards in a value.
+pub const MAX_STARS: usize = 100;
 
 /// Parses a query.
 ///
@@ -163,17 +54,6 @@ const STAGES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "m
 const COMPARISONS: &str = "= != < <= > >= in between last";
 
 const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
-
-/// Whether a value without quotes ends before this character.
-pub fn ends_bare(character: char) -> bool {
-    character.is_whitespace() || matches!(character, ',' | '|' | '[' | ']' | '(' | ')' | '=' | '<' | '>' | '!' | '"' | '\'')
-}
-
-/// The name at the beginning of a text.
-fn leading_name(text: &str) -> &str {
-    let length = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')).count();
-    &text[..length]
-}
 
 impl QueryParser<'_> {
     fn blanks(&mut self) {

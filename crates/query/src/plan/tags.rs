@@ -1,7 +1,7 @@
 //! Tags that are queries: `tag=NAME` stands for their conditions.
 
-use crate::compile::{CompiledQuery, compile};
-use crate::parse::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, parse};
+use super::compile::{CompiledQuery, compile};
+use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
@@ -11,17 +11,17 @@ use stook_store::plan::{Comparison, Condition, PlanColumn};
 use stook_store::tag::{Tag, TagDefinition};
 use stook_store::{Store, StoreError, Tenant};
 
-/// Queries that are tags, by name: conditions as they stand behind the collection's name.
-pub type TagQueries = HashMap<String, String>;
+/// Queries that are tags, by name: conditions as they stand after the collection's name.
+pub(super) type TagQueries = HashMap<String, String>;
 
 /// Deepest that a tag is defined by another.
-const MOST_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// Most conditions that tags stand for.
-const MOST_CONDITIONS: usize = 1_000;
+const MAX_CONDITIONS: usize = 1_000;
 
 impl Query {
     /// Whether it asks for tags.
-    pub fn asks_tags(&self) -> bool {
+    pub(super) fn asks_tags(&self) -> bool {
         let is_tag = |condition: &QueryCondition| is_tag(self, condition);
         let grep = |stage: &Stage| match stage {
             Stage::Grep(items) => items.iter().any(|item| matches!(item, GrepItem::Condition(condition) if is_tag(condition))),
@@ -34,9 +34,9 @@ impl Query {
     ///
     /// # Errors
     /// When such a tag is asked for otherwise than by `=`, or is defined by itself.
-    pub fn expand_tags(&mut self, queries: &TagQueries) -> Result<(), Diagnostic> {
+    pub(super) fn expand_tags(&mut self, queries: &TagQueries) -> Result<(), Diagnostic> {
         let mut conditions = std::mem::take(&mut self.lookup.conditions);
-        // tags are of records: others stay where they are, behind `each` they are about its rows
+        // tags are of records: others stay where they are, after `each` they are about its rows
         let mut stages = std::mem::take(&mut self.stages);
         for stage in &mut stages {
             let Stage::Grep(items) = stage else { continue };
@@ -49,7 +49,7 @@ impl Query {
         }
         self.stages = stages;
         self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
-        for _ in 0..=MOST_DEPTH {
+        for _ in 0..=MAX_DEPTH {
             let mut expanded = Vec::with_capacity(conditions.len());
             let mut any = false;
             for condition in conditions {
@@ -66,7 +66,7 @@ impl Query {
                 self.lookup.conditions = conditions;
                 return Ok(());
             }
-            if conditions.len() > MOST_CONDITIONS {
+            if conditions.len() > MAX_CONDITIONS {
                 break;
             }
         }
@@ -78,7 +78,7 @@ impl Query {
         if !is_tag(self, condition) {
             return Ok(None);
         }
-        let found = |value: &crate::ValueLiteral| match value.literal() {
+        let found = |value: &ValueLiteral| match value.literal() {
             Some(name) => queries.get_key_value(name),
             None => queries.iter().find(|(name, _)| value.covers(name)),
         };
@@ -104,7 +104,7 @@ fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
 ///
 /// # Errors
 /// When it is something else; the place is one of the text.
-pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
+fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
     let shift = collection.len() + 1;
     let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
     let query = parse(&format!("{collection} {text}")).map_err(back)?;
@@ -121,49 +121,12 @@ pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>
 ///
 /// # Errors
 /// When the store fails.
-pub fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<TagQueries, StoreError> {
+pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<TagQueries, StoreError> {
     let query = |tag: Tag| match tag.definition {
         TagDefinition::Query(text) => Some((tag.name, text)),
         TagDefinition::Manual | TagDefinition::XPath(_) => None,
     };
     Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
-}
-
-/// A query's text to what a store is asked. `now` is as for [`compile`].
-///
-/// # Errors
-/// When the store fails; inside, what is wrong with the query.
-pub fn resolve(
-    text: &str,
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    now: i64,
-) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
-    match parse(text) {
-        Ok(query) => resolve_parsed(query, catalogue, store, tenant, now),
-        Err(problem) => Ok(Err(problem)),
-    }
-}
-
-/// The same of a query that was parsed.
-pub(crate) fn resolve_parsed(
-    mut query: Query,
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    now: i64,
-) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
-    if let Err(problem) = query.apply_words(catalogue) {
-        return Ok(Err(problem));
-    }
-    let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.asks_tags());
-    if let Some((index, _)) = tagged
-        && let Err(problem) = query.expand_tags(&queries(store, tenant, index)?)
-    {
-        return Ok(Err(problem));
-    }
-    Ok(compile(&query, catalogue, tenant, now))
 }
 
 /// The query of a tag, if a text can be that, beside those there are.
@@ -197,7 +160,7 @@ pub fn check_tag(
 ///
 /// # Errors
 /// When the store fails.
-pub fn carried(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize, key: &Key) -> Result<Vec<String>, StoreError> {
+pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize, key: &Key) -> Result<Vec<String>, StoreError> {
     let mut names = store.tagged(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
     let known = queries(store, tenant, collection)?;
     for (name, text) in &known {

@@ -1,0 +1,10 @@
+//! The query language by itself: texts to [`Query`], and aliases to what they stand for. Nothing here reads a store.
+
+mod aliases;
+mod parse;
+mod syntax;
+mod tokens;
+
+pub use parse::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, parse};
+pub use syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral};
+pub use tokens::as_value;

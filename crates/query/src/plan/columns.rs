@@ -1,0 +1,131 @@
+//! Paths of a query to columns of the store, with their types.
+
+use crate::language::FieldPath;
+use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
+use stook_catalogue::value::FieldType;
+use stook_store::plan::PlanColumn;
+
+/// A column of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResultColumn {
+    /// Its name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: FieldType,
+}
+
+/// Resolves names of a query in one collection.
+pub struct Resolver<'c> {
+    pub catalogue: &'c Catalogue,
+    pub collection: &'c Collection,
+    /// The list of structs, by the field's index, that rows are of.
+    pub each: Option<usize>,
+    /// The time that `last` counts back from, in microseconds.
+    pub now: i64,
+}
+
+impl<'c> Resolver<'c> {
+    /// The path without the collection's name.
+    pub fn short<'p>(&self, path: &'p FieldPath) -> &'p str {
+        if path.text == self.collection.name {
+            return "key";
+        }
+        path.text.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&path.text)
+    }
+
+    /// The field that is the key, if the key is one and its values are more than their text.
+    fn typed_key(&self) -> Option<(usize, &'c FieldType)> {
+        let index = self.collection.key_field()?;
+        let field = self.collection.fields.get(index)?;
+        (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
+    }
+
+    /// The column that a path names, and its type.
+    pub fn resolve(&self, path: &FieldPath) -> Result<(PlanColumn, FieldType), Diagnostic> {
+        let name = self.short(path);
+        match name {
+            "key" => {
+                let typed = self.typed_key().map(|(index, ty)| (PlanColumn::Field(index), ty.clone()));
+                return Ok(typed.unwrap_or((PlanColumn::Key, FieldType::Text)));
+            }
+            "conflict" => return Ok((PlanColumn::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            "tag" if self.collection.tags.is_some() => return Ok((PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text)))),
+            _ => {}
+        }
+        let member = self.each.and_then(|list| {
+            let list = &self.collection.fields[list];
+            let name = name.strip_prefix(list.name.as_str())?.strip_prefix('.')?;
+            list.ty.members().iter().enumerate().find(|(_, member)| member.name == name)
+        });
+        if let Some((index, member)) = member {
+            return Ok((PlanColumn::Element(index), member.ty.clone()));
+        }
+        if let Some((index, field)) = self.collection.field(name) {
+            return Ok((PlanColumn::Field(index), field.golden_type().clone()));
+        }
+        if let Some((index, state)) = self.collection.state(name) {
+            return Ok((PlanColumn::State(index), state.ty.clone()));
+        }
+        let links = || {
+            self.catalogue.links.iter().enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name)
+        };
+        if let Some(link) = name.strip_suffix(".exists")
+            && let Some((index, _)) = links().find(|(_, own)| own.name == link)
+        {
+            return Ok((PlanColumn::TargetsExist(index), FieldType::Boolean));
+        }
+        if let Some((link, member)) = name.split_once('.')
+            && let Some((_, own)) = links().find(|(_, own)| own.name == link)
+        {
+            let (of, to) = (&self.collection.name, &self.catalogue.collections[own.target_collection].name);
+            let problem = Diagnostic::new(path.span.clone(), format!("`{of}` has no field `{name}`: `{link}` is a link to `{to}`"));
+            let help = format!("a field with `derive: {name}` has it; `{link}.exists` asks whether there is such a record, `{link}=KEY` for one");
+            return Err(problem.help(if member == "key" { format!("`{link}` is the key itself") } else { help }));
+        }
+        let known = || {
+            let fields = self.collection.fields.iter().map(|field| field.name.as_str());
+            let tag = self.collection.tags.as_ref().map(|_| "tag");
+            fields.chain(self.collection.states.iter().map(|state| state.name.as_str())).chain(["key", "conflict"]).chain(tag)
+        };
+        let problem = Diagnostic::new(path.span.clone(), format!("`{}` has no field `{name}`", self.collection.name));
+        Err(match did_you_mean(name, known()) {
+            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            None => problem.help(format!("its fields are {}", known().collect::<Vec<_>>().join(", "))),
+        })
+    }
+
+    /// The list of structs that a path names.
+    pub fn structs(&self, path: &FieldPath) -> Result<usize, Diagnostic> {
+        let name = self.short(path);
+        let has_structs = |field: &Field| !field.golden_type().members().is_empty();
+        if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| has_structs(field)) {
+            return Ok(index);
+        }
+        let problem = Diagnostic::new(path.span.clone(), format!("`{name}` is no list of structs of `{}`", self.collection.name));
+        let lists: Vec<&str> = self.collection.fields.iter().filter(|field| has_structs(field)).map(|field| field.name.as_str()).collect();
+        Err(problem.help(if lists.is_empty() { "it has none".into() } else { format!("it has {}", lists.join(", ")) }))
+    }
+
+    /// All columns of a row, where none are chosen.
+    pub fn everything(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
+        let mut columns = vec![PlanColumn::Key];
+        let mut headings = vec![ResultColumn { name: "key".into(), ty: FieldType::Text }];
+        if let Some(list) = self.each.and_then(|list| self.collection.fields.get(list)) {
+            for (index, member) in list.ty.members().iter().enumerate() {
+                columns.push(PlanColumn::Element(index));
+                headings.push(ResultColumn { name: format!("{}.{}", list.name, member.name), ty: member.ty.clone() });
+            }
+            return (columns, headings);
+        }
+        for (index, field) in self.collection.shown_fields() {
+            columns.push(PlanColumn::Field(index));
+            headings.push(ResultColumn { name: field.name.clone(), ty: field.golden_type().clone() });
+        }
+        for (index, state) in self.collection.states.iter().enumerate() {
+            columns.push(PlanColumn::State(index));
+            headings.push(ResultColumn { name: state.name.clone(), ty: state.ty.clone() });
+        }
+        (columns, headings)
+    }
+}

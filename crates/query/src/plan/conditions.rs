@@ -1,0 +1,201 @@
+//! Conditions of a query to conditions of the store: values get the type of their field, and days become ranges of times.
+
+use super::columns::Resolver;
+use crate::language::{ComparisonOperator, QueryCondition, ValueLiteral};
+use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
+use stook_store::plan::{Comparison, Condition, PlanColumn};
+
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+impl Resolver<'_> {
+    /// Adds what a condition of the query asks of the store.
+    pub fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
+        let (column, ty) = self.resolve(&comparison.path)?;
+        let element = match ty.element() {
+            // one number in them satisfies the condition
+            FieldType::Ranges => FieldType::Integer,
+            other => other.clone(),
+        };
+        if !element.is_ordered() {
+            let problem =
+                Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, which cannot be compared", comparison.path.text));
+            return Err(match ty.members().first() {
+                Some(member) => problem.help(format!("its members can: {}.{}", comparison.path.text, member.name)),
+                None => problem.help("it can only be shown (`grep`) and counted"),
+            });
+        }
+        let values = comparison.values.as_slice();
+        let one = || match values {
+            [only] => Ok(only),
+            _ => Err(Diagnostic::new(comparison.span.clone(), "expected one value").help("`in` takes a list")),
+        };
+        let test = match comparison.operator {
+            ComparisonOperator::Equal | ComparisonOperator::NotEqual => self.equality(comparison, one()?, &element)?,
+            ComparisonOperator::In => {
+                if let Some(day) = values.iter().find(|value| self.day(value, &element).is_some()) {
+                    return Err(Diagnostic::new(day.span.clone(), "a day is a range of times, not one time")
+                        .help("`between [first day, last day]` takes whole days"));
+                }
+                Comparison::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
+            }
+            ComparisonOperator::Between => {
+                let [low, high] = values else {
+                    return Err(Diagnostic::new(comparison.span.clone(), "expected two values").help("for example: between [1, 5]"));
+                };
+                Comparison::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
+            }
+            ComparisonOperator::Less => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, false)?) },
+            ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
+            ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
+            ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
+            ComparisonOperator::Last => {
+                let value = one()?;
+                if element != FieldType::Timestamp {
+                    let message = format!("`last` needs a timestamp, `{}` is of type {ty}", comparison.path.text);
+                    return Err(Diagnostic::new(comparison.path.span.clone(), message).help("compare it with values: < <= > >= between"));
+                }
+                let span = value.literal().and_then(time_span);
+                let span = span.ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a duration").help("for example: 24h, 60m or 7d"))?;
+                Comparison::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
+            }
+        };
+        match self.short(&comparison.path) {
+            "key" => conditions.push(self.of_key(column, &ty, test)),
+            _ => {
+                conditions.extend(self.implied(column, &test));
+                conditions.push(Condition { column, test });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a condition on the field that is the key says of the key, by which records are found.
+    fn implied(&self, column: PlanColumn, test: &Comparison) -> Option<Condition> {
+        let index = self.collection.key_field()?;
+        let field = self.collection.fields.get(index)?;
+        if column != PlanColumn::Field(index)
+            || field.golden_type() != &field.ty
+            || matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_))
+        {
+            return None;
+        }
+        let found = self.of_key(column, &field.ty, test.clone());
+        // other types than text have another order than their text
+        match found.column {
+            PlanColumn::Key => Some(found),
+            _ => (field.ty == FieldType::Text).then_some(Condition { column: PlanColumn::Key, ..found }),
+        }
+    }
+
+    /// A condition on the key: the key itself finds records by their values.
+    fn of_key(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
+        let key = |value: Value| Value::text(value.show(ty));
+        match test {
+            Comparison::Equal(value) => Condition { column: PlanColumn::Key, test: Comparison::Equal(key(value)) },
+            Comparison::NotEqual(value) => Condition { column: PlanColumn::Key, test: Comparison::NotEqual(key(value)) },
+            Comparison::In(values) => Condition { column: PlanColumn::Key, test: Comparison::In(values.into_iter().map(key).collect()) },
+            test => Condition { column, test },
+        }
+    }
+
+    fn equality(&self, comparison: &QueryCondition, value: &ValueLiteral, ty: &FieldType) -> Result<Comparison, Diagnostic> {
+        let negated = comparison.operator == ComparisonOperator::NotEqual;
+        if value.literal().is_none() {
+            if ty != &FieldType::Text {
+                let problem = Diagnostic::new(value.span.clone(), format!("`*` is for text, `{}` is of type {ty}", comparison.path.text));
+                return Err(problem.help("leave the condition out for records with any value, or compare with < <= > >="));
+            }
+            let pieces = value.pieces.clone();
+            return Ok(match (negated, pieces.as_slice()) {
+                (false, [first, last]) if last.is_empty() && !first.is_empty() => Comparison::Prefix(first.clone()),
+                (false, _) => Comparison::Wildcard(pieces),
+                (true, _) => Comparison::NotWildcard(pieces),
+            });
+        }
+        if let Some(start) = self.day(value, ty) {
+            if negated {
+                return Err(Diagnostic::new(value.span.clone(), "`!=` does not take a whole day").help("`<` is before the day, `>` after it"));
+            }
+            return Ok(Comparison::Range { low: Some((Value::Int(start), true)), high: Some((Value::Int(start + DAY), false)) });
+        }
+        let value = self.value(value, ty)?;
+        Ok(if negated { Comparison::NotEqual(value) } else { Comparison::Equal(value) })
+    }
+
+    /// The first moment of the day a value is, for timestamps written as dates.
+    fn day(&self, value: &ValueLiteral, ty: &FieldType) -> Option<i64> {
+        let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?.trim();
+        let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let format = if digits { Some("%Y%m%d") } else { None };
+        // what has a time of day parses as a date too
+        let date = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+'));
+        match from_text(text, &FieldType::Date, format) {
+            Ok(Value::Int(days)) if date => Some(days * DAY),
+            _ => None,
+        }
+    }
+
+    fn lower(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        match self.day(value, ty) {
+            // after a day is from the next day on
+            Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
+            None => Ok((self.value(value, ty)?, included)),
+        }
+    }
+
+    fn upper(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        match self.day(value, ty) {
+            Some(start) => Ok((Value::Int(if included { start + DAY } else { start }), false)),
+            None => Ok((self.value(value, ty)?, included)),
+        }
+    }
+
+    fn value(&self, value: &ValueLiteral, ty: &FieldType) -> Result<Value, Diagnostic> {
+        let Some(text) = value.literal() else {
+            return Err(Diagnostic::new(value.span.clone(), "`*` is only for = and !=").help("in single quotes it is a star"));
+        };
+        match from_text(text, ty, None) {
+            Ok(value) => Ok(value),
+            Err(error) => whole_number(text, ty).ok_or_else(|| {
+                let problem = Diagnostic::new(value.span.clone(), error.to_string());
+                match example(ty) {
+                    Some(example) => problem.help(format!("for example: {example}")),
+                    None => problem,
+                }
+            }),
+        }
+    }
+}
+
+/// A value of a type, as it can be written.
+fn example(ty: &FieldType) -> Option<&'static str> {
+    Some(match ty {
+        FieldType::Integer => "42 or 1e6",
+        FieldType::Float => "2.5 or 1e-3",
+        FieldType::Boolean => "true",
+        FieldType::Timestamp => "2018-01-31 for the whole day, or 2018-01-31T12:30:00Z",
+        FieldType::Date => "2018-01-31",
+        FieldType::Duration => "1h30m",
+        FieldType::Size => "1.5GB, 512MiB or 1e9",
+        FieldType::Uuid => "67e55044-10b1-426f-9247-bb680e5fe0c8",
+        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => return None,
+    })
+}
+
+/// 1e9 of a type that counts.
+fn whole_number(text: &str, ty: &FieldType) -> Option<Value> {
+    let counts = matches!(ty, FieldType::Integer | FieldType::Size) && text.contains(['e', 'E']);
+    // beyond this, not every integer is a float
+    let number = text.trim().parse::<f64>().ok().filter(|number| counts && number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0)?;
+    Some(Value::Int(number as i64))
+}
+
+/// Microseconds of what `last` takes: a duration, in which days have 24 hours.
+fn time_span(text: &str) -> Option<i64> {
+    let (days, rest) = text.split_once('d').unwrap_or(("0", text));
+    let days = i64::from(days.trim().parse::<u32>().ok()?).checked_mul(DAY)?;
+    let rest = if rest.is_empty() { 0 } else { duration_from_text(rest.trim(), None)? };
+    days.checked_add(rest).filter(|span| rest >= 0 && *span > 0)
+}

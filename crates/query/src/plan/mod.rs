@@ -1,0 +1,17 @@
+//! From a parsed query to a plan of the store.
+//!
+//! `resolve` goes through all steps: `tags` puts the conditions of tags that are queries in their place, `compile` makes the plan, with
+//! `columns` for names and `conditions` for comparisons. `all_collections` does this for each collection of a query of `records`.
+
+mod all_collections;
+mod columns;
+mod compile;
+mod conditions;
+mod resolve;
+mod tags;
+
+pub use all_collections::{AllCollectionsQuery, may_ask_all_collections, resolve_all_collections};
+pub use columns::ResultColumn;
+pub use compile::{CompiledQuery, compile};
+pub use resolve::resolve_parsed;
+pub use tags::{check_tag, tags_of};
