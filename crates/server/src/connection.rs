@@ -1,7 +1,7 @@
 //! Connections: accepting, what a slow or silent peer may do, ending in order.
 
-use crate::pace::{RateCheckedBody, TransferRate};
-use crate::{App, log, router};
+use crate::guard::pace::{RateCheckedBody, TransferRate};
+use crate::{App, log};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;
@@ -30,25 +30,16 @@ const LAST_REQUESTS: Duration = Duration::from_secs(30);
 /// How often tokens are read again.
 const TOKENS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` is done; then takes no new requests and finishes those in work.
+/// Serves these routes until `stop` is done; then takes no new requests and finishes those in work.
 ///
 /// # Errors
 /// When connections cannot be accepted at all.
-pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let routes = router(&app);
-    serve_routes(app, routes, listener, stop).await
-}
-
-/// The same for other routes than the application's own.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(app.options.connections.max(1)));
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_tokens(app.clone()));
     let ahead = tokio::spawn(ask_ahead(app.clone()));
-    let history = tokio::spawn(crate::history::keep(app.clone()));
+    let history = tokio::spawn(crate::api::history::keep(app.clone()));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {

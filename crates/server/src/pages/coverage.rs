@@ -3,7 +3,7 @@
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::timeline::{TimelineLane, TimelineMark, drawing, extent, seconds};
 use super::visit::{PageContext, RenderedPage, place_of};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

@@ -2,7 +2,8 @@
 
 use super::shown::{items, members, named};
 use super::{WebPages, layout};
-use crate::problem::{HandlerResult, Problem};
+use crate::api::openapi;
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 /// All operations, by what they are about.
 pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response> {
     let app = &pages.app;
-    let document: Json = serde_json::from_slice(&app.openapi).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let document: Json =
+        serde_json::from_slice(openapi::shared(&app)).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let mut by_tag: Vec<(&str, Vec<Markup>)> = Vec::new();
     for (path, methods) in members(&document["paths"]) {
         for (method, own) in members(methods) {

@@ -3,8 +3,8 @@
 use super::import::title;
 use super::shown::{count, done_of, items, members, moment, named, plain, state, text};
 use super::visit::{PageContext, RenderedPage};
-use crate::counts::MOST_CONFLICTS;
-use crate::problem::HandlerResult;
+use crate::app::counts::MOST_CONFLICTS;
+use crate::guard::problem::HandlerResult;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};

@@ -4,7 +4,7 @@ use super::home::jobs_table;
 use super::layout::{confirmed, csrf};
 use super::shown::{count, done_of, items, moment, named, plain, state};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of, json_of, number_of};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::body::Body;
 use axum::extract::Multipart;
 use axum::http::Method;

@@ -2,8 +2,8 @@
 
 use super::shown::{count, items, moment, named, plain};
 use super::visit::{PageContext, RenderedPage};
-use crate::problem::HandlerResult;
-use crate::records::percent;
+use crate::api::response::percent;
+use crate::guard::problem::HandlerResult;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The frame of pages.
 
 use super::visit::PageContext;
-use crate::problem::Problem;
+use crate::guard::problem::Problem;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};

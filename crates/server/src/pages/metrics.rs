@@ -2,7 +2,7 @@
 
 use super::shown::{count, items, members, named};
 use super::visit::{PageContext, RenderedPage};
-use crate::problem::HandlerResult;
+use crate::guard::problem::HandlerResult;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ mod tokens;
 mod visit;
 
 use crate::App;
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;

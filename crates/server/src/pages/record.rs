@@ -3,7 +3,7 @@
 use super::layout::csrf;
 use super::shown::{count, items, members, moment, named, plain, short, text, value};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};

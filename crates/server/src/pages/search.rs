@@ -4,7 +4,7 @@ use super::layout::trouble;
 use super::record::linked;
 use super::shown::{count, items, named, plain, short, value};
 use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, place_of};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use maud::{Markup, html};

@@ -2,8 +2,8 @@
 
 use super::visit::{CARRIED, SubmittedForm};
 use super::{WebPages, layout};
-use crate::problem::Problem;
-use crate::request::QueryParams;
+use crate::guard::problem::Problem;
+use crate::guard::request::QueryParams;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};

@@ -3,7 +3,7 @@
 use super::layout::{confirmed, csrf};
 use super::shown::{count, items, named, plain, state, text};
 use super::visit::{PageContext, RenderedPage, SubmittedForm};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -89,7 +89,7 @@ fn evaluation(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
 /// `?collection=C&name=N`: how the evaluation of a tag goes on. A part of a page.
 pub async fn standing(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let (collection, name) = (visit.param("collection").unwrap_or_default(), visit.param("name").unwrap_or_default());
-    let percent = crate::records::percent;
+    let percent = crate::api::response::percent;
     let tag = visit.ask(&format!("/tags/{}/{}", percent(collection), percent(name)), &[]).await?;
     Ok(RenderedPage::part(evaluation(&visit, collection, &tag)))
 }
@@ -177,7 +177,7 @@ pub async fn preview(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         return Ok(RenderedPage::part(html! {}));
     };
     let wish = json!({ "name": "preview", kind: text });
-    let path = format!("/tags/{}", crate::records::percent(collection));
+    let path = format!("/tags/{}", crate::api::response::percent(collection));
     let body = match visit.send(Method::POST, &path, &[("preview", "true")], Some(&wish)).await {
         Ok(seen) => html! {
             p {
@@ -200,7 +200,7 @@ pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResu
     if !items(&overview["collections"]).iter().any(|own| named(own, "name") == collection && own["tags"] == true) {
         return Err(Problem::missing(format!("{collection:?} has no tags")));
     }
-    let path = format!("/tags/{collection}/{}", crate::records::percent(name));
+    let path = format!("/tags/{collection}/{}", crate::api::response::percent(name));
     let wish =
         |words: &[&str]| -> Json { words.iter().filter_map(|word| Some(((*word).to_owned(), form.get(word)?.into()))).collect::<Map<_, _>>().into() };
     match form.need("do")? {

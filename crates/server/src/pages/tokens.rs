@@ -3,7 +3,7 @@
 use super::layout::{confirmed, csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, hex, number_of};
-use crate::problem::{HandlerResult, Problem};
+use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};

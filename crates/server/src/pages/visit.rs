@@ -1,10 +1,10 @@
 //! A visit: who looks, what they asked for, and the answers of the API that are shown.
 
 use super::{WebPages, layout, session};
-use crate::access::Caller;
-use crate::problem::{HandlerResult, Problem};
-use crate::records::percent;
-use crate::request::QueryParams;
+use crate::api::response::percent;
+use crate::guard::access::Caller;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::QueryParams;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;

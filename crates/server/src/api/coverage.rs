@@ -1,0 +1,121 @@
+//! Coverage by day and group, and what it counts.
+
+use crate::api::response::json_answer;
+use crate::guard::blocking::reading;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::RequestContext;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_engine::settle::measured;
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+
+const DAY: i64 = 86_400_000_000;
+/// Most rows that are read.
+const MOST_ROWS: u64 = 500_000;
+/// Most children that are shown of one parent.
+const MOST_CHILDREN: usize = 10_000;
+
+/// Shares of a day and group.
+#[derive(Default)]
+struct CoverageCell {
+    rows: u64,
+    sum: f64,
+    min: f64,
+}
+
+/// `?collection=PARENT.COVERAGE&from=&until=`: how much was there of what was expected, by day and group. The day is that of the first
+/// time that rows have (`with:`).
+pub async fn days(mut ctx: RequestContext) -> HandlerResult {
+    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
+    let time = |text: Option<String>| match text {
+        None => Ok(None),
+        Some(text) => from_text(&text, &FieldType::Timestamp, None).map(Some).map_err(|error| Problem::bad(format!("a time: {error}"))),
+    };
+    let (from, until) = (time(ctx.params.one("from")?)?, time(ctx.params.one("until")?)?);
+    ctx.params.end()?;
+    let catalogue = ctx.app.catalogue.clone();
+    let (index, collection) = catalogue.collection(&named).ok_or_else(|| Problem::missing(format!("there is no collection {named:?}")))?;
+    let Some([at, group, percentage]) = columns(collection) else {
+        let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
+        return Err(Problem::missing(format!("{named} cannot be shown by day; {reason}")));
+    };
+    let range = Comparison::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
+    let plan = QueryPlan {
+        conditions: vec![Condition { column: PlanColumn::Field(at), test: range }],
+        columns: [at, group, percentage].map(PlanColumn::Field).into(),
+        limit: Some(MOST_ROWS + 1),
+        ..QueryPlan::all(ctx.tenant.clone(), index)
+    };
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let (whole, cells) = reading(move || {
+        let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), CoverageCell>::new());
+        app.store.visit(&plan, &mut |row| {
+            rows += 1;
+            if rows > MOST_ROWS {
+                return Ok(());
+            }
+            if let [Value::Int(at), group, share] = row.as_slice()
+                && let Some(share) = share.as_number()
+            {
+                let cell = cells.entry((at.div_euclid(DAY), group.as_text().unwrap_or_default().to_owned())).or_default();
+                cell.min = if cell.rows == 0 { share } else { cell.min.min(share) };
+                (cell.rows, cell.sum) = (cell.rows + 1, cell.sum + share);
+            }
+            Ok(())
+        })?;
+        Ok::<_, stook_store::StoreError>((rows <= MOST_ROWS, cells))
+    })
+    .await?;
+    let shown = |((day, group), cell): (&(i64, String), &CoverageCell)| {
+        let day = Value::Int(day * DAY).show(&FieldType::Timestamp);
+        json!({ "day": day[..10], "group": group, "rows": cell.rows, "mean": cell.sum / cell.rows as f64, "least": cell.min })
+    };
+    let cells: Vec<Json> = cells.iter().map(shown).collect();
+    let body = json!({ "time": collection.fields[at].name, "whole": whole, "days": cells });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// `?collection=PARENT.COVERAGE&parent=KEY`: the children that are counted of one parent, by group and start.
+pub async fn children(mut ctx: RequestContext) -> HandlerResult {
+    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
+    let parent = ctx.params.one("parent")?.ok_or_else(|| Problem::bad("say ?parent=KEY"))?;
+    ctx.params.end()?;
+    let parent = Key::new(parent).map_err(|error| Problem::bad(error.to_string()))?;
+    let missing = || Problem::missing(format!("there is no coverage {named:?}"));
+    let (_, rows) = ctx.app.catalogue.collection(&named).ok_or_else(missing)?;
+    let place = rows.rows_of.ok_or_else(missing)?;
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[place], parent.as_str());
+    let Some((link, found)) = reading(read).await? else {
+        return Err(Problem::missing(format!("{named} sums the rows of another coverage and has no children of its own")));
+    };
+    let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();
+    for child in found.iter().take(MOST_CHILDREN) {
+        let mut shown = json!({ "key": child.key });
+        if let Some((start, stop)) = child.span {
+            shown["start"] = Value::Int(start).to_json(&FieldType::Timestamp);
+            shown["stop"] = Value::Int(stop).to_json(&FieldType::Timestamp);
+        }
+        match groups.last_mut() {
+            Some((group, children)) if *group == child.group => children.push(shown),
+            _ => groups.push((&child.group, vec![shown])),
+        }
+    }
+    let groups: Vec<Json> = groups.into_iter().map(|(group, children)| json!({ "group": group, "children": children })).collect();
+    let child = &ctx.app.catalogue.collections[ctx.app.catalogue.links[link].child_collection].name;
+    let body = json!({ "collection": child, "whole": found.len() <= MOST_CHILDREN, "groups": groups });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// The first time, the group and the percentage of a coverage's rows.
+fn columns(collection: &Collection) -> Option<[usize; 3]> {
+    collection.rows_of?;
+    let time = collection.fields.iter().position(|field| field.ty == FieldType::Timestamp)?;
+    Some([time, collection.field("group")?.0, collection.field("percentage")?.0])
+}

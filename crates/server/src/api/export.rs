@@ -1,0 +1,119 @@
+//! Exports: all rows of a query, or all records of a collection, sent while they are read.
+
+use super::queries::{compiled, of_all_collections};
+use super::rows::{CSV, NDJSON, csv, csv_line, shown};
+use crate::app::pending::RowFormat;
+use crate::guard::admission::BlockingWork;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::RequestContext;
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::Value as Json;
+use std::io::Write;
+use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::export::{self, ExportFormat};
+use stook_query::AllCollectionsQuery;
+use stook_store::StoreError;
+
+/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
+pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
+    let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
+    let form = match ctx.params.one("format")?.as_deref() {
+        None | Some("ndjson") => RowFormat::Ndjson,
+        Some("csv") => RowFormat::Csv,
+        Some(_) => return Err(Problem::bad("format is ndjson or csv")),
+    };
+    ctx.params.end()?;
+    let all = of_all_collections(&ctx, &query).await?;
+    let one = if all.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
+    let headings = one.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
+        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
+        if form == RowFormat::Csv {
+            out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
+        }
+        let mut line = |row: Vec<Value>| {
+            let line = match form {
+                RowFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
+                _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
+            };
+            out.write_all(line.as_bytes()).map_err(failed)
+        };
+        if let Some(all) = &all {
+            all.visit(&*app.store, &mut line)?;
+        }
+        match &one {
+            Some(compiled) if compiled.aggregates.is_empty() => app.store.visit(&compiled.plan, &mut line)?,
+            Some(compiled) => line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?,
+            None => {}
+        }
+        Ok(())
+    };
+    Ok(streamed(if form == RowFormat::Csv { CSV } else { NDJSON }, write))
+}
+
+/// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.
+fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    let (working, waiting) = BlockingWork::new();
+    tokio::task::spawn_blocking(move || {
+        let written = working.run(|| {
+            let mut out = std::io::BufWriter::with_capacity(64 << 10, BodyWriter(sender.clone()));
+            write(&mut out).map_err(|error| error.to_string())?;
+            out.flush().map_err(|error| error.to_string())
+        });
+        if let Err(error) = written {
+            let _ = sender.blocking_send(Err(std::io::Error::other(error)));
+        }
+    });
+    // nobody waits any more when the stream is dropped
+    let rest = (receiver, waiting);
+    let stream = futures_util::stream::unfold(rest, |(mut receiver, waiting)| async move { Some((receiver.recv().await?, (receiver, waiting))) });
+    // whoever compresses asks once more after the end
+    let mut response = Response::new(Body::from_stream(stream.fuse()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
+pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
+    let collection = ctx.collection();
+    let (format, media) = match ctx.params.one("format")?.as_deref() {
+        None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
+        Some("csv") => (ExportFormat::Csv, CSV),
+        Some("marc") => (ExportFormat::Marc, "application/marc"),
+        Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
+        Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
+    };
+    ctx.params.end()?;
+    let kept = ctx.definition(collection).keep_raw;
+    if matches!(format, ExportFormat::Marc | ExportFormat::MarcXml) && !kept {
+        return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
+    }
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    Ok(streamed(media, move |out| {
+        let name = &app.catalogue.collections[collection].name;
+        export::export(&app.catalogue, &*app.store, &tenant, name, format, out, &mut |_| {}).map(|_| ())
+    }))
+}
+
+/// Writes what a peer is sent. One that is slow makes the writer wait.
+struct BodyWriter(tokio::sync::mpsc::Sender<Result<Bytes, std::io::Error>>);
+
+impl Write for BodyWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Whether the process runs, and whether it can answer requests now.
+
+use crate::App;
+use crate::guard::problem::Problem;
+use axum::extract::State;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// The process runs.
+pub async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// Requests can be answered now.
+pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    if app.ending.load(Ordering::SeqCst) {
+        return Err(Problem::busy("the server is shutting down"));
+    }
+    if let Some(reason) = app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        return Err(Problem::busy(reason));
+    }
+    // who could only answer that the definition is another one is not ready
+    let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
+    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+        Ok(Ok(Ok(_))) => Ok("ready\n"),
+        Ok(Ok(Err(error))) => Err(Problem::busy(error.to_string())),
+        _ => Err(Problem::busy("the store does not respond")),
+    }
+}

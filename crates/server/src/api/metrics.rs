@@ -1,0 +1,74 @@
+//! What is counted, as text; of one tenant alone for who may see no more.
+
+use crate::App;
+use crate::guard::access::Caller;
+use crate::guard::blocking::blocking;
+use crate::guard::problem::Problem;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use stook_store::access::Role;
+use stook_store::{StoreError, Tenant};
+
+/// Everything that is counted.
+///
+/// # Errors
+/// Who is not an admin is refused.
+pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let text = counted(&app, request.headers()).await?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}
+
+/// Everything that is counted, or what is of a tenant for who may see no more, as text.
+///
+/// # Errors
+/// Who is not an admin is refused.
+pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
+    let caller = app.tokens.caller(headers)?;
+    caller.need(Role::Admin)?;
+    let only = only_of(app, &caller).await?;
+    let metrics = &app.metrics;
+    for (what, value) in [
+        ("interactive_in_work", app.interactive.in_work()),
+        ("interactive_waiting", app.interactive.waiting()),
+        ("bulk_in_work", app.bulk.in_work()),
+        ("bulk_waiting", app.bulk.waiting()),
+        ("watching", app.watch.in_work()),
+        ("cache_records", app.reads.cache().map_or(0, crate::reads::cache::RecordCache::records)),
+        ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
+    ] {
+        metrics.set(what, value as u64);
+    }
+    let own = app.clone();
+    let asked = tokio::task::spawn_blocking(move || Ok::<_, StoreError>((own.store.chunks(None)?, own.store.vitals()?))).await;
+    if let Ok(Ok((chunks, vitals))) = asked {
+        metrics.store(&vitals);
+        use stook_store::queue::ChunkState;
+        for (what, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
+            metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
+        }
+    }
+    Ok(match only {
+        Some(tenant) => of_tenant(&metrics.text(), tenant.as_str()),
+        None => metrics.text(),
+    })
+}
+
+/// The tenant of which a caller is told and no other; nothing for who may see all, or where there is no other.
+///
+/// # Errors
+/// When the store fails.
+pub async fn only_of(app: &Arc<App>, caller: &Caller) -> Result<Option<Tenant>, Problem> {
+    let Some(own) = caller.tenant.clone().filter(|_| !app.tokens.are_open()) else { return Ok(None) };
+    let store = app.store.clone();
+    let all = blocking(move || store.tenants()).await?;
+    Ok(if all.iter().all(|tenant| *tenant == own) { None } else { Some(own) })
+}
+
+/// What is counted of a tenant.
+fn of_tenant(text: &str, tenant: &str) -> String {
+    let label = format!("tenant=\"{tenant}\"");
+    let is_own = |line: &&str| line.starts_with('#') || line.split_once('{').is_some_and(|(_, rest)| rest.contains(&label));
+    text.lines().filter(is_own).map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,28 @@
+//! The handlers of the API: one file for each resource.
+//!
+//! A handler gets a checked request and returns a response or a problem. `routes` are the paths that a definition declares, `openapi`
+//! describes all paths, and `response`, `rows` and `events` are forms of responses that several handlers use.
+
+pub mod coverage;
+pub mod deliver;
+mod events;
+pub mod export;
+pub mod health;
+pub mod history;
+pub mod jobs;
+pub mod metrics;
+pub mod openapi;
+pub mod queries;
+pub mod records;
+pub mod response;
+pub mod routes;
+mod rows;
+pub mod runs;
+pub mod services;
+pub mod suggest;
+pub mod summary;
+pub mod tags;
+pub mod tenants;
+pub mod tokens;
+pub mod transitions;
+pub mod unknown;

@@ -1,0 +1,96 @@
+//! The API described in OpenAPI 3.1, made of the catalogue: every collection, transition and declared route with its types.
+//! Asked for with a token, it shows that token's tenant. A page shows the same to people (`pages/docs.rs`).
+
+use super::jobs::job_schema;
+use super::schema::record_schema;
+use super::{collection, jobs, lab, queries, route, service, tokens};
+use crate::App;
+use crate::api::response::json_answer;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_store::Tenant;
+
+/// The document for a tenant, or for whoever asks.
+pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
+    let mut paths = Map::new();
+    let tenant_schema = match tenant {
+        Some(tenant) => json!({ "type": "string", "enum": [tenant.as_str()] }),
+        None => json!({ "type": "string", "pattern": "^[a-z0-9_-]{1,64}$" }),
+    };
+    let mut add = |path: String, method: &str, mut operation: Json| {
+        if path.contains("{tenant}")
+            && let Some(parameters) = operation["parameters"].as_array_mut()
+        {
+            parameters
+                .insert(0, json!({ "name": "tenant", "in": "path", "required": true, "schema": tenant_schema, "description": "Whose records." }));
+        }
+        let place = paths.entry(path).or_insert_with(|| json!({}));
+        place[method] = operation;
+    };
+    service::describe(&mut add);
+    queries::describe(&mut add);
+    jobs::describe(&mut add);
+    lab::describe(&mut add);
+    tokens::describe(&mut add);
+    for one in &catalogue.collections {
+        collection::describe(one, &mut add);
+    }
+    for (index, one) in catalogue.routes.iter().enumerate() {
+        add(one.path.clone(), one.method.name(), route::describe(catalogue, index, one));
+    }
+    let mut schemas = Map::new();
+    schemas.insert(
+        "problem".into(),
+        json!({
+            "type": "object",
+            "description": "Problem details (RFC 9457).",
+            "properties": {
+                "type": { "type": "string" }, "title": { "type": "string" }, "status": { "type": "integer" }, "detail": { "type": "string" },
+                "errors": { "type": "array", "items": { "type": "string" } }
+            },
+            "required": ["type", "title", "status", "detail"]
+        }),
+    );
+    schemas.insert("job".into(), job_schema());
+    for collection in &catalogue.collections {
+        schemas.insert(collection.name.clone(), record_schema(collection));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": catalogue.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Records of several sources, consolidated by key. Queries are written as `collection field=value | sort field- | grep field`."
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "bearer": [] }, { "basic": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "A token made by `stook token create`." },
+                "basic": { "type": "http", "scheme": "basic", "description": "The token is the password." }
+            }
+        }
+    })
+}
+
+/// The document for whoever sends no token.
+pub fn shared(app: &App) -> &Bytes {
+    app.openapi.get_or_init(|| document(&app.catalogue, None).to_string().into())
+}
+
+/// The document. Who sends a token is shown the token's tenant.
+pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
+    let sent = request.headers().contains_key(header::AUTHORIZATION);
+    let own = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| sent);
+    match own {
+        Some(tenant) => json_answer(StatusCode::OK, document(&app.catalogue, Some(&tenant)).to_string()),
+        None => json_answer(StatusCode::OK, shared(&app).clone()),
+    }
+}

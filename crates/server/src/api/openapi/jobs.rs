@@ -1,0 +1,137 @@
+//! Imports, deliveries and their jobs.
+
+use super::operation::Operation;
+use super::schema::{NO_CONTROL, counted, list, object, reference};
+use crate::api::jobs::{MOST_JOBS, MOST_NAMED};
+use crate::guard::request::MOST_INTEGER;
+use serde_json::{Value as Json, json};
+use stook_store::journal::OUTCOMES;
+
+/// Describes these paths.
+pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
+    let media = ["application/octet-stream", "application/x-ndjson", "application/json", "text/csv", "application/xml", "application/marc"];
+    let named = || json!({ "type": "string", "maxLength": MOST_NAMED, "pattern": NO_CONTROL });
+    let mut import = Operation::new("import", "jobs", "Import documents")
+        .query("profile", named(), "A profile of the catalogue.")
+        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery.")
+        .query("name", named(), "File name of the upload.")
+        .query("path", named(), "A file in the server's folder, instead of a body.")
+        .query(
+            "retire_all",
+            json!({ "type": "boolean" }),
+            "Retire everything the file does not contain, however much; for sources with complete deliveries.",
+        )
+        .body(false, &media, json!({}))
+        .query("dry_run", json!({ "type": "boolean" }), "Change nothing; report what an import would do with the first 1 000 documents.")
+        .json(202, "The job.", reference("job"))
+        .json(200, "What a dry run found.", object())
+        .problems(&[408, 409]);
+    let compressed = "The documents, also compressed with gzip or zstd.";
+    import.0["requestBody"]["description"] = compressed.into();
+    add("/v1/{tenant}/import".into(), "post", import.guarded());
+    let mut deliver = Operation::new("deliver", "jobs", "Write a few documents at once, in one commit, without a job")
+        .query("profile", named(), "A profile of the catalogue.")
+        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery; default now.")
+        .query("name", named(), "What the documents are called.")
+        .body(true, &media, json!({}))
+        .json(200, "Outcome of each document.", delivered_schema());
+    deliver.0["requestBody"]["description"] = compressed.into();
+    add("/v1/{tenant}/deliver".into(), "post", deliver.guarded());
+    let job = |id: &str, summary: &str| {
+        let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
+        Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
+    };
+    let jobs = Operation::new("jobs", "jobs", "The newest jobs")
+        .query("limit", counted(MOST_JOBS), "Most jobs.")
+        .query("troubled", json!({ "type": "boolean" }), "Only those that failed or have dead chunks, of the newest 1 000.")
+        .json(200, "Jobs.", list("jobs", reference("job")));
+    add("/v1/{tenant}/jobs".into(), "get", jobs.guarded());
+    add("/v1/{tenant}/jobs/{job}".into(), "get", job("job", "One job").json(200, "The job.", reference("job")).guarded());
+    let journal = job("journal", "A job's journal")
+        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER }), "Continue after this document.")
+        .query("limit", counted(10_000), "Most entries.")
+        .query("errors", json!({ "type": "boolean" }), "Only failures and warnings.")
+        .json(200, "Entries.", list("entries", object()));
+    add("/v1/{tenant}/jobs/{job}/journal".into(), "get", journal.guarded());
+    add(
+        "/v1/{tenant}/jobs/{job}/chunks".into(),
+        "get",
+        job("chunks", "Chunks that are waiting, leased or dead").json(200, "Chunks.", list("chunks", object())).guarded(),
+    );
+    let place = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER });
+    let kept = job("failed_document", "A failed document as it was read, up to 64 KiB")
+        .parameter("document", "path", true, place(), "Its number in the journal.")
+        .answer(200, "The document.", "application/octet-stream", json!({}));
+    add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", kept.guarded());
+    let smaller = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
+    let made = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    let rechunk = job("rechunk", "Replace a waiting or dead chunk by smaller ones")
+        .parameter("chunk", "path", true, place(), "Its number in the job.")
+        .body(true, &["application/json"], smaller)
+        .json(200, "How many.", made)
+        .problems(&[409]);
+    add("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk".into(), "post", rechunk.guarded());
+    let events = job("events", "Progress of a job as server-sent events").answer(
+        200,
+        "Events `progress` and `ended`.",
+        "text/event-stream",
+        json!({ "type": "string" }),
+    );
+    add("/v1/{tenant}/jobs/{job}/events".into(), "get", events.guarded());
+    add(
+        "/v1/{tenant}/jobs/{job}/cancel".into(),
+        "post",
+        job("cancel", "Cancel a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
+    );
+    let again = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Retry dead chunks").json(200, "How many.", again).guarded());
+}
+
+/// A job.
+pub fn job_schema() -> Json {
+    let time = json!({ "type": ["string", "null"], "format": "date-time" });
+    json!({
+        "type": "object",
+        "properties": {
+            "id": { "type": "integer" }, "kind": { "enum": ["import", "tags"] }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
+            "as_of": time, "files": { "type": "array", "items": { "type": "object" } },
+            "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
+            "reason": { "type": ["string", "null"] }, "created": time, "finished": time,
+            "cut": { "type": "boolean", "description": "The files have been read completely, so the total is final." },
+            "documents": { "type": "integer", "description": "Documents processed so far." },
+            "planned": { "type": "integer", "description": "Documents in total, as far as the files have been read." }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "rate": { "type": ["number", "null"], "description": "Documents per second since the job was created." },
+            "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
+            "chunks_working": { "type": "integer", "description": "Chunks being processed now." },
+            "settled": { "type": "boolean", "description": "The job has ended and all derived values it affects are settled." },
+            "replaced": { "type": "object", "description": "For sources with complete deliveries: what was retired, file by file, or why nothing was." }
+        },
+        "required": ["id", "tenant", "source", "state", "created", "counts"]
+    })
+}
+
+fn delivered_schema() -> Json {
+    let text = json!({ "type": ["string", "null"] });
+    let (number, outcome) = (json!({ "type": "integer", "minimum": 1 }), json!({ "enum": OUTCOMES.map(|(_, name)| name) }));
+    let record = json!({
+        "type": "object",
+        "properties": { "document": number, "collection": text, "key": text, "outcome": outcome },
+        "required": ["document", "collection", "key", "outcome"]
+    });
+    let trouble = json!({
+        "type": "object",
+        "properties": { "document": number, "offset": { "type": "integer" }, "key": text, "failed": { "type": "boolean" }, "reason": { "type": "string" } },
+        "required": ["document", "offset", "failed", "reason"]
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "records": { "type": "array", "items": record },
+            "troubles": { "type": "array", "items": trouble }
+        },
+        "required": ["counts", "records", "troubles"]
+    })
+}

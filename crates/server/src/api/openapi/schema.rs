@@ -1,0 +1,177 @@
+//! JSON schemas of what is sent and answered.
+
+use crate::api::records::{OVERRULED, WARNINGS};
+use crate::guard::request::MOST_INTEGER;
+use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::{Collection, Field, KeyDefinition, TransitionArgument};
+use stook_catalogue::key::MAX_KEY_BYTES;
+use stook_catalogue::value::{FieldType, Value};
+
+/// Text without NUL, which not every store keeps.
+pub const NO_NUL: &str = "^[^\\u0000]*$";
+/// Text without control characters.
+pub const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
+/// The schema of a value, as the API shows and takes it.
+pub fn schema(ty: &FieldType) -> Json {
+    match ty {
+        FieldType::Text => json!({ "type": "string", "pattern": NO_NUL }),
+        FieldType::Integer => json!({ "type": "integer", "minimum": -MOST_INTEGER, "maximum": MOST_INTEGER }),
+        FieldType::Size => json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER, "description": "bytes" }),
+        FieldType::Float => json!({ "type": "number" }),
+        FieldType::Boolean => json!({ "type": "boolean" }),
+        FieldType::Timestamp => json!({ "type": "string", "format": "date-time" }),
+        FieldType::Date => json!({ "type": "string", "format": "date" }),
+        FieldType::Duration => json!({ "type": "string", "pattern": "^-?P", "description": "ISO 8601, in hours and less: PT1H30M" }),
+        FieldType::Uuid => json!({ "type": "string", "format": "uuid" }),
+        FieldType::Json => json!({}),
+        FieldType::Ranges => json!({
+            "type": "array",
+            "items": { "type": "array", "minItems": 2, "maxItems": 2, "items": schema(&FieldType::Integer) },
+            "description": "a set of integers: the first and the last of each range",
+        }),
+        FieldType::Struct(members) => {
+            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), nullable(schema(&member.ty)))).collect();
+            json!({ "type": "object", "properties": members, "additionalProperties": false })
+        }
+        FieldType::List(element) => json!({ "type": "array", "items": schema(element) }),
+    }
+}
+
+pub fn limited(ty: &FieldType, one_of: &[Value], min: Option<f64>, max: Option<f64>) -> Json {
+    let mut whole = schema(ty);
+    let own = if ty.is_list() { &mut whole["items"] } else { &mut whole };
+    if !one_of.is_empty() {
+        own["enum"] = one_of.iter().map(|value| value.to_json(ty.element())).collect();
+    }
+    let number = |number: f64| if number.fract() == 0.0 { json!(number as i64) } else { json!(number) };
+    if let Some(min) = min {
+        own["minimum"] = number(min);
+    }
+    if let Some(max) = max {
+        own["maximum"] = number(max);
+    }
+    whole
+}
+
+pub fn nullable(schema: Json) -> Json {
+    if schema.as_object().is_some_and(Map::is_empty) { schema } else { json!({ "anyOf": [schema, { "type": "null" }] }) }
+}
+
+pub fn reference(name: &str) -> Json {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// A record as it is answered.
+pub fn record_schema(collection: &Collection) -> Json {
+    let mut members = Map::new();
+    members.insert("key".into(), json!({ "type": "string" }));
+    for (_, field) in collection.shown_fields() {
+        members.insert(field.name.clone(), shown_schema(field.golden_type()));
+    }
+    for state in &collection.states {
+        members.insert(state.name.clone(), shown_schema(&state.ty));
+    }
+    let reasons = "In responses to edits: fields in which another source's value wins, and why.";
+    members.insert(OVERRULED.into(), json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": reasons }));
+    let failures = "In responses to edits: expressions that failed on the record, and why; their values are missing.";
+    members.insert(WARNINGS.into(), json!({ "type": "array", "items": { "type": "string" }, "description": failures }));
+    json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
+}
+
+/// The schema of a value that is answered, which is not checked as sternly as one that is sent.
+pub fn shown_schema(ty: &FieldType) -> Json {
+    match ty {
+        FieldType::Text | FieldType::Duration => json!({ "type": "string" }),
+        FieldType::Integer | FieldType::Size => json!({ "type": "integer" }),
+        FieldType::List(element) => json!({ "type": "array", "items": shown_schema(element) }),
+        FieldType::Struct(members) => {
+            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), shown_schema(&member.ty))).collect();
+            json!({ "type": "object", "properties": members, "additionalProperties": false })
+        }
+        other => schema(other),
+    }
+}
+
+pub fn is_of_key(collection: &Collection, field: &Field) -> bool {
+    match &collection.key {
+        KeyDefinition::Field(index) => collection.fields[*index].name == field.name,
+        KeyDefinition::Template(template) => template.names().any(|name| name == field.name),
+        KeyDefinition::Expression(expression) => expression.variables().contains(&field.name),
+    }
+}
+
+/// Kinds of edits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum EditKind {
+    Create,
+    Put,
+    Patch,
+}
+
+/// Fields as an edit takes them.
+pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
+    let patch = edit == EditKind::Patch;
+    let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
+    let needed = |field: &Field| field.required || (is_of_key(collection, field) && !matches!(collection.key, KeyDefinition::Expression(_)));
+    let one = |field: &Field| {
+        let mut own = limited(&field.ty, &field.one_of, None, None);
+        if needed(field) && field.ty == FieldType::Text {
+            own["minLength"] = 1.into();
+        }
+        if matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field) && field.ty == FieldType::Text {
+            own["maxLength"] = MAX_KEY_BYTES.into();
+        }
+        let own = if patch || !needed(field) { nullable(own) } else { own };
+        (field.name.clone(), own)
+    };
+    // the path says a key that is a field
+    let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field);
+    let required: Vec<&str> = contributed().filter(|field| !patch && needed(field) && !said(field)).map(|field| field.name.as_str()).collect();
+    let members: Map<String, Json> = contributed().map(one).collect();
+    json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
+}
+
+pub fn arguments_schema(args: &[TransitionArgument]) -> Json {
+    let one = |argument: &TransitionArgument| {
+        let own = limited(&argument.ty, &argument.one_of, argument.min, argument.max);
+        let own = if argument.required && argument.default.is_none() { own } else { nullable(own) };
+        (argument.name.clone(), own)
+    };
+    let required: Vec<&str> =
+        args.iter().filter(|argument| argument.required && argument.default.is_none()).map(|argument| argument.name.as_str()).collect();
+    let members: Map<String, Json> = args.iter().map(one).collect();
+    json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
+}
+
+/// A record's key.
+pub fn key() -> Json {
+    json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES })
+}
+
+pub fn counted(most: u64) -> Json {
+    json!({ "type": "integer", "minimum": 1, "maximum": most })
+}
+
+/// Text as requests send it.
+pub fn text() -> Json {
+    json!({ "type": "string", "pattern": NO_NUL })
+}
+
+/// Any object.
+pub fn object() -> Json {
+    json!({ "type": "object" })
+}
+
+/// An object with a list, and where it goes on.
+pub fn list(name: &str, items: Json) -> Json {
+    json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] })
+}
+
+pub fn query_text() -> Json {
+    json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 })
+}
+
+pub fn done_schema() -> Json {
+    json!({ "type": "object", "properties": { "key": { "type": "string" }, "transition": { "type": "string" }, "state": { "type": "object" } }, "required": ["key", "transition", "state"] })
+}

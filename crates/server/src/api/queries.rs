@@ -1,0 +1,341 @@
+//! Queries: a page of their rows, what narrows them, and how services answer them.
+
+use super::events;
+use super::response::json_answer;
+use super::rows::{as_lines, shown};
+use crate::App;
+use crate::app::pending::{QueryRequest, RowFormat};
+use crate::guard::blocking::reading;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::{JSON, RequestContext, nothing_else};
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::aggregate::{by_source, over};
+use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
+use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_ask_all_collections, resolve, resolve_all_collections};
+
+/// Most rows of a page.
+pub const MOST_ROWS: u64 = 10_000;
+/// Rows of a page when none are named.
+pub const ROWS: u64 = 50;
+/// Most rows left out at the front; further on `after` goes on by key.
+pub const MOST_OFFSET: u64 = 1_000_000;
+/// Seconds that a query waits for services when it does not say.
+const WAIT: u64 = 20;
+/// Most seconds that a query waits for services.
+pub const MOST_WAIT: u64 = 300;
+const ASK: &str = "ask is needed, always, later or never";
+/// Characters of the longest text that goes on.
+pub const MOST_TYPED: usize = 4_000;
+/// Longest query.
+const LONGEST: usize = 16_384;
+
+/// A query resolved against the definition.
+///
+/// # Errors
+/// 400 with the place of the mistake.
+pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
+    if text.len() > LONGEST {
+        return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
+    }
+    if text.contains('\0') {
+        return Err(Problem::bad("a query has no NUL character"));
+    }
+    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let now = app.store.clock();
+    let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
+        // tags that are queries are asked of the store
+        true => reading(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
+        false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
+    };
+    resolved.map_err(|problem| misread(text, &problem))
+}
+
+/// What is wrong with a query, at its place.
+fn misread(text: &str, problem: &Diagnostic) -> Problem {
+    let shown = render("query", text, std::slice::from_ref(problem), false);
+    let detail = match &problem.help {
+        Some(help) => format!("{}; {help}", problem.message),
+        None => problem.message.clone(),
+    };
+    Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
+}
+
+/// A query of several collections, where it is one.
+///
+/// # Errors
+/// 400 with the place of the mistake.
+pub async fn of_all_collections(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
+    if text.len() > LONGEST || !may_ask_all_collections(text) {
+        return Ok(None);
+    }
+    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let found = reading(move || resolve_all_collections(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    found.transpose().map_err(|problem| misread(text, &problem))
+}
+
+/// The records of several collections, where the query is of all of them. Services are not asked.
+async fn of_all(ctx: &RequestContext, page: &QueryRequest) -> HandlerResult<Option<Response>> {
+    let Some(all) = of_all_collections(ctx, &page.query).await? else { return Ok(None) };
+    if page.explain || page.by_source || page.after.is_some() {
+        return Err(Problem::bad("records of several collections have no explain, by_source or after"));
+    }
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let (idx, limit, total) = (page.idx, page.limit, page.total);
+    let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
+    let headings = AllCollectionsQuery::headings();
+    if let Some(lines) = as_lines(page.form, &headings, &rows) {
+        return Ok(Some((StatusCode::OK, lines).into_response()));
+    }
+    let mut body = json!({ "columns": headings.each_ref().map(|heading| &heading.name), "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
+    if let Some(total) = total {
+        body["total"] = total.into();
+    }
+    Ok(Some(json_answer(StatusCode::OK, body.to_string())))
+}
+
+/// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+    let Some(query) = ctx.params.one("q")? else {
+        return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*"));
+    };
+    let page = QueryRequest {
+        query,
+        idx: ctx.params.number("idx", 0, MOST_OFFSET)?.unwrap_or(0),
+        limit: ctx.params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
+        after: ctx.params.one("after")?,
+        total: ctx.params.flag("total")?,
+        explain: ctx.params.flag("explain")?,
+        by_source: ctx.params.flag("by_source")?,
+        form: match ctx.params.one("format")?.as_deref() {
+            None | Some("json") => RowFormat::Json,
+            Some("csv") => RowFormat::Csv,
+            Some("ndjson") => RowFormat::Ndjson,
+            Some(_) => return Err(Problem::bad("format is json, csv or ndjson")),
+        },
+        wish: FetchOptions {
+            when: when_of(ctx.params.one("ask")?.as_deref()).ok_or_else(|| Problem::bad(ASK))?,
+            time: Some(Duration::from_secs(ctx.params.number("wait", 0, MOST_WAIT)?.unwrap_or(WAIT))),
+        },
+    };
+    ctx.params.end()?;
+    ask(ctx, page).await
+}
+
+/// The same as a JSON object, for long queries.
+pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let wrong = |name: &str, what: &str| Problem::wrong(vec![format!("{name}: {what}")]);
+    let query = match sent.remove("q") {
+        Some(Json::String(query)) => query,
+        _ => return Err(wrong("q", "a query is missing")),
+    };
+    let mut number = |name: &str, least: u64, most: u64, otherwise: u64| match sent.remove(name) {
+        None => Ok(otherwise),
+        Some(json) => json
+            .as_u64()
+            .or_else(|| json.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0).map(|number| number as u64))
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| wrong(name, &format!("a whole number from {least} to {most}"))),
+    };
+    let (idx, limit, wait) = (number("idx", 0, MOST_OFFSET, 0)?, number("limit", 1, MOST_ROWS, ROWS)?, number("wait", 0, MOST_WAIT, WAIT)?);
+    let after = match sent.remove("after") {
+        None => None,
+        Some(Json::String(after)) => Some(after),
+        Some(_) => return Err(wrong("after", "a text")),
+    };
+    let mut flag = |name: &str| match sent.remove(name) {
+        None => Ok(false),
+        Some(Json::Bool(flag)) => Ok(flag),
+        Some(_) => Err(wrong(name, "true or false")),
+    };
+    let (total, explain, by_source) = (flag("total")?, flag("explain")?, flag("by_source")?);
+    let when = match sent.remove("ask") {
+        None => Some(FetchPolicy::default()),
+        Some(Json::String(when)) => when_of(Some(&when)),
+        Some(_) => None,
+    };
+    let wish = FetchOptions { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
+    nothing_else(&sent)?;
+    ask(ctx, QueryRequest { query, idx, limit, after, total, explain, form: RowFormat::Json, by_source, wish }).await
+}
+
+async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
+    if let Some(answer) = of_all(&ctx, &page).await? {
+        return Ok(answer);
+    }
+    let mut compiled = compiled(&ctx, &page.query).await?;
+    compiled.plan.offset = page.idx;
+    compiled.plan.limit = Some(page.limit);
+    if let Some(after) = &page.after {
+        after_key(&mut compiled, after, page.idx)?;
+    }
+    ctx.reaches_store();
+    let asks = !page.explain && ctx.app.asker.concerns(compiled.plan.collection);
+    if let Some(wait) = page.wish.time.filter(|_| asks) {
+        // who waits for services on purpose is not cut off meanwhile
+        ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
+    }
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    reading(move || {
+        let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
+        let mut response = answer(&app, &compiled, &page, said.as_deref())?;
+        if response.status() == StatusCode::ACCEPTED
+            && let Ok(place) = HeaderValue::from_str(&app.unanswered.keep(tenant, page))
+        {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        Ok::<_, EngineError>(response)
+    })
+    .await
+}
+
+/// The answer to a query whose services had not answered: it waits for them again.
+pub async fn again(mut ctx: RequestContext) -> HandlerResult {
+    let wait = ctx.params.number("wait", 0, MOST_WAIT)?;
+    ctx.params.end()?;
+    let id = ctx.segment("id").to_owned();
+    let found = ctx.app.unanswered.find(&ctx.tenant, &id);
+    let mut page = found.ok_or_else(|| Problem::missing(format!("no query {id:?} is waiting for services here; send it again")))?;
+    if let Some(wait) = wait {
+        page.wish.time = Some(Duration::from_secs(wait));
+    }
+    ask(ctx, page).await
+}
+
+/// `?q=QUERY`: values of fields among what it finds, with the queries that ask for those alone. Services are not asked.
+pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+    ctx.params.end()?;
+    let compiled = compiled(&ctx, &text).await?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let found = reading(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
+    Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
+}
+
+/// `?q=QUERY`: how services answer it, as server-sent events; they are asked if that is needed.
+pub async fn events(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+    ctx.params.end()?;
+    let query = Arc::new(compiled(&ctx, &text).await?);
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let look = move || {
+        let (app, query) = (app.clone(), query.clone());
+        async move {
+            let wish = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
+            let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
+            // how long one is asked changes with the time, which is no news
+            let shown =
+                |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
+            let all: Vec<Json> = said.iter().map(shown).collect();
+            Some((json!({ "services": all }).to_string(), !said.iter().any(is_running)))
+        }
+    };
+    Ok(events::watch(ctx.app, look))
+}
+
+fn is_running(status: &ServiceStatus) -> bool {
+    status.state() == "running"
+}
+
+/// `?q=TEXT`: words that a text may go on with.
+pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=TEXT")) };
+    ctx.params.end()?;
+    if text.chars().count() > MOST_TYPED || text.contains('\0') {
+        return Err(Problem::bad(format!("a text has at most {MOST_TYPED} characters, and no NUL")));
+    }
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let found = reading(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
+    let shown: Vec<Json> = found.iter().map(Completion::to_json).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "completions": shown }).to_string()))
+}
+
+/// The word of `ask`.
+fn when_of(text: Option<&str>) -> Option<FetchPolicy> {
+    text.map_or(Some(FetchPolicy::default()), FetchPolicy::named)
+}
+
+/// Goes on after a key, which costs the same wherever it is.
+fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResult<()> {
+    use stook_store::plan::{Comparison, Condition, PlanColumn};
+    let plan = &mut compiled.plan;
+    if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
+        return Err(Problem::bad("`after` works only in key order: not with sort, unique, each, aggregates or idx"));
+    }
+    if after.contains('\0') {
+        return Err(Problem::bad("after is a key"));
+    }
+    plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: Some((Value::text(after), false)), high: None } });
+    Ok(())
+}
+
+/// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
+fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option<&[ServiceStatus]>) -> stook_engine::Result<Response> {
+    let store = &*app.store;
+    let is_running = said.is_some_and(|said| said.iter().any(is_running));
+    let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let with_services = |mut body: Json| {
+        if let Some(said) = said {
+            body["services"] = said.iter().map(ServiceStatus::to_json).collect();
+        }
+        if is_running {
+            body["id"] = page.id().into();
+        }
+        json_answer(code, body.to_string())
+    };
+    if page.explain {
+        return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
+    }
+    let names: Vec<&str> = compiled.columns.iter().map(|heading| heading.name.as_str()).collect();
+    let shown = |row: &[Value]| shown(&compiled.columns, row);
+    if !compiled.aggregates.is_empty() {
+        let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        let mut body = json!({ "columns": names, "rows": [shown(&row)] });
+        if app.asker.concerns(compiled.plan.collection) {
+            let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let named = found.iter().map(|own| (names[own.aggregate].to_owned(), json!({ "values": own.values, "rows": own.rows })));
+            if !found.is_empty() {
+                body["over"] = named.collect::<Map<String, Json>>().into();
+            }
+        }
+        if page.by_source {
+            let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });
+            body["by_source"] = found.into_iter().map(labelled).collect();
+        }
+        return Ok(with_services(body));
+    }
+    // rows and their number are of one moment
+    let (rows, total) = match page.total && page.form == RowFormat::Json {
+        true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
+        false => (store.find(&compiled.plan)?.rows, None),
+    };
+    if let Some(lines) = as_lines(page.form, &compiled.columns, &rows) {
+        let mut response = (code, lines).into_response();
+        let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
+        if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
+            response.headers_mut().insert("stook-services", states);
+        }
+        return Ok(response);
+    }
+    let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
+    body["collection"] = app.catalogue.collections[compiled.plan.collection].name.as_str().into();
+    if let Some(total) = total {
+        body["total"] = total.into();
+    }
+    Ok(with_services(body))
+}

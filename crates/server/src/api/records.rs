@@ -1,0 +1,424 @@
+//! Records: one, many, why they are so, edits.
+
+use super::response::{json_answer, percent};
+use crate::App;
+use crate::guard::blocking::{blocking, reading};
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::{JSON, MOST_INTEGER, PATCH, RequestContext, nothing_else};
+use crate::reads::{MissPolicy, ServedRecord, etag};
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::{Catalogue, KeyDefinition, Transition, TransitionArgument};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::show_timestamp;
+use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
+use stook_engine::record as engine_record;
+use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
+use stook_store::access::Role;
+use stook_store::{ReadDetail, Version};
+
+/// Most keys of one look-up.
+pub const MOST_KEYS: usize = 1_000;
+
+/// Revisions in `If-Match` or `If-None-Match`, whatever was settled after them; an empty list for `*`.
+fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<i64>>> {
+    Ok(tags(ctx, name)?.map(|tags| tags.into_iter().map(|version| version.revision).collect()))
+}
+
+/// Versions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no tag of ours matches nothing.
+fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<Version>>> {
+    let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(Vec::new()));
+    }
+    let mut all = Vec::new();
+    for tag in text.split(',').map(str::trim) {
+        let weak = tag.strip_prefix("W/");
+        let quoted = weak.unwrap_or(tag).strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        // a tag that this server did not give stands for no revision
+        let strong = quoted.filter(|_| weak.is_none() || name != header::IF_MATCH);
+        let version = strong.and_then(|tag| {
+            let (revision, touch) = tag.split_once('-').filter(|(revision, _)| !revision.is_empty()).unwrap_or((tag, "0"));
+            Some(Version::new(revision.parse().ok()?, touch.parse().ok()?))
+        });
+        all.push(version.unwrap_or(Version::new(-1, 0)));
+    }
+    Ok(Some(all))
+}
+
+fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
+    Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
+}
+
+/// Fields that hold the key of another record, each with the collection of that one.
+fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
+    let name = |index: usize| catalogue.collections[index].name.as_str();
+    let fields = &catalogue.collections[collection].fields;
+    let own = catalogue
+        .links
+        .iter()
+        .filter(|link| link.child_collection == collection)
+        .map(|link| (fields[link.field].name.clone(), name(link.target_collection).into()));
+    let coverage = catalogue.collections[collection].rows_of.map(|coverage| catalogue.coverages[coverage].parent);
+    // a coverage's row has its parent's key in a field of its name
+    let parent = coverage.map(|parent| (name(parent).to_owned(), Json::from(name(parent))));
+    own.chain(parent).collect()
+}
+
+/// What a transition is told.
+fn arguments(transition: &Transition) -> Json {
+    let shown = |argument: &TransitionArgument| {
+        let choices: Vec<Json> = argument.one_of.iter().map(|value| value.to_json(&argument.ty)).collect();
+        (argument.name.clone(), json!({ "type": argument.ty.to_string(), "required": argument.required, "one_of": choices }))
+    };
+    Json::Object(transition.args.iter().map(shown).collect())
+}
+
+/// What the catalogue has; with `?counts=true` how much of it.
+pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
+    let counts = ctx.params.flag("counts")?;
+    ctx.params.end()?;
+    let mut collections: Vec<Json> = ctx
+        .app
+        .catalogue
+        .collections
+        .iter()
+        .enumerate()
+        .map(|(index, collection)| {
+            let fields: Map<String, Json> =
+                collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
+            let indexed = collection.shown_fields().filter(|(_, field)| field.index.ordered || field.index.contains);
+            let indexed: Vec<&str> = indexed.map(|(_, field)| field.name.as_str()).collect();
+            let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
+            let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();
+            let arguments: Map<String, Json> =
+                collection.transitions.iter().map(|transition| (transition.name.clone(), arguments(transition))).collect();
+            json!({
+                "name": collection.name,
+                "key": collection.key_text,
+                "fields": fields,
+                "indexed": indexed,
+                "links": links(&ctx.app.catalogue, index),
+                "tags": collection.tags.is_some(),
+                "state": state,
+                "transitions": transitions,
+                "arguments": arguments,
+            })
+        })
+        .collect();
+    let mut settling = None;
+    if counts {
+        ctx.reaches_store();
+        let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+        let count = move || {
+            let numbers = app.counts.of(&app.catalogue, &*app.store, &tenant)?;
+            let stale = (0..numbers.len()).map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
+            let stale = stale.collect::<stook_engine::Result<Vec<Vec<String>>>>()?;
+            Ok::<_, stook_engine::EngineError>((numbers, stale, !app.store.marks(&tenant, 1)?.is_empty()))
+        };
+        let (numbers, stale, owes) = blocking(count).await?;
+        settling = Some(owes);
+        for ((collection, number), stale) in collections.iter_mut().zip(numbers).zip(stale) {
+            if collection["tags"] == true {
+                collection["stale_tags"] = stale.into();
+            }
+            collection["records"] = number.records.into();
+            if let Some(rate) = number.rate {
+                collection["rate"] = rate.into();
+            }
+            if let Some(conflicts) = number.conflicts {
+                collection["conflicts"] = conflicts.into();
+            }
+        }
+    }
+    let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
+    let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let mut body = json!({
+        "catalogue": ctx.app.catalogue.name,
+        "tenant": ctx.tenant.as_str(),
+        "collections": collections,
+        "sources": sources,
+        "profiles": profiles,
+    });
+    if let Some(settling) = settling {
+        body["settling"] = settling.into();
+    }
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// One record by the key in the path.
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+    let collection = ctx.collection();
+    let key = ctx.key()?;
+    one(ctx, collection, key).await
+}
+
+/// One record by `?key=`.
+pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
+    let collection = ctx.collection();
+    let Some(text) = ctx.params.one("key")? else {
+        let name = ctx.name();
+        return Err(Problem::bad(format!("give ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
+    };
+    let key = Key::new(text).map_err(|error| Problem::bad(error.to_string()))?;
+    one(ctx, collection, key).await
+}
+
+async fn one(mut ctx: RequestContext, collection: usize, key: Key) -> HandlerResult {
+    let deleted = ctx.params.flag("deleted")?;
+    ctx.params.end()?;
+    let known = tags(&ctx, header::IF_NONE_MATCH)?;
+    ctx.reaches_store();
+    let settles = ctx.definition(collection).settles();
+    let (version, tag, body) = if deleted {
+        let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+        let read = move || {
+            let name = &app.catalogue.collections[collection].name;
+            let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
+            Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
+        };
+        let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+        (version, etag(version, ctx.definition(collection)), body)
+    } else {
+        let found: Option<std::sync::Arc<ServedRecord>> =
+            ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.record(collection, key.clone()).await?;
+        let found = found.ok_or_else(|| not_there(&ctx, &key))?;
+        (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
+    };
+    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.minor == version.minor);
+    let mut response = match known.is_some_and(|known| known.is_empty() || known.iter().any(is_known)) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => json_answer(StatusCode::OK, body),
+    };
+    response.headers_mut().insert(header::ETAG, tag);
+    Ok(response)
+}
+
+/// Many records by key: `{"collection": C, "keys": [...]}`.
+pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let collection = match sent.remove("collection") {
+        Some(Json::String(name)) => match ctx.app.catalogue.collection(&name) {
+            Some((index, _)) => index,
+            None => return Err(Problem::wrong(vec![format!("the catalogue has no collection {name:?}")])),
+        },
+        _ => return Err(Problem::wrong(vec!["collection: the name of a collection is missing".into()])),
+    };
+    let wrong_keys = || Problem::wrong(vec![format!("keys: a list of at most {MOST_KEYS} keys is missing")]);
+    let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MOST_KEYS)) else {
+        return Err(wrong_keys());
+    };
+    nothing_else(&sent)?;
+    let keys: Vec<Key> = keys
+        .iter()
+        .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
+        .collect::<HandlerResult<_>>()?;
+    ctx.reaches_store();
+    let found = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.records(collection, &keys).await?;
+    let mut out = Vec::from(&b"{\"records\":["[..]);
+    for (place, record) in found.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        match record {
+            Some(record) => out.extend_from_slice(&record.json(ctx.definition(collection))),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(json_answer(StatusCode::OK, out))
+}
+
+/// Reads a record with its contributions and shows something of it.
+async fn whole(
+    ctx: &RequestContext,
+    collection: usize,
+    key: &Key,
+    deleted: bool,
+    show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
+) -> HandlerResult {
+    ctx.reaches_store();
+    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let read = move || {
+        let name = &app.catalogue.collections[collection].name;
+        let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), deleted)?;
+        found.map(|found| show(&app, found)).transpose()
+    };
+    reading(read).await?.ok_or_else(|| not_there(ctx, key))
+}
+
+/// Where a record's values come from.
+pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
+    let deleted = ctx.params.flag("deleted")?;
+    ctx.params.end()?;
+    let tenant = ctx.tenant.clone();
+    let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role.name());
+    let show = move |app: &App, found: engine_record::ExplainedRecord<'_>| {
+        let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
+        if !found.collection.transitions.is_empty() && found.stored.alive {
+            let ask = TransitionRequest {
+                tenant: tenant.clone(),
+                collection,
+                transition: 0,
+                args: TransitionArguments::default(),
+                caller,
+                role,
+                call: None,
+            };
+            let refused = refused_now(&ask, found.collection, &app.evaluator(), &found.stored, app.store.clock());
+            explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
+        }
+        if found.collection.tags.is_some() {
+            explained["tags"] = stook_query::tags_of(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
+        }
+        Ok(json_answer(StatusCode::OK, explained.to_string()))
+    };
+    whole(&ctx, collection, &key, deleted, show).await
+}
+
+/// The newest document a record keeps, or that of a `?contributor=`, as it was delivered.
+pub async fn document(mut ctx: RequestContext) -> HandlerResult {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
+    let contributor = ctx.params.one("contributor")?;
+    ctx.params.end()?;
+    let show = move |_: &App, found: engine_record::ExplainedRecord<'_>| {
+        Ok(match found.document(contributor.as_deref()) {
+            Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
+            None => StatusCode::NO_CONTENT.into_response(),
+        })
+    };
+    whole(&ctx, collection, &key, false, show).await
+}
+
+/// What transitions did to a record, newest first.
+pub async fn log(mut ctx: RequestContext) -> HandlerResult {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
+    let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
+    let deleted = ctx.params.flag("deleted")?;
+    let before = ctx.params.number("before", 1, MOST_INTEGER as u64)?.map(|before| before as i64);
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let read = move || {
+        let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), ReadDetail::Head)?.pop().flatten();
+        let known = found.is_some_and(|record| record.alive || deleted);
+        if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
+    };
+    let entries = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+    let full = entries.len() == limit;
+    let next = entries.last().filter(|_| full).map(|entry| entry.id);
+    let shown: Vec<Json> = entries
+        .into_iter()
+        .map(|entry| {
+            let at = show_timestamp(entry.at);
+            json!({ "id": entry.id, "at": at, "transition": entry.transition, "caller": entry.caller, "change": entry.change })
+        })
+        .collect();
+    Ok(json_answer(StatusCode::OK, json!({ "entries": shown, "next": next }).to_string()))
+}
+
+/// A new record.
+pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
+    let collection = ctx.collection();
+    change(ctx, collection, None, Some((body, JSON)), EditAction::Create).await
+}
+
+/// What `api` says of a record, whole.
+pub async fn put(mut ctx: RequestContext, body: Body) -> HandlerResult {
+    let collection = ctx.collection();
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), Some((body, JSON)), EditAction::Put).await
+}
+
+/// What `api` says of a record, changed.
+pub async fn patch(mut ctx: RequestContext, body: Body) -> HandlerResult {
+    let collection = ctx.collection();
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), Some((body, PATCH)), EditAction::Patch).await
+}
+
+/// `api` says that a record is gone.
+pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
+    let collection = ctx.collection();
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
+}
+
+async fn change(
+    mut ctx: RequestContext,
+    collection: usize,
+    key: Option<Key>,
+    body: Option<(Body, &[&str])>,
+    action: impl FnOnce(EditFields) -> EditAction,
+) -> HandlerResult {
+    ctx.caller.need(Role::Write)?;
+    let fields = match body {
+        Some((body, media)) => {
+            let clear = ctx.params.all("clear");
+            ctx.params.end()?;
+            let values = ctx.object(body, media).await?;
+            EditFields { values, clear }
+        }
+        None => {
+            ctx.params.end()?;
+            EditFields::default()
+        }
+    };
+    let conditions = Preconditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
+    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
+    Ok(match edited {
+        EditResult::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
+        EditResult::Done { created, record, overruled, failures, .. } => {
+            let definition = ctx.definition(collection);
+            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+            let mut answer = engine_record::to_json(definition, &record);
+            if let (Some(answer), false) = (answer.as_object_mut(), overruled.is_empty()) {
+                let reasons: serde_json::Map<_, _> = overruled.into_iter().map(|own| (own.field, own.reason.into())).collect();
+                answer.insert(OVERRULED.into(), reasons.into());
+            }
+            if let (Some(answer), false) = (answer.as_object_mut(), failures.is_empty()) {
+                answer.insert(WARNINGS.into(), failures.into());
+            }
+            let mut response = json_answer(status, answer.to_string());
+            response.headers_mut().insert(header::ETAG, etag(record.version, definition));
+            if created {
+                let encoded: String = percent(record.key.as_str());
+                let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
+                if let Ok(place) = HeaderValue::from_str(&place) {
+                    response.headers_mut().insert(header::LOCATION, place);
+                }
+            }
+            response
+        }
+        EditResult::Invalid(reasons) => return Err(Problem::wrong(reasons)),
+        EditResult::KeyMismatch(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
+        EditResult::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
+        EditResult::Exists(key) => {
+            let said =
+                if matches!(ctx.definition(collection).key, KeyDefinition::Field(_)) { "with this key" } else { "whose key these fields form" };
+            let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.name(), key.as_str());
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        EditResult::PreconditionFailed => {
+            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record has changed since you read it; read it again"));
+        }
+        EditResult::UniqueConflict { field, holder } => {
+            let detail = format!("{field} must be unique: record {holder:?} has this value");
+            return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field).with("holder", holder));
+        }
+    })
+}
+
+/// The member of an edit's answer that says, by field, why what was said of it had no effect. No field has such a name.
+pub const OVERRULED: &str = "$overruled";
+
+/// The member of an edit's answer that says which expressions fail on the record. No field has such a name.
+pub const WARNINGS: &str = "$warnings";

@@ -1,0 +1,124 @@
+//! Parameters of declared routes, from the path, the query and the body.
+
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::{JSON, RequestContext};
+use axum::body::Body;
+use axum::http::StatusCode;
+use serde_json::{Map, Value as Json};
+use stook_catalogue::route::{Param, ParamLocation};
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_engine::transition;
+
+/// How often a parameter may be repeated: so that it fits into a request's head.
+pub const MOST_REPEATED: usize = 500;
+
+/// Parameters as they were sent.
+pub struct RouteParams<'p> {
+    pub all: &'p [Param],
+    pub values: Vec<Option<Value>>,
+}
+
+impl RouteParams<'_> {
+    /// A text that a parameter gives; empty where it is not sent.
+    pub fn text(&self, index: usize) -> &str {
+        self.values[index].as_ref().and_then(Value::as_text).unwrap_or_default()
+    }
+
+    /// A number that a parameter gives; 0 where it is not sent.
+    pub fn number(&self, index: usize) -> u64 {
+        self.values[index].as_ref().and_then(Value::as_int).map_or(0, |number| number.max(0) as u64)
+    }
+
+    /// All of them by name.
+    pub fn to_json(&self) -> Json {
+        let shown =
+            |(param, value): (&Param, &Option<Value>)| (param.name.clone(), value.as_ref().map_or(Json::Null, |value| value.to_json(&param.ty)));
+        Json::Object(self.all.iter().zip(&self.values).map(shown).collect())
+    }
+}
+
+/// Reads the parameters of a route, and checks them.
+pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) -> HandlerResult<Vec<Option<Value>>> {
+    let has_body = params.iter().any(|param| param.place == ParamLocation::Body);
+    let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
+    for param in params {
+        texts.push(match param.place {
+            ParamLocation::Path => vec![ctx.segment(&param.name).to_owned()],
+            ParamLocation::Query => ctx.params.all_named(&param.name),
+            ParamLocation::Body => Vec::new(),
+        });
+    }
+    ctx.params.end()?;
+    let mut sent = if has_body { ctx.object(body, JSON).await.map_err(plain)? } else { Map::new() };
+    let mut problems = Vec::new();
+    let mut values = Vec::with_capacity(params.len());
+    for (param, texts) in params.iter().zip(texts) {
+        let value = match param.place {
+            ParamLocation::Body => match sent.remove(&param.name) {
+                None | Some(Json::Null) => Ok(None),
+                Some(json) => transition::strict_from_json(&json, &param.ty).map(Some),
+            },
+            _ => of_texts(param, &texts),
+        };
+        match value.and_then(|value| checked(param, value)) {
+            Ok(value) => values.push(value),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if let Some(name) = sent.keys().next() {
+        problems.push(format!("There is no parameter {name}."));
+    }
+    if problems.is_empty() { Ok(values) } else { Err(plain(Problem::wrong(problems))) }
+}
+
+/// What is wrong with a request to a declared route is 400.
+fn plain(mut problem: Problem) -> Problem {
+    if problem.status == StatusCode::UNPROCESSABLE_ENTITY {
+        problem.status = StatusCode::BAD_REQUEST;
+    }
+    problem
+}
+
+fn of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
+    let element = param.ty.element();
+    let one = |text: &String| {
+        let strict = match element {
+            FieldType::Boolean => matches!(text.as_str(), "true" | "false"),
+            FieldType::Text => !text.contains('\0'),
+            _ => text.trim() == text,
+        };
+        let value = from_text(text, element, None).ok().filter(|_| strict);
+        value.ok_or_else(|| format!("'{text}' is not a valid {} format for property '{}'", element.to_string().to_uppercase(), param.name))
+    };
+    match texts {
+        [] => Ok(None),
+        all if param.ty.is_list() => all.iter().map(one).collect::<Result<_, _>>().map(|values| Some(Value::List(values))),
+        [only] => one(only).map(Some),
+        _ => Err(format!("The parameter {} is given {} times.", param.name, texts.len())),
+    }
+}
+
+fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String> {
+    let Some(value) = value.filter(|value| !value.is_null() && value != &Value::List(Vec::new())) else {
+        return match (&param.default, &param.required) {
+            (Some(default), _) => Ok(Some(default.clone())),
+            (None, Some(sentence)) => Err(sentence.clone()),
+            (None, None) => Ok(None),
+        };
+    };
+    for element in value.elements() {
+        if element.as_number().is_some_and(|number| param.min.is_some_and(|min| number < min) || param.max.is_some_and(|max| number > max)) {
+            return Err(format!("The parameter {} is out of range.", param.name));
+        }
+        if !param.one_of.is_empty() && !param.one_of.contains(element) {
+            let choices: Vec<String> = param.one_of.iter().map(|choice| choice.show(&param.ty)).collect();
+            return Err(format!("The parameter {} must be one of {}.", param.name, choices.join(", ")));
+        }
+    }
+    if let (Value::List(items), true) = (&value, param.ty.is_list())
+        && items.len() > MOST_REPEATED
+    {
+        return Err(format!("The parameter {} can be given at most {MOST_REPEATED} times.", param.name));
+    }
+    Ok(Some(value))
+}

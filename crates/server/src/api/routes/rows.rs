@@ -1,0 +1,139 @@
+//! Rows of a declared lookup: its records with what is included of others, in their order, as the route shows them.
+
+use super::columns::{cel_null, column_named, shown, value_of};
+use super::fragment::JsonFragment;
+use super::records::{RouteRequest, too_many};
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::reads::ServedRecord;
+use axum::http::StatusCode;
+use serde_json::Value as Json;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
+use stook_catalogue::route::{IncludeRequirement, Lookup, Projection};
+use stook_catalogue::value::{FieldType, Value};
+
+type LookupFuture<'f, T> = Pin<Box<dyn Future<Output = HandlerResult<T>> + Send + 'f>>;
+
+impl RouteRequest<'_> {
+    /// What an include finds for each parent.
+    fn include<'f, 'l: 'f>(
+        &'f self,
+        look: &'l Lookup,
+        parent: &'f Collection,
+        parents: &'f [Arc<ServedRecord>],
+    ) -> LookupFuture<'f, Vec<JsonFragment<'l>>> {
+        Box::pin(async move {
+            let Some(first) = look.conditions.first() else { return Ok(vec![JsonFragment::NULL; parents.len()]) };
+            let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
+            let found = self.by_values(look, first.column, values).await?;
+            let mut groups = found.ok_or_else(|| too_many(&format!("what is included of `{}` is", self.collection(look).name)))?;
+            for (records, own) in groups.iter_mut().zip(parents) {
+                records.retain(|record| self.holds(look, record, Some((parent, own))));
+            }
+            let rows = self.finish(look, groups).await?;
+            let shown = |mut rows: Vec<JsonFragment<'l>>| {
+                if look.single { rows.pop().unwrap_or(JsonFragment::NULL) } else { JsonFragment::Array(rows.into()) }
+            };
+            Ok(rows.into_iter().map(shown).collect())
+        })
+    }
+
+    /// Includes, order and projection of groups of records: the rows of each group, one at most where one is looked for.
+    pub fn finish<'f, 'l: 'f>(&'f self, look: &'l Lookup, groups: Vec<Vec<Arc<ServedRecord>>>) -> LookupFuture<'f, Vec<Vec<JsonFragment<'l>>>> {
+        Box::pin(async move {
+            let collection = self.collection(look);
+            let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+            let all: Vec<Arc<ServedRecord>> = groups.into_iter().flatten().collect();
+            let mut kept = vec![true; all.len()];
+            let mut included: Vec<Vec<JsonFragment<'l>>> = Vec::with_capacity(look.includes.len());
+            for (_, include) in &look.includes {
+                let found = self.include(include, collection, &all).await?;
+                for (kept, found) in kept.iter_mut().zip(&found) {
+                    match &include.required {
+                        IncludeRequirement::Optional => {}
+                        _ if !found.is_nothing() => {}
+                        IncludeRequirement::DropRecord => *kept = false,
+                        IncludeRequirement::Refuse(status, sentence) => {
+                            return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
+                        }
+                    }
+                }
+                included.push(found);
+            }
+            let mut answers = Vec::with_capacity(sizes.len());
+            let mut from = 0;
+            for size in sizes {
+                let mut rows: Vec<usize> = (from..from + size).filter(|row| kept[*row]).collect();
+                from += size;
+                if !look.sort.is_empty() {
+                    rows.sort_by(|a, b| self.order(look, &all[*a], &all[*b]));
+                }
+                rows.truncate(if look.single { 1 } else { rows.len() });
+                answers.push(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect());
+            }
+            Ok(answers)
+        })
+    }
+
+    fn order(&self, look: &Lookup, a: &ServedRecord, b: &ServedRecord) -> std::cmp::Ordering {
+        let collection = self.collection(look);
+        for (column, descending) in &look.sort {
+            let order = value_of(collection, a, *column).0.compare(&value_of(collection, b, *column).0);
+            let order = if *descending { order.reverse() } else { order };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        a.stored.key.cmp(&b.stored.key)
+    }
+
+    fn show<'l>(&self, look: &'l Lookup, record: &ServedRecord, included: &[Vec<JsonFragment<'l>>], row: usize) -> JsonFragment<'l> {
+        let collection = self.collection(look);
+        let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
+        if look.projection.is_empty() {
+            let mut whole = record.to_json(collection);
+            if let Json::Object(members) = &mut whole {
+                members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
+            }
+            return JsonFragment::Json(whole);
+        }
+        let named = |name: &str| -> JsonFragment<'l> {
+            match include(name) {
+                Some(found) => found.clone(),
+                None if name == "params" => JsonFragment::Json(self.params().clone()),
+                None => column_named(collection, name).map_or(JsonFragment::NULL, |column| shown(collection, record, column)),
+            }
+        };
+        let evaluator = self.ctx.app.evaluator();
+        let leaf = |name: &str, leaf: &Projection| match leaf {
+            Projection::Text(text) => JsonFragment::Json(text.as_str().into()),
+            Projection::Path(path) => path.split_first().map_or(JsonFragment::NULL, |(first, rest)| named(first).inside(rest)),
+            Projection::Expression(expression) => {
+                let variable = |name: &str| match include(name) {
+                    Some(found) => json_to_cel(&found.json()),
+                    None if name == "params" => json_to_cel(self.params()),
+                    None => column_named(collection, name).map_or(cel_null(), |column| {
+                        let (value, ty) = value_of(collection, record, column);
+                        to_cel(&value, ty)
+                    }),
+                };
+                let found = evaluator.evaluate(expression, variable);
+                let value = found.and_then(|found| from_cel(&found, &FieldType::Json).map_err(|error| error.to_string()));
+                let value = value.unwrap_or_else(|error| {
+                    evaluator.note(&format!("`{name}`"), expression, &error);
+                    Value::Null
+                });
+                JsonFragment::Json(value.to_json(&FieldType::Json))
+            }
+        };
+        let shown = JsonFragment::Object(look.projection.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
+        let failures = evaluator.failures();
+        if !failures.is_empty() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).add(&collection.name, record.stored.key.as_str(), failures);
+        }
+        shown
+    }
+}

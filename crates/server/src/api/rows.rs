@@ -1,0 +1,39 @@
+//! Rows of a result as JSON objects, as lines of JSON and as CSV.
+
+use crate::app::pending::RowFormat;
+use axum::http::{HeaderName, header};
+use serde_json::{Map, Value as Json};
+use stook_catalogue::value::Value;
+use stook_query::ResultColumn;
+
+/// Media types of rows.
+pub const CSV: &str = "text/csv; charset=utf-8; header=present";
+pub const NDJSON: &str = "application/x-ndjson";
+
+/// A row as an object.
+pub fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
+    headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty))).collect()
+}
+
+/// Rows as text with its media type, where that is wanted.
+pub fn as_lines(form: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
+    let (media, text) = match form {
+        RowFormat::Json => return None,
+        RowFormat::Csv => (CSV, csv(headings, rows)),
+        RowFormat::Ndjson => (NDJSON, rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
+    };
+    Some(([(header::CONTENT_TYPE, media)], text))
+}
+
+pub fn csv(headings: &[ResultColumn], rows: &[Vec<Value>]) -> String {
+    let head = csv_line(headings.iter().map(|heading| heading.name.clone()));
+    rows.iter().fold(head, |text, row| text + &csv_line(row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty))))
+}
+
+pub fn csv_line(cells: impl Iterator<Item = String>) -> String {
+    let quoted = |text: String| {
+        let plain = !text.contains(['"', ',', '\n', '\r']);
+        if plain { text } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+    };
+    cells.map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
+}

@@ -1,0 +1,87 @@
+//! Runs of the lab, from the folder that the server was told: measurements are no tenant's, an admin sees them.
+
+use crate::api::response::json_answer;
+use crate::guard::blocking::blocking;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::RequestContext;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use stook_catalogue::value::show_timestamp;
+use stook_lab::measure::run::Run;
+use stook_lab::measure::{LabError, compare};
+use stook_lab::show;
+use stook_store::access::Role;
+
+/// What the name of a run may be, as a pattern.
+pub const NAME: &str = "^[A-Za-z0-9_-]+$";
+
+fn folder(ctx: &RequestContext) -> HandlerResult<PathBuf> {
+    ctx.caller.need(Role::Admin)?;
+    ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("showing runs is disabled; start the server with --runs DIR"))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Names of runs with their sizes, the newest first.
+pub async fn list(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    let folder = folder(&ctx)?;
+    let found = blocking(move || {
+        let mut found: Vec<(i64, Json)> = Vec::new();
+        let failed = |error: std::io::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let (Some(name), Ok(about)) = (name.strip_suffix(".json").filter(|name| is_name(name)), entry.metadata()) else { continue };
+            let since = about.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let written = since.map_or(0, |since| since.as_micros() as i64);
+            found.push((written, json!({ "name": name, "bytes": about.len(), "written": show_timestamp(written) })));
+        }
+        found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
+        Ok::<_, Problem>(found.into_iter().map(|(_, run)| run).collect::<Vec<Json>>())
+    });
+    Ok(json_answer(StatusCode::OK, json!({ "runs": found.await? }).to_string()))
+}
+
+fn failed(error: impl std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
+    let missing = || Problem::missing(format!("there is no run {name:?}"));
+    if !is_name(name) {
+        return Err(missing());
+    }
+    Run::read(&folder.join(format!("{name}.json"))).map_err(|error| if matches!(error, LabError::File(..)) { missing() } else { failed(error) })
+}
+
+/// A run as its file has it.
+pub async fn one(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
+    let run = blocking(move || serde_json::to_vec(&read(&folder, &name)?).map_err(failed));
+    Ok(json_answer(StatusCode::OK, run.await?))
+}
+
+/// A run as something to look at; with `?beside=NAME` what is otherwise in that one.
+pub async fn report(mut ctx: RequestContext) -> HandlerResult {
+    let beside = ctx.params.one("beside")?;
+    ctx.params.end()?;
+    let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
+    let report = blocking(move || {
+        let run = read(&folder, &name)?;
+        let report = match beside {
+            None => show::report(&run),
+            Some(other) => {
+                let groups = [vec![run], vec![read(&folder, &other)?]];
+                let all = compare::compare(&groups).map_err(|error| Problem::bad(error.to_string()))?;
+                compare::report(&[name, other], &groups, &all)
+            }
+        };
+        serde_json::to_vec(&report).map_err(failed)
+    });
+    Ok(json_answer(StatusCode::OK, report.await?))
+}

@@ -1,0 +1,18 @@
+//! Services that are asked, and how things stand with them.
+
+use crate::api::response::json_answer;
+use crate::guard::problem::HandlerResult;
+use crate::guard::request::RequestContext;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+
+/// Each source that is asked: what it last answered this process, and how many questions are on their way.
+pub async fn list(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    let all = ctx.app.asker.services(&ctx.tenant).into_iter().map(|(status, running)| {
+        let mut shown = status.to_json();
+        shown["running"] = running.into();
+        shown
+    });
+    Ok(json_answer(StatusCode::OK, json!({ "services": all.collect::<Vec<Json>>() }).to_string()))
+}

@@ -1,0 +1,29 @@
+//! Free text: queries that it may mean.
+
+use crate::api::response::json_answer;
+use crate::guard::blocking::blocking;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::RequestContext;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use stook_query::{MAX_TEXT, Suggestion, suggest};
+
+/// `?text=TEXT`: at most four queries, best first. `learning` says that not all values have been read yet.
+pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.one("text")? else {
+        return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));
+    };
+    ctx.params.end()?;
+    if text.chars().count() > MAX_TEXT || text.contains('\0') {
+        return Err(Problem::bad(format!("a text has at most {MAX_TEXT} characters, and no NUL")));
+    }
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let (found, whole) = blocking(move || {
+        let vocabulary = app.vocabularies.of(&app.catalogue, &app.store, &tenant)?;
+        Ok::<_, stook_store::StoreError>((suggest(&vocabulary, &app.catalogue, &*app.store, &tenant, &text)?, vocabulary.is_whole()))
+    })
+    .await?;
+    let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "suggestions": shown, "learning": !whole }).to_string()))
+}

@@ -1,0 +1,191 @@
+//! Tags by HTTP: an admin defines them, who may write gives manual ones to records.
+
+use crate::App;
+use crate::api::response::json_answer;
+use crate::guard::blocking::{blocking, reading};
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::{JSON, RequestContext};
+use crate::guard::request::{PATCH, nothing_else};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde_json::{Value as Json, json};
+use std::time::Instant;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::tags::{self, TagChange};
+use stook_query::CompiledQuery;
+use stook_store::Tenant;
+use stook_store::access::Role;
+use stook_store::plan::{PlanColumn, QueryPlan};
+use stook_store::tag::TagDefinition;
+
+/// Most records that a tag is given to, or taken from, by one call.
+pub const MOST_RECORDS: usize = 1_000;
+
+fn missing(name: &str) -> Problem {
+    Problem::missing(format!("there is no tag {name:?}"))
+}
+
+/// A collection's tags.
+pub async fn list(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
+    let found = reading(move || tags::list(&app.catalogue, &*app.store, &tenant, &of)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
+}
+
+/// One tag.
+pub async fn one(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let found = reading(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
+    Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
+}
+
+/// What became of a wish: the tag, with advice on its definition and the job that evaluates it.
+async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult<Json> {
+    ctx.reaches_store();
+    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    blocking(move || {
+        if let Some(TagDefinition::Query(text)) = &wish.definition {
+            query_of(&app, &tenant, index, (&wish.name, text))?;
+        }
+        let name = wish.name.clone();
+        let saved = tags::save(&app.catalogue, &*app.store, &tenant, &of, &[wish], new)?;
+        let shown = tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)?;
+        let mut shown = shown.unwrap_or_default();
+        shown["advice"] = saved.advice.into_iter().map(|(_, advice)| advice).collect::<Vec<String>>().into();
+        shown["job"] = saved.job.into();
+        Ok::<Json, EngineError>(shown)
+    })
+    .await
+}
+
+/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it. With `?preview=true`
+/// nothing is made: what the XPath would find among some records, or the query among all.
+pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.need(Role::Admin)?;
+    let preview = ctx.params.flag("preview")?;
+    ctx.params.end()?;
+    let sent = ctx.object(body, JSON).await?;
+    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    if preview {
+        return previewed(&ctx, wish).await;
+    }
+    if exists(&ctx, &wish.name).await? {
+        return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", wish.name)));
+    }
+    Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
+}
+
+/// Most keys of records that a preview names.
+const NAMED: usize = 20;
+
+async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
+    let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has no preview; give an xpath or a query".into()]))?;
+    ctx.reaches_store();
+    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    let look = move || match definition {
+        TagDefinition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
+        TagDefinition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
+        TagDefinition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
+    };
+    let seen = reading(look).await?;
+    let keys: Vec<&str> = seen.keys.iter().take(NAMED).map(Key::as_str).collect();
+    let each = seen.took.as_micros() as f64 / seen.records.max(1) as f64;
+    let body =
+        json!({ "records": seen.records, "matches": seen.matches, "keys": keys, "failed": seen.failed, "microseconds": each, "advice": seen.advice });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// The query of a tag.
+fn query_of(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
+    let checked = stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?;
+    checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
+}
+
+/// What carries a tag that is a query.
+fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::TagPreview, EngineError> {
+    let found = query_of(app, tenant, index, (name, text))?;
+    let records = app.store.count(&QueryPlan::all(tenant.clone(), index))? as usize;
+    let began = Instant::now();
+    let matches = app.store.count(&found.plan)? as usize;
+    let took = began.elapsed();
+    let first = app.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(NAMED as u64), ..found.plan })?;
+    let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
+    Ok(tags::TagPreview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
+}
+
+/// Changes a tag: what is not sent stays.
+pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, PATCH).await?;
+    if sent.contains_key("name") {
+        return Err(Problem::wrong(vec!["name: a tag cannot be renamed".into()]));
+    }
+    sent.insert("name".into(), ctx.segment("tag").into());
+    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    known(&ctx).await?;
+    Ok(json_answer(StatusCode::OK, save(&ctx, wish, false).await?.to_string()))
+}
+
+async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {
+    let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
+    let known = blocking(move || app.store.tags(&tenant, index)).await?;
+    Ok(known.tags.iter().any(|tag| tag.name == name))
+}
+
+async fn known(ctx: &RequestContext) -> HandlerResult<()> {
+    if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx.segment("tag"))) }
+}
+
+/// Removes a tag from the collection and from all records.
+pub async fn remove(ctx: RequestContext) -> HandlerResult {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
+    let removed = blocking(move || app.store.delete_tag(&tenant, index, &name)).await?;
+    if removed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(missing(ctx.segment("tag"))) }
+}
+
+/// Evaluates a tag's XPath again for all records.
+pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    known(&ctx).await?;
+    ctx.reaches_store();
+    let (app, tenant, of, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
+    let job = blocking(move || tags::again(&app.catalogue, &*app.store, &tenant, &of, &names)).await?;
+    Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
+}
+
+/// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
+pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.need(Role::Write)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let mut keys = |name: &str| -> HandlerResult<Vec<Key>> {
+        let wrong = || Problem::wrong(vec![format!("{name}: a list of at most {MOST_RECORDS} keys")]);
+        match sent.remove(name) {
+            None => Ok(Vec::new()),
+            Some(Json::Array(items)) if items.len() <= MOST_RECORDS => {
+                items.iter().map(|item| item.as_str().and_then(|text| Key::new(text).ok()).ok_or_else(wrong)).collect()
+            }
+            Some(_) => Err(wrong()),
+        }
+    };
+    let (add, remove) = (keys("add")?, keys("remove")?);
+    nothing_else(&sent)?;
+    known(&ctx).await?;
+    ctx.reaches_store();
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let (given, unknown) = blocking(move || tags::assign(&app.catalogue, &*app.store, &tenant, &of, &name, (&add, &remove))).await?;
+    let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
+}

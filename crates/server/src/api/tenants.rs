@@ -1,0 +1,23 @@
+//! Whose records there are.
+
+use crate::api::response::json_answer;
+use crate::guard::blocking::blocking;
+use crate::guard::problem::HandlerResult;
+use crate::guard::request::RequestContext;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+
+/// The tenants a caller may see: its own, or all.
+pub async fn list(ctx: RequestContext) -> HandlerResult {
+    ctx.params.end()?;
+    let tenants = match &ctx.caller.tenant {
+        Some(own) => vec![own.clone()],
+        None => {
+            ctx.reaches_store();
+            let app = ctx.app.clone();
+            blocking(move || app.store.tenants()).await?
+        }
+    };
+    let shown: Vec<Json> = tenants.iter().map(|tenant| json!({ "name": tenant.as_str() })).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "tenants": shown }).to_string()))
+}

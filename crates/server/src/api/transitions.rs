@@ -1,0 +1,155 @@
+//! Transitions by HTTP: of a named record, or of one that satisfies conditions.
+
+use crate::api::response::json_answer;
+use crate::guard::blocking::blocking;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::nothing_else;
+use crate::guard::request::{JSON, RequestContext};
+use axum::body::Body;
+use axum::http::{HeaderName, StatusCode};
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use stook_catalogue::diagnostic::did_you_mean;
+use stook_engine::pick;
+use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
+use stook_store::IdempotentCall;
+use stook_store::access::Role;
+
+/// The header by which a caller says that two requests are one.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Longest key.
+const LONGEST_KEY: usize = 255;
+
+/// The call of a request with an idempotency key. `target` is what is called, `sent` the whole request.
+///
+/// # Errors
+/// 400 when the key is none.
+pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<Option<IdempotentCall>> {
+    let Some(key) = ctx.header(IDEMPOTENCY_KEY)? else { return Ok(None) };
+    if key.is_empty() || key.len() > LONGEST_KEY {
+        return Err(Problem::bad(format!("idempotency-key has 1 to {LONGEST_KEY} characters")));
+    }
+    let hash = |parts: &[&str]| {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        short
+    };
+    let token = ctx.caller.token.to_string();
+    Ok(Some(IdempotentCall { id: hash(&[&token, target, key]), request: hash(&[sent]) }))
+}
+
+/// Prepares a transition of a collection by name.
+///
+/// # Errors
+/// 404 for one that is not known, 422 for wrong arguments.
+pub fn prepare(
+    ctx: &RequestContext,
+    collection: usize,
+    name: &str,
+    args: &Map<String, Json>,
+    call: Option<IdempotentCall>,
+) -> HandlerResult<Arc<TransitionRequest>> {
+    let definition = ctx.definition(collection);
+    let Some(transition) = definition.transitions.iter().position(|transition| transition.name == name) else {
+        let known = || definition.transitions.iter().map(|transition| transition.name.as_str());
+        let hint = match did_you_mean(name, known()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("it has {}", if definition.transitions.is_empty() { "none".to_owned() } else { known().collect::<Vec<_>>().join(", ") }),
+        };
+        return Err(Problem::missing(format!("{} has no transition {name:?}; {hint}", definition.name)));
+    };
+    let caller = ctx.caller.name.to_string();
+    let now = ctx.app.store.clock();
+    let wanted = &definition.transitions[transition].args;
+    let args = transition::arguments(&ctx.app.evaluator(), wanted, args, &caller, now).map_err(Problem::wrong)?;
+    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
+}
+
+/// `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
+pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
+    ctx.caller.need(Role::Write)?;
+    let collection = ctx.collection();
+    let key = ctx.key()?;
+    ctx.params.end()?;
+    let args = arguments(&ctx, body).await?;
+    let target = format!("{}/{name}", ctx.definition(collection).name);
+    let call = call_of(&ctx, &target, &format!("{}\n{}", key.as_str(), Json::Object(args.clone())))?;
+    let ask = prepare(&ctx, collection, &name, &args, call)?;
+    ctx.reaches_store();
+    let (app, wanted) = (ctx.app.clone(), key.clone());
+    let ended = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &ask, &wanted)).await?;
+    match answer(ended)? {
+        Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
+        None => Err(Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))),
+    }
+}
+
+/// The arguments of a call: a JSON object, or no body.
+async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String, Json>> {
+    if axum::body::HttpBody::is_end_stream(&body) {
+        return Ok(Map::new());
+    }
+    ctx.object(body, JSON).await
+}
+
+/// What became of a transition: its answer, or nothing where there is no record.
+///
+/// # Errors
+/// When it was refused, or is another call than before.
+pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
+    match ended {
+        TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
+        TransitionResult::Replayed { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
+        TransitionResult::Missing => Ok(None),
+        TransitionResult::Conflict => Err(Problem::busy("the record was being changed by other requests; try again")),
+        TransitionResult::Refused(reasons) => Err(refused(reasons)),
+    }
+}
+
+fn refused(reasons: Vec<RefusalReason>) -> Problem {
+    let code = reasons.first().map_or(409, |reason| reason.code);
+    let texts: Vec<String> = reasons.into_iter().map(|reason| reason.text).collect();
+    Problem::new(StatusCode::from_u16(code).unwrap_or(StatusCode::CONFLICT), texts.join("; ")).errors(texts)
+}
+
+/// `{"query": Q, "transition": T, "args": {...}}`: the transition of one record that the query finds and does not refuse it.
+pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.need(Role::Write)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let whole = Json::Object(sent.clone()).to_string();
+    let mut text = |name: &str| match sent.remove(name) {
+        Some(Json::String(text)) => Ok(text),
+        _ => Err(Problem::wrong(vec![format!("{name}: a text is missing")])),
+    };
+    let (query, name) = (text("query")?, text("transition")?);
+    let args = match sent.remove("args") {
+        None => Map::new(),
+        Some(Json::Object(args)) => args,
+        Some(_) => return Err(Problem::wrong(vec!["args: an object".into()])),
+    };
+    nothing_else(&sent)?;
+    let compiled = crate::api::queries::compiled(&ctx, &query).await?;
+    let plan = compiled.plan;
+    if !compiled.aggregates.is_empty() || plan.distinct {
+        return Err(Problem::wrong(vec!["query: must return records, not aggregates".into()]));
+    }
+    let call = call_of(&ctx, &format!("pick/{}/{name}", ctx.definition(plan.collection).name), &whole)?;
+    let ask = prepare(&ctx, plan.collection, &name, &args, call)?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let mut random = [0; 8];
+    // without randomness callers only meet more often
+    let _ = getrandom::fill(&mut random);
+    let turn = u64::from_le_bytes(random);
+    let ended = blocking(move || pick::pick(&app.picks, &app.catalogue, &*app.store, &app.evaluator(), &ask, &plan, turn)).await?;
+    match ended.map(answer).transpose()?.flatten() {
+        Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
+        None => Err(Problem::new(StatusCode::CONFLICT, "no record matches the query and allows the transition")),
+    }
+}

@@ -1,0 +1,25 @@
+//! Paths that there are not, and methods that a path does not take.
+
+use crate::App;
+use crate::guard::problem::Problem;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use std::sync::Arc;
+use stook_catalogue::diagnostic::did_you_mean;
+
+/// The path is known, the method is not one of its.
+pub async fn wrong_method(request: Request) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("method {} is not allowed here", request.method()))
+}
+
+/// The path is not known.
+pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Problem {
+    let path = request.uri().path();
+    let named = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();
+    let known = || app.catalogue.collections.iter().map(|collection| collection.name.as_str());
+    let hint = match did_you_mean(named, known()) {
+        Some(meant) if meant != named => format!("did you mean {meant}?"),
+        _ => "see /docs for all paths".into(),
+    };
+    Problem::missing(format!("no such path: {path}; {hint}"))
+}

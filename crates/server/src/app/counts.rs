@@ -1,0 +1,68 @@
+//! How many records there are. Counting all of a collection costs what reading an index of it does, so a number is kept for some seconds.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::{Result, Store, Tenant};
+
+/// How old a number may be.
+pub const FRESH: Duration = Duration::from_secs(5);
+/// When a rate would say nothing any more.
+const LONG_AGO: Duration = Duration::from_secs(60);
+/// Records on which contributors disagree are counted up to so many.
+pub const MOST_CONFLICTS: u64 = 1_000;
+/// Numbers that are kept before all are forgotten.
+const MOST: usize = 10_000;
+
+/// Numbers of records by tenant and collection, with when they were counted.
+#[derive(Default)]
+pub struct RecordCountCache(Mutex<HashMap<(String, usize), (Instant, RecordCounts)>>);
+
+/// What is counted of a collection.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordCounts {
+    /// Records.
+    pub records: u64,
+    /// How many more there were in a second, since they were counted before; nothing where that is long ago.
+    pub rate: Option<f64>,
+    /// Those on which contributors disagree, [`MOST_CONFLICTS`] at most; nothing where that is not flagged.
+    pub conflicts: Option<u64>,
+}
+
+impl RecordCountCache {
+    /// Those of all collections of a tenant.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn of(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<RecordCounts>> {
+        (0..catalogue.collections.len()).map(|collection| self.one(catalogue, store, tenant, collection)).collect()
+    }
+
+    fn one(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<RecordCounts> {
+        let place = (tenant.as_str().to_owned(), collection);
+        let known = self.0.lock().ok().and_then(|known| known.get(&place).copied());
+        if let Some((_, number)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
+            return Ok(number);
+        }
+        let all = QueryPlan::all(tenant.clone(), collection);
+        let disagree = |_| {
+            let conditions = vec![Condition { column: PlanColumn::Conflict, test: Comparison::Exists(true) }];
+            store.find(&QueryPlan { conditions, limit: Some(MOST_CONFLICTS), any_order: true, ..all.clone() })
+        };
+        let compares = catalogue.collections[collection].compares().then_some(());
+        let conflicts = compares.map(disagree).transpose()?.map(|found| found.rows.len() as u64);
+        let records = store.count(&all)?;
+        let before = known.filter(|(at, _)| at.elapsed() < LONG_AGO);
+        let rate = before.map(|(at, before)| (records as f64 - before.records as f64) / at.elapsed().as_secs_f64());
+        let number = RecordCounts { records, rate, conflicts };
+        if let Ok(mut known) = self.0.lock() {
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(place, (Instant::now(), number));
+        }
+        Ok(number)
+    }
+}

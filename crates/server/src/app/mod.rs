@@ -1,0 +1,171 @@
+//! What all requests of a process share: the definition, the store, caches, limits, and what is remembered between requests.
+
+pub mod counts;
+pub mod pending;
+pub mod request_ids;
+pub mod vocabularies;
+
+use crate::guard::access::TokenCache;
+use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
+use crate::log::RequestLogLevel;
+use crate::metrics::{Metrics, MetricsHistory};
+use crate::reads::LookupService;
+use counts::RecordCountCache;
+use pending::PendingQueries;
+use request_ids::RequestIds;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_engine::ask::{FetchOptions, Fetcher, ServiceStatus};
+use stook_engine::pick::PickGroups;
+use stook_engine::settle::SettleRules;
+use stook_query::CompiledQuery;
+use stook_store::Store;
+use tokio::sync::Semaphore;
+use vocabularies::VocabularyCache;
+
+/// Bytes of bodies that are read at once before their requests have a place.
+const MOST_GATHERED: usize = 64 << 20;
+
+/// How the API is served.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Limits of requests that somebody waits for.
+    pub interactive: ClassLimits,
+    /// Limits of uploads and exports.
+    pub bulk: ClassLimits,
+    /// Limits of those who watch jobs.
+    pub watch: ClassLimits,
+    /// Longest time a request may take.
+    pub request_time: Duration,
+    /// Longest time without progress of a peer that sends or receives.
+    pub stall: Duration,
+    /// Most bytes of a body, uploads aside.
+    pub body: usize,
+    /// Most bytes of an upload.
+    pub upload: u64,
+    /// Most connections.
+    pub connections: usize,
+    /// Bytes of the cache; 0 for none.
+    pub cache: u64,
+    /// The folder from which files may be imported by name.
+    pub files: Option<PathBuf>,
+    /// The folder of runs of the lab that are shown.
+    pub runs: Option<PathBuf>,
+    /// What is logged of requests.
+    pub log: RequestLogLevel,
+    /// Whether only this machine can reach the server.
+    pub loopback: bool,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            interactive: ClassLimits { most: 128, wait: Duration::from_millis(100) },
+            bulk: ClassLimits { most: 8, wait: Duration::from_millis(100) },
+            watch: ClassLimits { most: 64, wait: Duration::ZERO },
+            request_time: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            body: 1 << 20,
+            upload: 4 << 30,
+            connections: 4_096,
+            cache: 256 << 20,
+            files: None,
+            runs: None,
+            log: RequestLogLevel::Problems,
+            loopback: true,
+        }
+    }
+}
+
+/// Everything that requests share.
+pub struct App {
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) rules: Arc<SettleRules>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) reads: LookupService,
+    pub(crate) asker: Arc<Fetcher>,
+    pub(crate) vocabularies: Arc<VocabularyCache>,
+    pub(crate) counts: RecordCountCache,
+    pub(crate) unanswered: PendingQueries,
+    pub(crate) history: MetricsHistory,
+    pub(crate) picks: PickGroups,
+    /// Queries that may wait for services: others find a place while some of these are slow.
+    pub(crate) waiting: Arc<Semaphore>,
+    pub(crate) tokens: TokenCache,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) interactive: AdmissionGate,
+    pub(crate) bulk: AdmissionGate,
+    pub(crate) watch: AdmissionGate,
+    /// Bytes of bodies that are read before their requests have a place.
+    pub(crate) gathered: Arc<Semaphore>,
+    pub(crate) options: ServerOptions,
+    /// What describes the API to whoever sends no token, made when the routes are.
+    pub(crate) openapi: OnceLock<bytes::Bytes>,
+    /// Threads that do whole look-ups: more would only take the processor from each other.
+    pub(crate) lookers: Arc<Semaphore>,
+    /// Set when no new work is taken.
+    pub(crate) ending: AtomicBool,
+    /// Why the import workers do nothing at the moment.
+    pub(crate) workers_failed: Mutex<Option<String>>,
+    pub(crate) requests: RequestIds,
+}
+
+impl App {
+    /// An application on an opened store.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, options: ServerOptions) -> stook_store::Result<Arc<Self>> {
+        let metrics = Arc::new(Metrics::default());
+        let reads = LookupService::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
+        let tokens = TokenCache::read(&*store, options.loopback)?;
+        Ok(Arc::new(Self {
+            asker: Fetcher::new(&catalogue),
+            vocabularies: Arc::default(),
+            counts: RecordCountCache::default(),
+            unanswered: PendingQueries::default(),
+            history: MetricsHistory::default(),
+            picks: PickGroups::default(),
+            waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
+            interactive: AdmissionGate::new(options.interactive),
+            bulk: AdmissionGate::new(options.bulk),
+            watch: AdmissionGate::new(options.watch),
+            gathered: Arc::new(Semaphore::new(MOST_GATHERED)),
+            rules: Arc::new(SettleRules::new(&catalogue)),
+            catalogue,
+            store,
+            reads,
+            tokens,
+            metrics,
+            options,
+            openapi: OnceLock::new(),
+            lookers: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
+            ending: AtomicBool::new(false),
+            workers_failed: Mutex::default(),
+            requests: RequestIds::default(),
+        }))
+    }
+
+    /// Asks services for what a query needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
+    pub(crate) fn ask(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
+        let place = self.waiting.try_acquire().ok();
+        let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
+        self.asker.ask(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..wish })
+    }
+
+    pub(crate) fn evaluator(&self) -> Evaluator {
+        Evaluator::new(self.catalogue.tables.clone())
+    }
+
+    pub(crate) fn gate(&self, class: RequestClass) -> &AdmissionGate {
+        match class {
+            RequestClass::Interactive => &self.interactive,
+            RequestClass::Bulk => &self.bulk,
+            RequestClass::Watch => &self.watch,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The id of a request: the one that its caller sent, or a new one.
+
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of a request, in answers and in the log.
+pub const REQUEST_ID: &str = "x-request-id";
+
+/// Gives each request a number of its own.
+pub struct RequestIds {
+    process: u32,
+    next: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        let mut random = [0; 4];
+        // numbers that two processes share only make a log harder to read
+        let _ = getrandom::fill(&mut random);
+        Self { process: u32::from_le_bytes(random), next: AtomicU64::new(1) }
+    }
+}
+
+impl RequestIds {
+    /// The id the caller sent, if it is a sound one, else a new one.
+    pub fn id(&self, request: &Request) -> HeaderValue {
+        let sound = |value: &&HeaderValue| {
+            (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        };
+        if let Some(sent) = request.headers().get(REQUEST_ID).filter(sound) {
+            return sent.clone();
+        }
+        let mut own = String::with_capacity(24);
+        // writing into memory does not fail
+        let _ = write!(own, "{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
+        HeaderValue::try_from(own).unwrap_or(HeaderValue::from_static("-"))
+    }
+}

@@ -1,0 +1,169 @@
+//! Who calls: tokens, sent as `Authorization: Bearer TOKEN` or as the password of Basic. A token carries tenant and role; a
+//! path that names another tenant is answered as if nothing were there.
+
+use crate::guard::problem::Problem;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use base64::Engine;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use stook_store::access::{NewToken, Role, Token};
+use stook_store::{DEFAULT_TENANT, Store, Tenant};
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The token's name.
+    pub name: Arc<str>,
+    /// The token's number; 0 without one.
+    pub token: u64,
+    /// Whose records; nothing for everybody's.
+    pub tenant: Option<Tenant>,
+    /// What is allowed.
+    pub role: Role,
+}
+
+impl Caller {
+    /// The tenant a path names, if it is the caller's.
+    ///
+    /// # Errors
+    /// 404, whether there is such a tenant or not.
+    pub fn tenant(&self, named: &str) -> Result<Tenant, Problem> {
+        let nothing = || Problem::missing(format!("tenant {named:?} not found"));
+        match &self.tenant {
+            Some(own) if own.as_str() == named => Ok(own.clone()),
+            Some(_) => Err(nothing()),
+            None => Tenant::new(named).map_err(|_| nothing()),
+        }
+    }
+
+    /// The tenant of paths that name none.
+    pub fn own_tenant(&self) -> Tenant {
+        // the default's name is a tenant's
+        self.tenant.clone().or_else(|| Tenant::new(DEFAULT_TENANT).ok()).unwrap_or_else(|| unreachable!())
+    }
+
+    /// # Errors
+    /// 403 when the role does not allow it.
+    pub fn need(&self, role: Role) -> Result<(), Problem> {
+        if self.role >= role {
+            return Ok(());
+        }
+        Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; the token has the role {}", role.name(), self.role.name())))
+    }
+}
+
+/// Makes a secret of 256 random bits and what is stored of it.
+///
+/// # Errors
+/// When the machine has no randomness.
+pub fn new_token(tenant: Option<Tenant>, role: Role, name: String) -> Result<(String, NewToken), getrandom::Error> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random)?;
+    let secret = format!("stook_{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random));
+    let digest = digest(&secret);
+    Ok((secret, NewToken { digest, tenant, role, name }))
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// The tokens of a store, as this process knows them.
+pub struct TokenCache {
+    known: RwLock<HashMap<[u8; 32], Caller>>,
+    /// Whether only this machine can reach the server: then it may be used without a token while there is none.
+    loopback: bool,
+    /// Whether there has ever been one: taking back the last one opens nothing.
+    has_had_tokens: AtomicBool,
+}
+
+impl TokenCache {
+    /// Reads the tokens of a store.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn read(store: &dyn Store, loopback: bool) -> stook_store::Result<Self> {
+        let tokens = Self { known: RwLock::default(), loopback, has_had_tokens: AtomicBool::new(false) };
+        tokens.refresh(store)?;
+        Ok(tokens)
+    }
+
+    /// Reads them again: one that was revoked elsewhere is refused from then on.
+    ///
+    /// # Errors
+    /// When the store fails; what is known stays.
+    pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
+        let caller =
+            |Token { id, token, .. }: Token| (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role });
+        let fresh: HashMap<_, _> = store.tokens()?.into_iter().map(caller).collect();
+        if !self.has_had_tokens.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
+            self.has_had_tokens.store(true, Ordering::SeqCst);
+        }
+        if let Ok(mut known) = self.known.write() {
+            *known = fresh;
+        }
+        Ok(())
+    }
+
+    /// Whether a request needs no token.
+    pub fn are_open(&self) -> bool {
+        self.loopback && !self.has_had_tokens.load(Ordering::SeqCst)
+    }
+
+    /// Who sends a request with these headers.
+    ///
+    /// # Errors
+    /// 401 when that is not known.
+    pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let refused = |detail: &str| {
+            let challenge = HeaderValue::from_static("Bearer realm=\"stook\", Basic realm=\"stook\", charset=\"UTF-8\"");
+            Problem::new(StatusCode::UNAUTHORIZED, detail).header(header::WWW_AUTHENTICATE, challenge)
+        };
+        let Some(sent) = headers.get(header::AUTHORIZATION) else {
+            if self.are_open() {
+                return if is_local(headers) {
+                    Ok(Caller { name: "anonymous".into(), token: 0, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
+                } else {
+                    Err(refused("without a token, only requests from this machine to localhost or a loopback address are served"))
+                };
+            }
+            return Err(refused("send a token: Authorization: Bearer TOKEN (`stook token create` makes one)"));
+        };
+        let secret = sent.to_str().ok().and_then(secret_of).ok_or_else(|| refused("send the token as Bearer, or as the password of Basic"))?;
+        let digest = digest(&secret);
+        let known = self.known.read().map_err(|_| refused("the tokens cannot be read"))?;
+        // found by its hash, which nobody can steer; compared once more without telling by time how much of it is right
+        let found = known.get_key_value(&digest).filter(|(known, _)| known.iter().zip(&digest).fold(0, |all, (a, b)| all | (a ^ b)) == 0);
+        found.map(|(_, caller)| caller.clone()).ok_or_else(|| refused("unknown token; it may have been revoked"))
+    }
+}
+
+/// The token in an `Authorization` header.
+fn secret_of(sent: &str) -> Option<Cow<'_, str>> {
+    let (scheme, rest) = sent.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.trim().into());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let plain = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
+    let plain = String::from_utf8(plain).ok()?;
+    Some(plain.split_once(':')?.1.to_owned().into())
+}
+
+/// Whether a browser on this machine was not sent here by somebody else's page or name server.
+fn is_local(headers: &HeaderMap) -> bool {
+    let local = |host: &str| {
+        let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())).map_or(host, |(name, _)| name);
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let host = text(header::HOST).is_none_or(local);
+    let origin = text(header::ORIGIN).is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| local(host)));
+    host && origin
+}

@@ -1,0 +1,26 @@
+//! Work that may wait, on a thread for it: it keeps the permit of its request until it has ended.
+
+use super::admission::{AdmissionPermit, BlockingWork};
+use super::problem::{HandlerResult, Problem};
+use axum::http::StatusCode;
+
+/// Runs what asks the store and may wait, to its end. It has the request's place until then.
+pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> HandlerResult<T> {
+    let place = AdmissionPermit::now();
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("internal error: {error}"))),
+    }
+}
+
+/// The same for what only reads: it is given up when nobody waits for the answer any more.
+pub async fn reading<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> HandlerResult<T> {
+    let (working, _waiting) = BlockingWork::new();
+    blocking(move || working.run(work)).await
+}

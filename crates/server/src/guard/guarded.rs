@@ -1,0 +1,213 @@
+//! What every request goes through before it is answered: who calls, a place among those in work, a time limit, counting.
+
+use crate::App;
+use crate::app::request_ids::REQUEST_ID;
+use crate::guard::admission::{AdmissionPermit, RequestClass};
+use crate::guard::problem::Problem;
+use crate::guard::request::GuardedRequest;
+use crate::log::{self, RequestLogLevel};
+use crate::metrics::{RequestCounters, RequestStep};
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stook_store::{DEFAULT_TENANT, Tenant};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Bytes of a body that are read at most, whatever is done with them.
+const DRAINED: usize = 16 << 20;
+
+/// Puts routes of a class behind the guard.
+pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router.route_layer(from_fn_with_state((app.clone(), class), guard))
+}
+
+/// Gives answers of what is not guarded their ids: of routes, and of what is none.
+pub async fn numbered(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let id = app.requests.id(&request);
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = app.requests.id(&request);
+    let _in_flight = InFlightGuard::new(&app);
+    let caller = app.tokens.caller(request.headers());
+    let counted = {
+        let tenant = match &caller {
+            Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), Tenant::as_str),
+            Err(_) => "-",
+        };
+        let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
+        app.metrics.counted(route, method_name(request.method()), tenant)
+    };
+    counted.stage(RequestStep::Accepted);
+    let logged = (app.options.log == RequestLogLevel::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
+    let mut response = match caller {
+        Err(problem) => problem.into_response(),
+        Ok(caller) => {
+            let patience = Arc::new(AtomicU64::new(0));
+            request.extensions_mut().insert(GuardedRequest { caller, counted: counted.clone(), patience: patience.clone() });
+            admitted(&app, class, &counted, &patience, request, next).await
+        }
+    };
+    let (took, status) = (began.elapsed(), response.status());
+    app.metrics.answered(&counted, status.as_u16(), took);
+    let trouble = status.is_server_error() || took > Duration::from_secs(1);
+    if app.options.log == RequestLogLevel::All || (trouble && app.options.log == RequestLogLevel::Problems) {
+        let (method, path) = logged.map_or((None, None), |(method, path)| (Some(method.to_string()), Some(path)));
+        log::write(
+            "request",
+            [
+                ("id", id.to_str().unwrap_or_default().into()),
+                ("method", method.into()),
+                ("path", path.into()),
+                ("route", counted.route().into()),
+                ("tenant", (*counted.tenant).into()),
+                ("status", status.as_u16().into()),
+                ("ms", (took.as_micros() as f64 / 1_000.0).into()),
+            ],
+        );
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// What a future gives, or nothing after `time` and as many milliseconds as `patience` says by then. One that is ready at once costs
+/// no timer.
+async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
+    match first {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => match tokio::time::timeout(time, future.as_mut()).await {
+            Ok(value) => Some(value),
+            Err(_) => tokio::time::timeout(Duration::from_millis(patience.load(Ordering::Relaxed)), future).await.ok(),
+        },
+    }
+}
+
+/// A request with all of its body, so that who sends slowly has no place meanwhile.
+async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
+    let (head, body) = request.into_parts();
+    let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
+    let mut stream = body.into_data_stream();
+    while let Some(next) = stream.next().await {
+        let next = next.map_err(Problem::unread)?;
+        length += next.len();
+        if length > app.options.body {
+            // some more is read, so that its sender hears of it
+            if length > DRAINED {
+                break;
+            }
+            continue;
+        }
+        let more = app.gathered.clone().try_acquire_many_owned(next.len() as u32);
+        let more = more.map_err(|_| Problem::busy("too many request bodies are being received; try again"))?;
+        match &mut room {
+            Some(room) => room.merge(more),
+            None => room = Some(more),
+        }
+        bytes.extend_from_slice(&next);
+    }
+    if length > app.options.body {
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {} bytes", app.options.body)));
+    }
+    Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
+}
+
+async fn admitted(app: &Arc<App>, class: RequestClass, counted: &RequestCounters, patience: &AtomicU64, request: Request, next: Next) -> Response {
+    let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
+        // most requests have none, and no room for what reads one
+        match Box::pin(gathered(app, request)).await {
+            Ok(request) => request,
+            Err(problem) => return problem.into_response(),
+        }
+    } else {
+        request
+    };
+    let place = match app.gate(class).enter().await {
+        Ok(permit) => AdmissionPermit::new(permit, app.metrics.given_up().clone()),
+        Err(problem) => return problem.into_response(),
+    };
+    counted.stage(RequestStep::Started);
+    match class {
+        RequestClass::Interactive => {
+            let given_up = || Problem::busy("the request timed out; a change may still be applied").into_response();
+            within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
+        }
+        // their place is theirs until the last byte is sent
+        RequestClass::Bulk | RequestClass::Watch => {
+            let response = place.clone().during(next.run(request)).await;
+            response.map(|body| Body::new(BodyWithPermit { body, _place: place }))
+        }
+    }
+}
+
+/// A body that keeps something until it is sent.
+struct BodyWithPermit<T> {
+    body: Body,
+    _place: T,
+}
+
+impl<T: Unpin> axum::body::HttpBody for BodyWithPermit<T> {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        std::pin::Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Counts a request as long as it has no answer, also one whose peer goes away.
+struct InFlightGuard<'a>(&'a App);
+
+impl<'a> InFlightGuard<'a> {
+    fn new(app: &'a App) -> Self {
+        app.metrics.in_flight().inc();
+        Self(app)
+    }
+}
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_flight().dec();
+    }
+}
+
+/// The tenant in a path, if it could be one.
+fn tenant_in(path: &str) -> &str {
+    let named = path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default());
+    if Tenant::new(named).is_ok() { named } else { "-" }
+}
+
+fn method_name(method: &Method) -> &'static str {
+    const KNOWN: [(&Method, &str); 6] = [
+        (&Method::GET, "GET"),
+        (&Method::POST, "POST"),
+        (&Method::PUT, "PUT"),
+        (&Method::PATCH, "PATCH"),
+        (&Method::DELETE, "DELETE"),
+        (&Method::HEAD, "HEAD"),
+    ];
+    KNOWN.iter().find(|(known, _)| *known == method).map_or("other", |(_, name)| name)
+}

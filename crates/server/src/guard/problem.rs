@@ -1,0 +1,159 @@
+//! What a request is answered that cannot be done: problem details (RFC 9457), always with a sentence that says what to do.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value as Json, json};
+use stook_engine::EngineError;
+use stook_store::StoreError;
+
+/// The media type of problem details.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// An answer that is not what was asked for.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// What is wrong, for the person who reads it.
+    pub detail: String,
+    /// Everything that is wrong, where there is more than one thing.
+    pub errors: Vec<String>,
+    /// More members, and headers.
+    pub(crate) members: Vec<(String, Json)>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Results of handlers.
+pub type HandlerResult<T = Response> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem of this status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), errors: Vec::new(), members: Vec::new(), headers: Vec::new() }
+    }
+
+    /// The request makes no sense.
+    pub fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Several things are wrong with what was sent.
+    pub fn wrong(errors: Vec<String>) -> Self {
+        let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} errors", errors.len()) };
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+    }
+
+    /// There is no such thing.
+    pub fn missing(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// A body that did not come, or did not come in time.
+    pub fn unread(error: axum::Error) -> Self {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(own) = cause {
+            if own.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
+                return Self::new(StatusCode::REQUEST_TIMEOUT, "the request body was sent too slowly");
+            }
+            cause = own.source();
+        }
+        Self::bad(format!("the body could not be read: {error}"))
+    }
+
+    /// Not now; the caller is told when to try again.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    /// A problem as another part of the process said it.
+    pub fn of_json(status: StatusCode, json: &Json) -> Self {
+        let text = |name: &str| json[name].as_str();
+        let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("unknown reason"));
+        problem.errors = json["errors"].as_array().into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
+        let known = ["type", "title", "status", "detail", "errors"];
+        problem.members = json
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !known.contains(&name.as_str()))
+            .map(|(name, json)| (name.clone(), json.clone()))
+            .collect();
+        problem
+    }
+
+    /// As it is answered.
+    pub fn to_json(&self) -> Json {
+        let title = self.status.canonical_reason().unwrap_or("Problem");
+        let mut body = json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail });
+        if let Json::Object(members) = &mut body {
+            if !self.errors.is_empty() {
+                members.insert("errors".into(), json!(self.errors));
+            }
+            members.extend(self.members.iter().cloned());
+        }
+        body
+    }
+
+    /// With a header.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// With a member.
+    pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.members.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// With everything that is wrong.
+    pub fn errors(mut self, errors: Vec<String>) -> Self {
+        self.errors = errors;
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let text = error.to_string();
+        match error {
+            StoreError::Wrong(reason) => Self::bad(reason),
+            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Unwanted => {
+                Self::busy(text)
+            }
+            StoreError::DefinitionChanged => Self::busy("another process changed the catalogue; restart this one"),
+            StoreError::Fenced(_)
+            | StoreError::Undone
+            | StoreError::Definition(_)
+            | StoreError::Damaged(_)
+            | StoreError::Broken(_)
+            | StoreError::Other(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+        }
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::NoDocument { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+            EngineError::Wrong(reason) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, reason),
+            EngineError::File { .. } => Self::bad(error.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.to_json().to_string()).into_response();
+        response.headers_mut().extend(self.headers);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        response
+    }
+}
+
+impl From<tokio::task::JoinError> for Problem {
+    fn from(error: tokio::task::JoinError) -> Self {
+        StoreError::Other(error.to_string()).into()
+    }
+}

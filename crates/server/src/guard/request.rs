@@ -1,0 +1,328 @@
+//! What handlers are given of a request, checked: tenant, path, query parameters, body.
+
+use crate::App;
+use crate::guard::access::Caller;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::metrics::{RequestCounters, RequestStep};
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use bytes::Bytes;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::key::Key;
+use stook_store::Tenant;
+
+/// What the guard found out about a request.
+#[derive(Clone)]
+pub struct GuardedRequest {
+    /// Who calls.
+    pub caller: Caller,
+    /// What it is counted as.
+    pub counted: Arc<RequestCounters>,
+    /// How much longer than others it may take, in milliseconds.
+    pub patience: Arc<AtomicU64>,
+}
+
+/// A request, its body aside.
+pub struct RequestContext {
+    /// What requests share.
+    pub app: Arc<App>,
+    /// Who calls.
+    pub caller: Caller,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// Values in the path by name.
+    path: RawPathParams,
+    /// Parameters behind the question mark.
+    pub params: QueryParams,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// What it is counted as.
+    pub counters: Arc<RequestCounters>,
+    /// How much longer than others it may take, in milliseconds.
+    pub extra_time: Arc<AtomicU64>,
+    /// The index of the collection it is about, where the route is one of a collection.
+    collection: usize,
+}
+
+impl FromRequestParts<Arc<App>> for RequestContext {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad("the path is not UTF-8"))?;
+        let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
+        let GuardedRequest { caller, counted, patience } = parts.extensions.remove::<GuardedRequest>().ok_or_else(not_guarded)?;
+        let tenant = match path.iter().find(|(name, _)| *name == "tenant") {
+            Some((_, named)) => caller.tenant(named)?,
+            None => caller.own_tenant(),
+        };
+        let params = QueryParams::parse(parts.uri.query().unwrap_or_default())?;
+        Ok(Self {
+            app: app.clone(),
+            caller,
+            tenant,
+            path,
+            params,
+            headers: std::mem::take(&mut parts.headers),
+            counters: counted,
+            extra_time: patience,
+            collection: 0,
+        })
+    }
+}
+
+impl RequestContext {
+    /// The store is about to be asked.
+    pub fn reaches_store(&self) {
+        self.counters.stage(RequestStep::StoreReached);
+    }
+
+    /// A value in the path.
+    pub fn segment(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The same request, about a collection.
+    pub fn about(self, collection: usize) -> Self {
+        Self { collection, ..self }
+    }
+
+    /// The collection it is about.
+    pub fn collection(&self) -> usize {
+        self.collection
+    }
+
+    /// The collection's name.
+    pub fn name(&self) -> &str {
+        &self.definition(self.collection).name
+    }
+
+    /// The definition of a collection.
+    pub fn definition(&self, collection: usize) -> &Collection {
+        &self.app.catalogue.collections[collection]
+    }
+
+    /// The key in the path, or in `?key=` where the path says `-`.
+    ///
+    /// # Errors
+    /// 400 when it cannot be one.
+    pub fn key(&mut self) -> HandlerResult<Key> {
+        let named = if self.segment("key") == "-" { self.params.one("key")? } else { None };
+        let text = named.unwrap_or_else(|| self.segment("key").to_owned());
+        Key::new(text).map_err(|error| Problem::bad(error.to_string()))
+    }
+
+    /// A header's text.
+    ///
+    /// # Errors
+    /// 400 when it is not text.
+    pub fn header(&self, name: HeaderName) -> HandlerResult<Option<&str>> {
+        let text = self.headers.get(&name).map(|value| value.to_str()).transpose();
+        text.map_err(|_| Problem::bad(format!("the header {name} is not text")))
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// 400, 413 or 415.
+    pub async fn json(&self, body: Body, media: &[&str]) -> HandlerResult<Json> {
+        let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
+        let sent = sent.split(';').next().unwrap_or_default().trim();
+        if !media.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
+        }
+        let bytes = self.bytes(body).await?;
+        stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
+    }
+
+    /// The whole body, which the guard has read.
+    async fn bytes(&self, body: Body) -> HandlerResult<Bytes> {
+        to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
+    }
+
+    /// The body as a JSON object.
+    ///
+    /// # Errors
+    /// 400, 413, 415 or 422.
+    pub async fn object(&self, body: Body, media: &[&str]) -> HandlerResult<Map<String, Json>> {
+        match self.json(body, media).await? {
+            Json::Object(members) => Ok(members),
+            other => {
+                let shown: String = other.to_string().chars().take(40).collect();
+                Err(Problem::wrong(vec![format!("send a JSON object, this is {shown}")]))
+            }
+        }
+    }
+}
+
+/// JSON as handlers take it.
+pub const JSON: &[&str] = &["application/json"];
+
+/// The media types of a merge patch.
+pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
+
+/// Integers that every JSON reader keeps.
+pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
+
+/// Refuses members of a body that nobody asked for.
+///
+/// # Errors
+/// 422 when members are left that nobody asked for.
+pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
+    match sent.keys().next() {
+        None => Ok(()),
+        Some(name) => Err(Problem::wrong(vec![format!("there is no member {name:?} here")])),
+    }
+}
+
+/// Parameters behind the question mark. Every one must be asked for by the handler before [`QueryParams::end`].
+#[derive(Debug, Default)]
+pub struct QueryParams {
+    unused: Vec<(String, String)>,
+    known: Vec<&'static str>,
+}
+
+impl QueryParams {
+    /// Reads `a=b&c=d`.
+    ///
+    /// # Errors
+    /// 400 when it is not UTF-8 or holds what no text of a record can.
+    pub fn parse(query: &str) -> HandlerResult<Self> {
+        let strict = |part: &str| {
+            let spaced = part.replace('+', " ");
+            let decoded = percent_decoded(&spaced).and_then(|bytes| String::from_utf8(bytes).ok());
+            decoded.filter(|text| !text.contains('\0')).ok_or_else(|| Problem::bad(format!("the parameter {part:?} is not UTF-8 text")))
+        };
+        let mut left = Vec::new();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            left.push((strict(name)?, strict(value)?));
+        }
+        Ok(Self { unused: left, known: Vec::new() })
+    }
+
+    /// All values of a parameter, in their order.
+    pub fn all(&mut self, name: &'static str) -> Vec<String> {
+        self.known.push(name);
+        self.all_named(name)
+    }
+
+    /// The same for names that are not known beforehand.
+    pub fn all_named(&mut self, name: &str) -> Vec<String> {
+        let (own, others) = std::mem::take(&mut self.unused).into_iter().partition(|(known, _)| known == name);
+        self.unused = others;
+        let own: Vec<(String, String)> = own;
+        own.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// All that was sent, in its order.
+    pub fn into_pairs(self) -> Vec<(String, String)> {
+        self.unused
+    }
+
+    /// The first value of a parameter, whether it is asked for or not.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.unused.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that may stand once.
+    ///
+    /// # Errors
+    /// 400 when it stands more than once.
+    pub fn one(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
+        let mut all = self.all(name);
+        if all.len() > 1 {
+            return Err(Problem::bad(format!("the parameter {name} is given {} times", all.len())));
+        }
+        Ok(all.pop())
+    }
+
+    /// A number from `least` to `most`.
+    ///
+    /// # Errors
+    /// 400 when it is none.
+    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> HandlerResult<Option<u64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| digits && (least..=most).contains(number));
+        number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is a whole number from {least} to {most}")))
+    }
+
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// 400 when it is neither.
+    pub fn flag(&mut self, name: &'static str) -> HandlerResult<bool> {
+        match self.one(name)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Problem::bad(format!("{name} is true or false"))),
+        }
+    }
+
+    /// Nothing may be left.
+    ///
+    /// # Errors
+    /// 400 that names what is not known.
+    pub fn end(&self) -> HandlerResult<()> {
+        let Some((name, _)) = self.unused.first() else { return Ok(()) };
+        let hint = match did_you_mean(name, self.known.iter().copied()) {
+            Some(meant) => format!("; did you mean {meant}?"),
+            None if self.known.is_empty() => "; there are none here".into(),
+            None => format!("; there are {}", self.known.join(", ")),
+        };
+        Err(Problem::bad(format!("there is no parameter {name:?} here{hint}")))
+    }
+}
+
+/// Bytes of percent-encoded text; nothing when an escape is broken.
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|byte| (byte as char).to_digit(16));
+        let (high, low) = (digit()?, digit()?);
+        out.push((high * 16 + low) as u8);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parameters_repeat_and_are_all_used() {
+        let mut params = QueryParams::parse("id=a%2Fb&id=c+d&limit=7&x").expect("parameters");
+        assert_eq!(params.all("id"), ["a/b", "c d"]);
+        assert_eq!(params.number("limit", 1, 10).expect("a number"), Some(7));
+        assert!(params.end().is_err_and(|problem| problem.detail.contains("\"x\"")));
+        for bad in ["a=%ff", "a=%0", "%zz", "a=%00"] {
+            assert!(QueryParams::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_encoding(text in "[^\u{0}]*") {
+            let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            let mut params = QueryParams::parse(&format!("a={encoded}")).expect("parameters");
+            prop_assert_eq!(params.all("a"), vec![text]);
+        }
+
+        #[test]
+        fn nothing_panics(query in "[ -~]*") {
+            let _ = QueryParams::parse(&query).map(|mut params| (params.number("a", 0, 9).is_ok(), params.end().is_ok()));
+        }
+    }
+}

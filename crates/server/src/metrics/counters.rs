@@ -1,0 +1,303 @@
+//! What is counted, in the text format of Prometheus.
+
+use super::totals::ProcessTotals;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use stook_store::vitals::StoreStats;
+
+/// Where a request is told apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: Arc<str>,
+    method: &'static str,
+    tenant: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestStepLabels {
+    route: Arc<str>,
+    tenant: Arc<str>,
+    stage: RequestStep,
+}
+
+/// How far a request has come. What is lost between two of them is lost there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum RequestStep {
+    Accepted,
+    Started,
+    StoreReached,
+    Completed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabels {
+    route: Arc<str>,
+    tenant: Arc<str>,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    stage: &'static str,
+    tenant: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskOutcomeLabels {
+    stage: &'static str,
+    tenant: Arc<str>,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GaugeLabels {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheLabels {
+    kind: &'static str,
+    result: &'static str,
+}
+
+/// What the cache is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CachedKind {
+    /// Records by key.
+    Record,
+    /// Keys by value.
+    List,
+}
+
+/// All counters.
+pub struct Metrics {
+    registry: Registry,
+    stages: Family<RequestStepLabels, Counter>,
+    answers: Family<StatusLabels, Counter>,
+    duration: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    in_flight: Gauge,
+    given_up: Counter,
+    connections: Gauge,
+    gauges: Family<GaugeLabels, Gauge>,
+    asked: Family<GaugeLabels, Counter>,
+    /// Hits and misses of records, and of lists.
+    cached: [[Counter; 2]; 2],
+    commits: Counter,
+    written: Counter,
+    writing: Counter<f64, AtomicU64>,
+    /// Sums over all labels, for the last hour.
+    pub totals: ProcessTotals,
+    work: Family<TaskLabels, Histogram, fn() -> Histogram>,
+    outcomes: Family<TaskOutcomeLabels, Counter>,
+    known: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
+    hasher: RandomState,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new([0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0])
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("stook");
+        let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
+        let given_up = Counter::default();
+        registry.register("given_up", "Requests cancelled because the client disconnected", given_up.clone());
+        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheLabels, Counter>::default());
+        let duration = Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let work = Family::<TaskLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let outcomes = Family::default();
+        registry.register_with_unit("stage_duration", "Duration of chunks and settle passes, up to their commit", Unit::Seconds, work.clone());
+        registry.register("stage_outcomes", "Documents by outcome, and rows written by settle passes", outcomes.clone());
+        registry.register("requests", "Requests by the step they reached", stages.clone());
+        registry.register("answers", "Responses by status", answers.clone());
+        registry.register_with_unit("request_duration", "Time from the request's header to the response", Unit::Seconds, duration.clone());
+        registry.register("in_flight", "Requests in progress", in_flight.clone());
+        registry.register("connections", "Open connections", connections.clone());
+        registry.register("state", "State of queue, admission and cache", gauges.clone());
+        registry.register("store_calls", "Store lookups", asked.clone());
+        let (commits, written, writing) = (Counter::default(), Counter::default(), Counter::default());
+        registry.register("store_commits", "Transactions that this process has committed", commits.clone());
+        registry.register("store_rows", "Rows of records they have written", written.clone());
+        registry.register_with_unit("store_writing", "Time spent in write transactions; connections overlap", Unit::Seconds, writing.clone());
+        registry.register("cache", "Cache lookups by result", cached.clone());
+        Self {
+            registry,
+            stages,
+            answers,
+            duration,
+            in_flight,
+            given_up,
+            connections,
+            gauges,
+            asked,
+            cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheLabels { kind, result }))),
+            commits,
+            written,
+            writing,
+            totals: ProcessTotals::default(),
+            work,
+            outcomes,
+            known: RwLock::default(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+/// Counters of one route, method and tenant, found once for a request.
+pub struct RequestCounters {
+    /// The tenant, when that is known.
+    pub tenant: Arc<str>,
+    route: Arc<str>,
+    stages: [Counter; 4],
+    duration: Histogram,
+    /// Statuses that were answered so far.
+    answers: RwLock<Vec<(u16, Counter)>>,
+}
+
+/// Route, method, tenant.
+type CounterKey = (Box<str>, &'static str, Box<str>);
+
+impl RequestCounters {
+    /// The request has come so far.
+    pub fn stage(&self, stage: RequestStep) {
+        self.stages[stage as usize].inc();
+    }
+
+    /// The route's pattern.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+}
+
+impl Metrics {
+    /// The counters of a request.
+    pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
+        let hash = self.hasher.hash_one((route, method, tenant));
+        let fits = |labels: &CounterKey| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
+        let find = |known: &HashMap<u64, (CounterKey, Arc<RequestCounters>)>| {
+            known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone())
+        };
+        if let Some(known) = self.known.read().ok().and_then(|known| find(&known)) {
+            return known;
+        }
+        let (own_route, own_tenant): (Arc<str>, Arc<str>) = (route.into(), tenant.into());
+        let stage = |stage| {
+            let place = RequestStepLabels { route: own_route.clone(), tenant: own_tenant.clone(), stage };
+            self.stages.get_or_create(&place).clone()
+        };
+        let stages = [RequestStep::Accepted, RequestStep::Started, RequestStep::StoreReached, RequestStep::Completed].map(stage);
+        let place = RouteLabels { route: own_route.clone(), method, tenant: own_tenant.clone() };
+        let duration = self.duration.get_or_create(&place).clone();
+        let counted = Arc::new(RequestCounters { tenant: own_tenant, route: own_route, stages, duration, answers: RwLock::default() });
+        if let Ok(mut known) = self.known.write() {
+            known.insert(hash, ((route.into(), method, tenant.into()), counted.clone()));
+        }
+        counted
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, request: &RequestCounters, status: u16, took: Duration) {
+        request.stage(RequestStep::Completed);
+        self.totals.answered(status, took);
+        request.duration.observe(took.as_secs_f64());
+        let known = |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
+        if request.answers.read().is_ok_and(|answers| known(&answers)) {
+            return;
+        }
+        let place = StatusLabels { route: request.route.clone(), tenant: request.tenant.clone(), status };
+        let counter = self.answers.get_or_create(&place).clone();
+        counter.inc();
+        if let Ok(mut answers) = request.answers.write() {
+            answers.push((status, counter));
+        }
+    }
+
+    /// Requests in progress.
+    pub fn in_flight(&self) -> &Gauge {
+        &self.in_flight
+    }
+
+    /// Requests cancelled because the client disconnected.
+    pub fn given_up(&self) -> &Counter {
+        &self.given_up
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> &Gauge {
+        &self.connections
+    }
+
+    /// The store was asked by a look-up.
+    pub fn asked(&self, what: &'static str) {
+        self.totals.store_lookups.fetch_add(1, Ordering::Relaxed);
+        self.asked.get_or_create(&GaugeLabels { what }).inc();
+    }
+
+    /// The cache had some of what was looked up.
+    pub fn cached(&self, kind: CachedKind, hits: usize, misses: usize) {
+        let [of_hits, of_misses] = &self.cached[kind as usize];
+        for (count, total, counter) in [(hits, &self.totals.hits, of_hits), (misses, &self.totals.misses, of_misses)] {
+            if count > 0 {
+                total.fetch_add(count as u64, Ordering::Relaxed);
+                counter.inc_by(count as u64);
+            }
+        }
+    }
+
+    /// A chunk was committed, or a pass has settled something.
+    pub fn worked(&self, stage: &stook_engine::work::TaskReport) {
+        let tenant: Arc<str> = stage.tenant.as_str().into();
+        self.work.get_or_create(&TaskLabels { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
+        let count = |outcome: &'static str, times: u64| {
+            if times > 0 {
+                self.outcomes.get_or_create(&TaskOutcomeLabels { stage: stage.name, tenant: tenant.clone(), outcome }).inc_by(times);
+            }
+        };
+        self.totals.documents.fetch_add(stage.counts.documents.max(0) as u64, Ordering::Relaxed);
+        for (outcome, name) in stook_store::journal::OUTCOMES {
+            count(name, stage.counts.of(outcome).max(0) as u64);
+        }
+        if stage.job.is_none() {
+            self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
+            count("settled", stage.rows);
+            count("damaged", stage.damaged.len() as u64);
+            count("failing", stage.failures.count);
+        }
+    }
+
+    /// How a thing stands when the metrics are read.
+    pub fn set(&self, what: &'static str, value: u64) {
+        self.gauges.get_or_create(&GaugeLabels { what }).set(value as i64);
+    }
+
+    /// How the store does.
+    pub fn store(&self, vitals: &StoreStats) {
+        self.commits.inner().store(vitals.commits, Ordering::Relaxed);
+        self.written.inner().store(vitals.rows, Ordering::Relaxed);
+        self.writing.inner().store(vitals.write_time.as_secs_f64().to_bits(), Ordering::Relaxed);
+        self.set("store_waiting", vitals.waiting);
+        self.set("store_connections", vitals.connections);
+        self.set("store_connections_in_use", vitals.connections_in_use);
+        self.set("store_bytes", vitals.bytes);
+    }
+
+    /// Everything as text.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // writing into memory does not fail
+        let _ = encode(&mut out, &self.registry);
+        out
+    }
+}

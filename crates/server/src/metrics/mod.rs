@@ -1,0 +1,9 @@
+//! What the process counts of its requests and its work: in the format of Prometheus, as sums, and as points of the last hour.
+
+mod counters;
+mod history;
+mod totals;
+
+pub use counters::{CachedKind, Metrics, RequestCounters, RequestStep};
+pub use history::MetricsHistory;
+pub use totals::{STEPS, quantile};

@@ -1,0 +1,91 @@
+//! Sums over everything the process has done, from which rates and quantiles of a time follow.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Steps of time: they are told apart by a factor of the square root of two, from a microsecond to an hour.
+pub const STEPS: usize = 64;
+
+/// Sums over everything that was done, since the process began.
+#[derive(Default)]
+pub struct ProcessTotals {
+    /// Requests that failed here: status 500 and above.
+    pub failed: AtomicU64,
+    /// Documents that imports have dealt with.
+    pub documents: AtomicU64,
+    /// Rows that settling has written.
+    pub settled: AtomicU64,
+    /// Records that the cache had.
+    pub hits: AtomicU64,
+    /// Records that it had not.
+    pub misses: AtomicU64,
+    /// Questions asked of the store by look-ups.
+    pub store_lookups: AtomicU64,
+    /// Requests by how long they took.
+    times: LatencyBuckets,
+}
+
+struct LatencyBuckets([AtomicU64; STEPS]);
+
+impl Default for LatencyBuckets {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl ProcessTotals {
+    /// A request was answered.
+    pub fn answered(&self, status: u16, took: Duration) {
+        let step = (took.as_micros().max(1) as f64).log2() * 2.0;
+        self.times.0[(step as usize).min(STEPS - 1)].fetch_add(1, Ordering::Relaxed);
+        if status >= 500 {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The sums at this moment.
+    pub fn read(&self) -> TotalsSample {
+        let one = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        TotalsSample {
+            counts: [&self.failed, &self.documents, &self.settled, &self.hits, &self.misses, &self.store_lookups].map(one),
+            times: std::array::from_fn(|step| one(&self.times.0[step])),
+        }
+    }
+}
+
+/// Totals at a moment.
+#[derive(Clone)]
+pub struct TotalsSample {
+    /// Failed requests, documents, settled rows, hits, misses, lookups.
+    pub counts: [u64; 6],
+    /// Requests by step of time.
+    pub times: [u64; STEPS],
+}
+
+/// The time within which so many of these requests were answered, in seconds.
+pub fn quantile(times: &[u64; STEPS], share: f64) -> Option<f64> {
+    let all: u64 = times.iter().sum();
+    let mut seen = 0;
+    let step = times.iter().position(|number| {
+        seen += number;
+        all > 0 && seen as f64 >= all as f64 * share
+    })?;
+    Some(2f64.powf((step + 1) as f64 / 2.0) / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_bounds_of_what_was_seen() {
+        let totals = ProcessTotals::default();
+        assert_eq!(quantile(&totals.read().times, 0.5), None);
+        for millis in [1, 1, 1, 1, 1, 1, 1, 1, 1, 500] {
+            totals.answered(200, Duration::from_millis(millis));
+        }
+        let times = totals.read().times;
+        let (half, tail) = (quantile(&times, 0.5).expect("seen"), quantile(&times, 0.99).expect("seen"));
+        assert!((0.001..0.0015).contains(&half) && (0.5..0.75).contains(&tail), "{half} {tail}");
+    }
+}

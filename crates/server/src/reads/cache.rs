@@ -1,0 +1,271 @@
+//! An exact cache of records and lists of keys.
+//!
+//! A store with a *stand* (a number that grows with every commit) is asked for it by every read. An entry remembers the stand
+//! at which it was read; a commit of this process notes its own stand in a slot for each key it writes. An entry is used if its
+//! stand is not before its slot's, so nothing is ever removed and a slow read cannot put back what is old. A stand this process
+//! has not made is another process's commit: all entries of before are worth nothing then.
+//!
+//! Where a question costs a round trip, one answers all requests that wait for it, no commit is known key by key, and what is
+//! not current is checked by its version before it is read anew. A store without a stand is asked for the version of every
+//! record that is used, and lists are not kept.
+
+use super::record::ServedRecord;
+use quick_cache::sync::Cache as Map;
+use quick_cache::{DefaultHashBuilder, Weighter};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::key::Key;
+use stook_store::plan::PlanColumn;
+use stook_store::{ChangedRecord, CommitObserver, Store, Tenant};
+
+/// Slots that remember the last commit of the keys that fall into them.
+const SLOTS: usize = 1 << 16;
+
+/// A record's place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// Its key.
+    pub key: Key,
+}
+
+/// A list: keys of the records with a value in a column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyListId {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The column.
+    pub column: PlanColumn,
+    /// The value, packed.
+    pub value: Vec<u8>,
+}
+
+/// A moment at which something was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ReadPoint {
+    epoch: u64,
+    commit_number: i64,
+}
+
+#[derive(Clone)]
+struct CacheEntry<T> {
+    moment: ReadPoint,
+    value: T,
+}
+
+#[derive(Clone)]
+struct EntryWeigher;
+
+impl Weighter<Place, CacheEntry<Arc<ServedRecord>>> for EntryWeigher {
+    fn weight(&self, place: &Place, entry: &CacheEntry<Arc<ServedRecord>>) -> u64 {
+        (place.key.as_str().len() + entry.value.size() + 200) as u64
+    }
+}
+
+impl Weighter<KeyListId, CacheEntry<Arc<[Key]>>> for EntryWeigher {
+    fn weight(&self, place: &KeyListId, entry: &CacheEntry<Arc<[Key]>>) -> u64 {
+        (place.value.len() + entry.value.iter().map(|key| key.as_str().len() + 32).sum::<usize>() + 200) as u64
+    }
+}
+
+/// Records and lists that were read.
+pub struct RecordCache {
+    records: Map<Place, CacheEntry<Arc<ServedRecord>>, EntryWeigher>,
+    lists: Map<KeyListId, CacheEntry<Arc<[Key]>>, EntryWeigher>,
+    stands: Arc<CommitTracker>,
+    checks: Mutex<CommitChecks>,
+    near: bool,
+}
+
+/// Questions for the stand, counted.
+#[derive(Default)]
+struct CommitChecks {
+    begun: u64,
+    /// The last that was answered, and its answer.
+    done: u64,
+    moment: Option<ReadPoint>,
+}
+
+/// What is known of commits.
+struct CommitTracker {
+    /// The cache is exact up to this stand.
+    applied: AtomicI64,
+    /// Grows when another process has written.
+    era: AtomicU64,
+    /// The stand that this process is making.
+    committing: Mutex<i64>,
+    slots: Box<[AtomicI64]>,
+    hasher: DefaultHashBuilder,
+}
+
+impl CommitTracker {
+    fn slot(&self, what: impl Hash) -> &AtomicI64 {
+        &self.slots[self.hasher.hash_one(what) as usize % SLOTS]
+    }
+
+    fn of_record(&self, tenant: &Tenant, collection: usize, key: &Key) -> &AtomicI64 {
+        self.slot((tenant, collection, key))
+    }
+
+    fn of_lists(&self, tenant: &Tenant, collection: usize) -> &AtomicI64 {
+        self.slot((tenant, collection))
+    }
+
+    /// Another process has written up to `stand`.
+    fn begin_era(&self, stand: i64) {
+        self.era.fetch_add(1, Ordering::SeqCst);
+        self.applied.store(stand, Ordering::SeqCst);
+    }
+}
+
+impl CommitObserver for CommitTracker {
+    fn committing(&self, before: i64, stand: i64) {
+        let mut making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        if before > self.applied.load(Ordering::SeqCst) {
+            self.begin_era(before);
+        }
+        *making = stand;
+    }
+
+    fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
+        for ChangedRecord { tenant, collection, key, content_changed: content } in changed {
+            self.of_record(tenant, *collection, key).fetch_max(stand, Ordering::SeqCst);
+            if *content {
+                self.of_lists(tenant, *collection).fetch_max(stand, Ordering::SeqCst);
+            }
+        }
+        let _making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.applied.fetch_max(stand, Ordering::SeqCst);
+    }
+}
+
+/// How a cached record may be used.
+pub enum CachedRecord {
+    /// As it is.
+    Exact(Arc<ServedRecord>),
+    /// If the store still has it in its version.
+    Unchecked(Arc<ServedRecord>),
+}
+
+impl RecordCache {
+    /// A cache of about `bytes`, which hears of the store's commits.
+    pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
+        let stands = Arc::new(CommitTracker {
+            applied: AtomicI64::new(0),
+            era: AtomicU64::new(0),
+            committing: Mutex::new(i64::MIN),
+            slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
+            hasher: DefaultHashBuilder::default(),
+        });
+        store.watch(stands.clone());
+        if let Some(stand) = store.stand()? {
+            stands.begin_era(stand);
+        }
+        let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
+        Ok(Self {
+            records: Map::with_weighter(items, bytes * 3 / 4, EntryWeigher),
+            lists: Map::with_weighter(items, bytes / 4, EntryWeigher),
+            stands,
+            checks: Mutex::default(),
+            near: store.is_near(),
+        })
+    }
+
+    /// The moment that a read that begins now is of, or nothing when every use must be checked.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
+        let Some(stand) = store.stand()? else { return Ok(None) };
+        let stands = &self.stands;
+        if stand > stands.applied.load(Ordering::SeqCst) {
+            let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
+            if stand == *making {
+                // this process's commit, seen before it was told: what is read now is at least that new, what is cached is not.
+                return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
+            }
+            if stand > stands.applied.load(Ordering::SeqCst) {
+                stands.begin_era(stand);
+            }
+        }
+        Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }))
+    }
+
+    /// The same for all requests in flight together: one question answers everybody who came before it was asked. Whoever comes lets
+    /// the others come first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn shared_now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
+        let lock = || self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = lock().begun + 1;
+        tokio::task::yield_now().await;
+        let mut checks = lock();
+        if checks.done < wanted {
+            checks.begun += 1;
+            checks.moment = self.now(store)?;
+            checks.done = checks.begun;
+        }
+        Ok(checks.moment)
+    }
+
+    /// Whether everything that was committed before `now` is known of.
+    fn is_exact(&self, now: ReadPoint) -> bool {
+        now.commit_number <= self.stands.applied.load(Ordering::SeqCst)
+    }
+
+    fn is_current(&self, read: ReadPoint, now: ReadPoint, slot: &AtomicI64) -> bool {
+        read.epoch == now.epoch && read.commit_number >= slot.load(Ordering::SeqCst) && self.is_exact(now)
+    }
+
+    /// A record as it is at `now`, or with the version it must still have where there is no such moment.
+    pub fn record(&self, place: &Place, now: Option<ReadPoint>) -> Option<CachedRecord> {
+        let entry = self.records.get(place)?;
+        match now {
+            None => Some(CachedRecord::Unchecked(entry.value)),
+            Some(now) => {
+                let slot = self.stands.of_record(&place.tenant, place.collection, &place.key);
+                if self.is_current(entry.moment, now, slot) {
+                    return Some(CachedRecord::Exact(entry.value));
+                }
+                // to read it anew costs no more where the store is near
+                (!self.near).then(|| CachedRecord::Unchecked(entry.value))
+            }
+        }
+    }
+
+    /// Remembers a record read at or after `read`.
+    pub fn put_record(&self, place: Place, read: Option<ReadPoint>, value: Arc<ServedRecord>) {
+        self.records.insert(place, CacheEntry { moment: read.unwrap_or_default(), value });
+    }
+
+    /// A list as it is at `now`.
+    pub fn list(&self, place: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
+        let (now, entry) = (now?, self.lists.get(place)?);
+        let slot = self.stands.of_lists(&place.tenant, place.collection);
+        self.is_current(entry.moment, now, slot).then_some(entry.value)
+    }
+
+    /// Remembers a list read at or after `read`.
+    pub fn put_list(&self, place: KeyListId, read: Option<ReadPoint>, value: Arc<[Key]>) {
+        if let Some(moment) = read {
+            self.lists.insert(place, CacheEntry { moment, value });
+        }
+    }
+
+    /// Records in it.
+    pub fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Bytes in it, about.
+    pub fn size(&self) -> u64 {
+        self.records.weight() + self.lists.weight()
+    }
+}

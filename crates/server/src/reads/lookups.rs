@@ -1,0 +1,220 @@
+//! Look-ups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
+//! is asked of the store together, by a few threads, so that many requests cost few statements.
+
+use super::batch::BatchQueue;
+use super::cache::{KeyListId, RecordCache};
+use super::reader::{KeyLists, KeyListsRequest, LookupState, RecordsRequest, VisibleFrom, packed};
+use super::record::ServedRecord;
+use crate::metrics::{CachedKind, Metrics};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+use stook_store::plan::PlanColumn;
+use stook_store::{Result, Store, StoreError, Tenant};
+use tokio::sync::oneshot;
+
+/// Most keys of a list that the cache keeps.
+const MAX_KEPT: usize = 10_000;
+
+/// Threads that read records.
+const THREADS: usize = 2;
+/// Look-ups through the cache.
+pub struct LookupService {
+    inner: Arc<LookupState>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl LookupService {
+    /// Look-ups with a cache of about `cache` bytes, or none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
+        let cache = if cache > 0 { Some(RecordCache::new(&*store, cache)?) } else { None };
+        let near = store.is_near();
+        let inner = Arc::new(LookupState {
+            catalogue,
+            store,
+            cache,
+            metrics,
+            asks: BatchQueue::new(),
+            lists: BatchQueue::new(),
+            read_point_requests: BatchQueue::new(),
+            near,
+        });
+        let mut threads = Vec::new();
+        for thread in 0..THREADS + 2 {
+            let own = inner.clone();
+            let work = move || match thread {
+                0 => own.tell_moments(),
+                1 => own.serve_lists(),
+                _ => own.serve(),
+            };
+            let started = std::thread::Builder::new().name("reads".into()).spawn(work);
+            threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
+        }
+        Ok(Self { inner, threads })
+    }
+
+    /// The cache, if there is one.
+    pub fn cache(&self) -> Option<&RecordCache> {
+        self.inner.cache.as_ref()
+    }
+
+    /// Look-ups of one request, which sees what was committed before now, or later.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn begin(&self, tenant: &Tenant, way: MissPolicy) -> Result<RequestLookups<'_>> {
+        let now = match &self.inner.cache {
+            None => None,
+            Some(cache) if self.inner.near => Some(cache.shared_now(&*self.inner.store).await?),
+            Some(_) => {
+                let (answer, told) = oneshot::channel();
+                self.inner.read_point_requests.join(answer);
+                Some(told.await.unwrap_or_else(|_| Err(ending()))?)
+            }
+        };
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
+    }
+
+    /// The same on a thread that may wait: every look-up is done when it is asked for.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn begin_directly(&self, tenant: &Tenant) -> Result<RequestLookups<'_>> {
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: MissPolicy::Inline, missed: AtomicBool::new(false) })
+    }
+
+    /// Whether a question to the store costs less than to hand it to another thread: of a request with several look-ups the cache
+    /// is asked first, then one thread does them all.
+    pub fn are_near(&self) -> bool {
+        self.inner.near
+    }
+}
+
+/// How what the cache does not have is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissPolicy {
+    /// Together with what other requests ask for, by other threads.
+    Batched,
+    /// Not at all: the look-up fails, and [`RequestLookups::has_missed`] says so.
+    CacheOnly,
+    /// By this thread, which may wait.
+    Inline,
+}
+
+/// Look-ups of one request.
+pub struct RequestLookups<'r> {
+    reads: &'r LookupService,
+    tenant: Tenant,
+    now: VisibleFrom,
+    way: MissPolicy,
+    missed: AtomicBool,
+}
+
+impl RequestLookups<'_> {
+    /// How what the cache does not have is looked up.
+    pub fn way(&self) -> MissPolicy {
+        self.way
+    }
+
+    /// Whether the cache did not have something that was looked for there only.
+    pub fn has_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Fails a look-up that the cache cannot answer.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn miss<T>(&self) -> Result<T> {
+        self.missed.store(true, Ordering::Relaxed);
+        Err(StoreError::Other("not in the cache".into()))
+    }
+
+    /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn records(&self, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<ServedRecord>>>> {
+        let (inner, tenant) = (&self.reads.inner, &self.tenant);
+        if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
+            return Ok(found);
+        }
+        match self.way {
+            MissPolicy::CacheOnly => return self.miss(),
+            MissPolicy::Inline => {
+                let found = inner.read(tenant, collection, keys, self.now)?;
+                return Ok(keys.iter().map(|key| found.get(key).cloned()).collect());
+            }
+            MissPolicy::Batched => {}
+        }
+        let (answer, received) = oneshot::channel();
+        inner.asks.join(RecordsRequest { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, answer });
+        received.await.unwrap_or_else(|_| Err(ending()))
+    }
+
+    /// One record by key.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn record(&self, collection: usize, key: Key) -> Result<Option<Arc<ServedRecord>>> {
+        Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
+    }
+
+    /// For each value the keys of all records that have it in a column, in the order of keys; nothing where these are more than
+    /// [`MAX_FOUND`](super::MAX_FOUND) records together. The lists are of one moment: a record that goes from one of the values to another
+    /// is in one of them.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn keys(&self, collection: usize, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
+        let (inner, tenant) = (&self.reads.inner, &self.tenant);
+        let places: Vec<KeyListId> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
+        let cached = |place: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
+        if let Some(lists) = places.iter().map(cached).collect::<KeyLists>() {
+            inner.metrics.cached(CachedKind::List, lists.len(), 0);
+            return Ok(Some(lists));
+        }
+        // lists of different moments could both be without a record that has gone from one to the other: all are read together
+        let found = match self.way {
+            MissPolicy::CacheOnly => return self.miss(),
+            MissPolicy::Inline => inner.find_keys(tenant, collection, column, values)?,
+            MissPolicy::Batched => {
+                let (answer, received) = oneshot::channel();
+                inner.lists.join(KeyListsRequest { tenant: tenant.clone(), collection, column, values: values.to_vec(), answer });
+                received.await.unwrap_or_else(|_| Err(ending()))?
+            }
+        };
+        inner.metrics.cached(CachedKind::List, 0, places.len());
+        if let (Some(cache), Some(lists)) = (&inner.cache, &found) {
+            for (place, list) in places.into_iter().zip(lists).filter(|(_, list)| list.len() <= MAX_KEPT) {
+                cache.put_list(place, self.now.flatten(), list.clone());
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for LookupService {
+    fn drop(&mut self) {
+        self.inner.asks.close();
+        self.inner.lists.close();
+        self.inner.read_point_requests.close();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ending() -> StoreError {
+    StoreError::Other("the server is shutting down".into())
+}
+
+fn list_place(tenant: &Tenant, collection: usize, column: PlanColumn, value: &Value) -> KeyListId {
+    KeyListId { tenant: tenant.clone(), collection, column, value: packed(value) }
+}

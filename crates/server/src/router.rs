@@ -1,0 +1,115 @@
+//! The paths of the API, each with its handler, behind the guard of its class.
+
+use crate::App;
+use crate::api::{coverage, deliver, export, health, history, jobs, metrics, openapi, queries, records, routes, runs, services};
+use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
+use crate::guard::admission::RequestClass;
+use crate::guard::request::RequestContext;
+use crate::guard::{guarded, numbered};
+use crate::pages;
+use axum::Router;
+use axum::body::Body;
+use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{delete, get, post};
+use std::sync::Arc;
+use stook_catalogue::definition::Collection;
+use tower_http::compression::CompressionLayer;
+
+/// The routes of an application.
+pub fn router(app: &Arc<App>) -> Router {
+    openapi::shared(app);
+    let v1 = Router::new()
+        .route("/v1", get(tenants::list))
+        .route("/v1/{tenant}", get(records::overview))
+        .route("/v1/{tenant}/query", get(queries::get).post(queries::post).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/query/asked/{id}", get(queries::again).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/query/facets", get(queries::narrow))
+        .route("/v1/{tenant}/query/completions", get(queries::go_on))
+        .route("/v1/{tenant}/suggest", get(suggest::get))
+        .route("/v1/{tenant}/coverage", get(coverage::days))
+        .route("/v1/{tenant}/coverage/children", get(coverage::children))
+        .route("/v1/{tenant}/services", get(services::list))
+        .route("/v1/{tenant}/lookup", post(records::lookup))
+        .route("/v1/{tenant}/lab", get(runs::list))
+        .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/lab/{run}/report", get(runs::report).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/pick", post(transitions::pick))
+        .route("/v1/{tenant}/deliver", post(deliver::create))
+        .route("/v1/{tenant}/jobs", get(jobs::list))
+        .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
+        .route("/v1/{tenant}/jobs/{job}/journal", get(jobs::journal))
+        .route("/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks))
+        .route("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk", post(jobs::rechunk))
+        .route("/v1/{tenant}/jobs/{job}/documents/{document}", get(jobs::document))
+        .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
+        .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
+        .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
+    let mut v1 = v1.merge(routes::router(&app.catalogue));
+    let rows = get(export::rows).layer(CompressionLayer::new());
+    let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export", rows);
+    for (index, collection) in app.catalogue.collections.iter().enumerate() {
+        v1 = v1.merge(of_collection(index, collection));
+        let export = move |ctx: RequestContext| export::collection(ctx.about(index));
+        bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
+    }
+    let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(queries::events));
+    let numbered = from_fn_with_state(app.clone(), numbered);
+    let open = Router::new()
+        .route("/healthz", get(health::healthy))
+        .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(openapi::serve))
+        .route("/metrics", get(metrics::get))
+        .route("/metrics/history", get(history::get))
+        .route("/metrics/summary", get(summary::get))
+        .route_layer(numbered.clone());
+    let api = Router::new()
+        .merge(guarded(app, RequestClass::Interactive, v1))
+        .merge(guarded(app, RequestClass::Bulk, bulk))
+        .merge(guarded(app, RequestClass::Watch, events))
+        .merge(open)
+        .method_not_allowed_fallback(unknown::wrong_method.layer(numbered.clone()))
+        .fallback(unknown::nothing_there.layer(numbered))
+        .with_state(app.clone());
+    // pages ask the API as others do
+    pages::router(app, &api).merge(api)
+}
+
+/// The routes of a collection's records.
+fn of_collection(index: usize, collection: &Collection) -> Router<Arc<App>> {
+    let all = format!("/v1/{{tenant}}/{}", collection.name);
+    let one = format!("{all}/{{key}}");
+    let item = get(move |ctx: RequestContext| records::get(ctx.about(index)))
+        .put(move |ctx: RequestContext, body: Body| records::put(ctx.about(index), body))
+        .patch(move |ctx: RequestContext, body: Body| records::patch(ctx.about(index), body))
+        .delete(move |ctx: RequestContext| records::delete(ctx.about(index)));
+    let some = get(move |ctx: RequestContext| records::by_key(ctx.about(index)))
+        .post(move |ctx: RequestContext, body: Body| records::create(ctx.about(index), body));
+    let mut router = Router::new()
+        .route(&all, some)
+        .route(&one, item)
+        .route(&format!("{one}/explain"), get(move |ctx: RequestContext| records::explain(ctx.about(index))))
+        .route(&format!("{one}/document"), get(move |ctx: RequestContext| records::document(ctx.about(index))))
+        .route(&format!("{one}/log"), get(move |ctx: RequestContext| records::log(ctx.about(index))));
+    if collection.tags.is_some() {
+        let tags = format!("/v1/{{tenant}}/tags/{}", collection.name);
+        let tag = format!("{tags}/{{tag}}");
+        let all = get(move |ctx: RequestContext| tags::list(ctx.about(index)))
+            .post(move |ctx: RequestContext, body: Body| tags::create(ctx.about(index), body));
+        let one = get(move |ctx: RequestContext| tags::one(ctx.about(index)))
+            .patch(move |ctx: RequestContext, body: Body| tags::set(ctx.about(index), body))
+            .delete(move |ctx: RequestContext| tags::remove(ctx.about(index)));
+        router = router
+            .route(&tags, all)
+            .route(&tag, one)
+            .route(&format!("{tag}/rebuild"), post(move |ctx: RequestContext| tags::rebuild(ctx.about(index))))
+            .route(&format!("{tag}/records"), post(move |ctx: RequestContext, body: Body| tags::assign(ctx.about(index), body)));
+    }
+    for transition in &collection.transitions {
+        let name = transition.name.clone();
+        let run = move |ctx: RequestContext, body: Body| transitions::run(ctx.about(index), name.clone(), body);
+        router = router.route(&format!("{one}/{}", transition.name), post(run));
+    }
+    router
+}
