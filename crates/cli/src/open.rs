@@ -1,4 +1,4 @@
-//! From the command line to an opened catalogue and store.
+//! From the command line to an opened catalogue and store, a tenant and a time.
 
 use crate::CommandError;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
+use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::ledger::AdminStore;
 use stook_store::postgres::PostgresStore;
 use stook_store::shape::StoreSchema;
@@ -188,4 +189,13 @@ enum StoreAddress {
 /// Checks a tenant's name.
 pub fn tenant(name: &str) -> Result<Tenant, CommandError> {
     Tenant::new(name).map_err(|error| CommandError::usage(error.to_string()))
+}
+
+/// A time that an option says.
+pub fn time(option: &str, text: &str) -> Result<i64, CommandError> {
+    match from_text(text, &FieldType::Timestamp, None) {
+        Ok(Value::Int(micros)) => Ok(micros),
+        Ok(_) => Err(CommandError::usage(format!("{option}: {text} is not a time"))),
+        Err(error) => Err(CommandError::usage(format!("{option}: {error}"))),
+    }
 }

@@ -1,11 +1,11 @@
 //! `collect`.
 
-use crate::arguments::CollectArgs;
-use crate::ask::shown_status;
-use crate::import::{outcomes, time};
-use crate::open::{self, CatalogueLocation};
+use super::jobs::outcomes;
+use super::status::shown_status;
+use crate::arguments::import::CollectArgs;
+use crate::open::{self, CatalogueLocation, time};
 use crate::output::{count, table};
-use crate::work::{stop_signal, threads};
+use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `queue`.
 
-use crate::arguments::QueueCommand;
+use crate::arguments::queue::QueueCommand;
 use crate::open::CatalogueLocation;
-use crate::output::{bytes, count, number, table};
+use crate::output::{bytes, count, number, table, writer};
 use crate::{CommandError, CommandResult};
 use std::io::{BufRead, BufReader, Write};
 use stook_engine::queue;
@@ -35,7 +35,7 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         }
         QueueCommand::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
-            let mut out = crate::definition::writer(output.as_deref())?;
+            let mut out = writer(output.as_deref())?;
             let ledger = place.ledger(true)?;
             let mut dumped = 0;
             for info in ledger.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {

@@ -1,20 +1,16 @@
-//! `serve` and `token`.
+//! `serve`.
 
-use crate::arguments::{RequestLog, ServeArgs, TokenCommand};
-use crate::open::{self, CatalogueLocation};
-use crate::output::{count, table};
-use crate::work::{stop_signal, threads};
+use crate::arguments::serve::{RequestLog, ServeArgs};
+use crate::open::CatalogueLocation;
+use crate::output::count;
+use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
-use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stook_catalogue::value::show_timestamp;
 use stook_engine::work::{LEASE_SECONDS, WorkerOptions as WorkOptions};
-use stook_server::access::new_token;
 use stook_server::admission::ClassLimits;
 use stook_server::{App, RequestLogLevel, ServerOptions};
-use stook_store::access::Role;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -78,56 +74,5 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
     }
     runtime.shutdown_timeout(Duration::from_secs(5));
     served?;
-    Ok(0)
-}
-
-pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult {
-    match command {
-        TokenCommand::Create { role, tenant, name, json } => {
-            let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
-            let role = Role::named(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
-            let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| CommandError::new(error.to_string()))?;
-            if !place.exists()? {
-                // the first token may come before the first document
-                place.written()?;
-            }
-            let id = place.ledger(false)?.create_token(token)?;
-            if *json {
-                say!("{}", json!({ "id": id, "token": secret }));
-            } else {
-                eprintln!("token {id}; it is shown only once; send it as `Authorization: Bearer TOKEN`");
-                say!("{secret}");
-            }
-        }
-        TokenCommand::Ls { json } => {
-            let tokens = place.ledger(true)?.tokens()?;
-            let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
-            if *json {
-                let shown: Vec<_> = tokens
-                    .iter()
-                    .map(|token| {
-                        let created = show_timestamp(token.created);
-                        json!({ "id": token.id, "tenant": tenant(token), "role": token.token.role.name(), "name": token.token.name, "created": created })
-                    })
-                    .collect();
-                say!("{}", json!(shown));
-            } else {
-                let rows: Vec<Vec<String>> = tokens
-                    .iter()
-                    .map(|token| {
-                        let own = &token.token;
-                        vec![token.id.to_string(), tenant(token), own.role.name().to_owned(), own.name.clone(), show_timestamp(token.created)]
-                    })
-                    .collect();
-                say!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
-            }
-        }
-        TokenCommand::Revoke { id } => {
-            if !place.ledger(false)?.revoke_token(*id)? {
-                return Err(CommandError::new(format!("there is no token {id}")));
-            }
-            say!("token {id} is revoked");
-        }
-    }
     Ok(0)
 }

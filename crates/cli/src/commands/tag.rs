@@ -1,9 +1,9 @@
 //! `tag`: definitions of tags, and who carries them.
 
-use crate::arguments::{TagCollectionArgs, TagCommand, TagDefinitionArgs};
+use crate::arguments::tag::{TagCollectionArgs, TagCommand, TagDefinitionArgs};
 use crate::open::{self, CatalogueLocation};
 use crate::output::{colours, count, table};
-use crate::work::{stop_signal, threads};
+use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value as Json, json};
@@ -51,15 +51,15 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
         TagCommand::Create { said, of, wait } => save(&TagContext::open(place, of)?, said, true, !wait.no_wait, of.json),
         TagCommand::Set { said, of, wait } => save(&TagContext::open(place, of)?, said, false, !wait.no_wait, of.json),
         TagCommand::Delete { name, of } => {
-            let desk = TagContext::open(place, of)?;
-            tags::delete(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name)?;
+            let context = TagContext::open(place, of)?;
+            tags::delete(&context.catalogue, &*context.store, &context.tenant, &context.collection, name)?;
             answer(of.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
             Ok(0)
         }
         TagCommand::Rebuild { names, of, wait } => {
-            let desk = TagContext::open(place, of)?;
-            match tags::again(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, names)? {
-                Some(job) => evaluated(&desk, job, !wait.no_wait, of.json),
+            let context = TagContext::open(place, of)?;
+            match tags::again(&context.catalogue, &*context.store, &context.tenant, &context.collection, names)? {
+                Some(job) => evaluated(&context, job, !wait.no_wait, of.json),
                 None => {
                     answer(of.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
                     Ok(0)
@@ -68,8 +68,8 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
         }
         TagCommand::Ls { of } => ls(&TagContext::read(place, of)?, of.json),
         TagCommand::Show { name, of } => {
-            let desk = TagContext::read(place, of)?;
-            let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name)?;
+            let context = TagContext::read(place, of)?;
+            let found = tags::show(&context.catalogue, &*context.store, &context.tenant, &context.collection, name)?;
             let found = found.ok_or_else(|| CommandError::new(format!("there is no tag `{name}`")))?;
             if of.json {
                 say!("{found}");
@@ -128,22 +128,22 @@ fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     Ok(wishes)
 }
 
-fn save(desk: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
+fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
     let wishes = wishes(said)?;
-    let (index, ..) = tags::collection(&desk.catalogue, &desk.collection)?;
+    let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
     for wish in &wishes {
         if let Some(TagDefinition::Query(text)) = &wish.definition {
-            stook_query::check_tag(&wish.name, text, &desk.catalogue, &*desk.store, &desk.tenant, index)?
+            stook_query::check_tag(&wish.name, text, &context.catalogue, &*context.store, &context.tenant, index)?
                 .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
         }
     }
-    let TagChangeResult { advice, job } = tags::save(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, &wishes, new)?;
+    let TagChangeResult { advice, job } = tags::save(&context.catalogue, &*context.store, &context.tenant, &context.collection, &wishes, new)?;
     for (tag, advice) in &advice {
         eprintln!("note: tag {tag}: {advice}");
     }
     let names: Vec<&str> = wishes.iter().map(|wish| wish.name.as_str()).collect();
     match job {
-        Some(job) => evaluated(desk, job, waits, as_json),
+        Some(job) => evaluated(context, job, waits, as_json),
         None => {
             answer(as_json, json!({ "tags": names, "job": null }), || {
                 format!("{} {}", count(names.len() as u64, "tag"), if new { "made" } else { "set" })
@@ -154,18 +154,18 @@ fn save(desk: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_
 }
 
 /// Works on a job that evaluates tags, or leaves it to workers.
-fn evaluated(desk: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
+fn evaluated(context: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
     if !waits {
         answer(as_json, json!({ "job": job }), || format!("job {job} was created; run `stook work` to evaluate it"));
         return Ok(0);
     }
-    let all = desk.store.job(job)?.progress.documents;
+    let all = context.store.job(job)?.progress.documents;
     let bar = ProgressBar::new(all.max(1));
     if let Ok(style) = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} records {per_sec}") {
         bar.set_style(style);
     }
     let stop = stop_signal()?;
-    let done = tags::run(&desk.catalogue, &*desk.store, job, threads(None), &stop, &|records| bar.set_position(records))?;
+    let done = tags::run(&context.catalogue, &*context.store, job, threads(None), &stop, &|records| bar.set_position(records))?;
     bar.finish_and_clear();
     let progress = tags::progress(&done);
     let number = |name: &str| progress[name].as_u64().unwrap_or(0);
@@ -182,8 +182,8 @@ fn evaluated(desk: &TagContext, job: JobId, waits: bool, as_json: bool) -> Comma
     Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
 }
 
-fn ls(desk: &TagContext, as_json: bool) -> CommandResult {
-    let tags = tags::list(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection)?;
+fn ls(context: &TagContext, as_json: bool) -> CommandResult {
+    let tags = tags::list(&context.catalogue, &*context.store, &context.tenant, &context.collection)?;
     if as_json {
         say!("{}", json!(tags));
         return Ok(0);
@@ -204,11 +204,12 @@ fn ls(desk: &TagContext, as_json: bool) -> CommandResult {
     Ok(0)
 }
 
-fn assign(desk: &TagContext, name: &str, (add, remove): (&[String], &[String]), as_json: bool) -> CommandResult {
+fn assign(context: &TagContext, name: &str, (add, remove): (&[String], &[String]), as_json: bool) -> CommandResult {
     let keys = |texts: &[String]| -> Result<Vec<Key>, CommandError> {
         texts.iter().map(|text| Key::new(text.as_str()).map_err(|error| CommandError::usage(error.to_string()))).collect()
     };
-    let (given, unknown) = tags::assign(&desk.catalogue, &*desk.store, &desk.tenant, &desk.collection, name, (&keys(add)?, &keys(remove)?))?;
+    let (given, unknown) =
+        tags::assign(&context.catalogue, &*context.store, &context.tenant, &context.collection, name, (&keys(add)?, &keys(remove)?))?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     answer(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
         format!("{} added, {} removed", given.added.len(), given.removed.len())

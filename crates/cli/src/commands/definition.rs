@@ -1,21 +1,13 @@
-//! `init`, `check`, `schema`, `sample`.
+//! `init`, `check`, `schema`.
 
-use crate::arguments::{KeyOrder, SampleName};
 use crate::open::CatalogueLocation;
-use crate::output::{count, stream};
+use crate::output::count;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::path::Path;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
-use stook_lab::sample::authorities::{self, Authorities};
-use stook_lab::sample::businesses::{self, Businesses};
-use stook_lab::sample::datasets::{self, Datasets};
-use stook_lab::sample::machines::{self, Machines};
-use stook_lab::sample::sentinel::{self, Sentinel};
-use stook_lab::services::SampleServices;
 use stook_store::shape::StoreSchema;
 
 /// The catalogue a new folder begins with.
@@ -90,64 +82,4 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
 pub fn schema() -> CommandResult {
     say!("{}", serde_json::to_string_pretty(&stook_catalogue::schema::schema())?);
     Ok(0)
-}
-
-/// Samples that describe each business.
-const SAMPLES: u64 = 5;
-
-/// `size` is a number of records, of days for satellites.
-pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> CommandResult {
-    let mut records = size;
-    match name {
-        SampleName::Sentinel => {
-            let folder = output.ok_or_else(|| CommandError::usage("this sample consists of several files: give a folder with -o"))?;
-            records = sentinel::write(&Sentinel { days: size, seed, first: first - 1 }, folder)?;
-        }
-        SampleName::Businesses => {
-            let folder = output.ok_or_else(|| CommandError::usage("businesses are several files: name a folder with -o"))?;
-            businesses::write(&Businesses { records: size, seed, first, versions: SAMPLES }, folder)?;
-        }
-        SampleName::Datasets => {
-            let folder = output.ok_or_else(|| CommandError::usage("datasets are several files: name a folder with -o, or --serve ADDR"))?;
-            datasets::write(&Datasets { records: size, seed }, folder)?;
-        }
-        SampleName::Machines => {
-            let folder = output.ok_or_else(|| CommandError::usage("machines are several files: name a folder with -o"))?;
-            machines::write(&Machines { records: size, seed, first }, folder)?;
-        }
-        SampleName::Authorities => {
-            let mut out = writer(output)?;
-            let keys = if keys == KeyOrder::Random { authorities::KeyOrder::Random } else { authorities::KeyOrder::Ascending };
-            authorities::write(&Authorities { records: size, seed, keys, first }, &mut out)?;
-        }
-    }
-    if let Some(path) = output {
-        eprintln!("wrote {} to {}", count(records, "record"), path.display());
-    }
-    Ok(0)
-}
-
-/// The services of a sample, until the process ends.
-pub fn serve_sample(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> CommandResult {
-    if name != SampleName::Datasets {
-        return Err(CommandError::usage("--serve is for datasets only; other samples are written to files with -o"));
-    }
-    let services = SampleServices::new(Datasets { records, seed });
-    services.serve(address, |address| {
-        let url = format!("http://{address}");
-        say!("CATALOG_URL={url}/catalog TRANSFER_URL={url}/transfer SITES_URL={url}/sites RUNS_URL={url}/runs");
-        eprintln!("serving {} of seed {seed}; faults: PUT {url}/fault/SERVICE/KIND", count(records, "dataset"));
-    })?;
-    Ok(0)
-}
-
-/// A file, or standard output.
-pub fn writer(output: Option<&Path>) -> Result<Box<dyn Write>, CommandError> {
-    Ok(match output {
-        Some(path) => Box::new(BufWriter::with_capacity(
-            1 << 20,
-            File::create(path).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))?,
-        )),
-        None => Box::new(stream()),
-    })
 }

@@ -1,31 +1,17 @@
-//! `work`, and what ends long work early.
+//! `work`.
 
-use crate::arguments::WorkArgs;
-use crate::import::{exit_code, report, words};
+use super::jobs::{exit_code, report, words};
+use super::settle;
+use crate::CommandResult;
+use crate::arguments::import::WorkArgs;
 use crate::open::CatalogueLocation;
-use crate::output::{count, number};
-use crate::{CommandError, CommandResult};
+use crate::output::{count, failure, number};
+use crate::process::{stop_signal, threads};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_engine::work::{self, WorkerEvent, WorkerOptions};
-
-/// Becomes true when the process is asked to end (Ctrl-C, SIGTERM). Asked twice, it ends at once: nothing is lost by that.
-pub fn stop_signal() -> Result<Arc<AtomicBool>, CommandError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
-}
-
-/// The number of threads that was asked for, or one for each core.
-pub fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
 
 pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     let stop = stop_signal()?;
@@ -50,7 +36,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
         WorkerEvent::TaskDone(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
         WorkerEvent::TaskDone(stage) => bar.suspend(|| {
             stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
-            crate::settle::warn(&stage.failures);
+            settle::warn(&stage.failures);
         }),
         WorkerEvent::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
@@ -59,7 +45,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
                 say!("job {}: {}", job.id, words(job.state));
             }
         }),
-        WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; retrying")))),
+        WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", failure(&format!("{error}; retrying")))),
     };
     let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
     bar.finish_and_clear();

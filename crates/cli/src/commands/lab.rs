@@ -1,7 +1,7 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
-use crate::arguments::{LabCommand, LoadArgs, ReportArgs, RunOutputArgs};
-use crate::work::stop_signal;
+use crate::arguments::lab::{LabCommand, LoadArgs, ReportArgs, RunOutputArgs};
+use crate::process::stop_signal;
 use crate::{CommandError, CommandResult, output};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};

@@ -1,0 +1,161 @@
+//! `import`.
+
+use super::jobs::{exit_code, report, show_counts, show_replaced, to_json, words};
+use super::settle;
+use crate::arguments::import::{ImportArgs, WaitFor};
+use crate::open::{self, CatalogueLocation, time};
+use crate::output::{count, number};
+use crate::process::{stop_signal, threads};
+use crate::{CommandError, CommandResult};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Mutex;
+use std::time::Instant;
+use stook_catalogue::expr::ExpressionFailures;
+use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest};
+use stook_store::Store;
+use stook_store::journal::Outcome as Became;
+use stook_store::queue::{Job, JobState};
+
+pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
+    let request = ImportRequest {
+        files: arguments.files.clone(),
+        profile: arguments.profile.clone(),
+        source: arguments.source.clone(),
+        tenant: open::tenant(&arguments.tenant)?,
+        as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
+        part: None,
+        retires_all: arguments.retire_all,
+    };
+    if arguments.dry_run {
+        // of what is not there yet an empty store says the same
+        let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
+        let (catalogue, store) = match &empty {
+            Some(empty) => {
+                CatalogueLocation { folder: place.folder.clone(), store: Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display())) }
+                    .written()?
+            }
+            None => place.read()?,
+        };
+        let preview = import::dry_run(&catalogue, &*store, &request, DryRunLimits { documents: i64::MAX as u64, troubles: 1_000 })?;
+        show_preview(&preview, arguments.json);
+        return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+    }
+    let catalogue = place.catalogue()?;
+    let store = place.prepared(&catalogue, false)?;
+    let id = match arguments.resume {
+        Some(job) => job,
+        None => import::create(&catalogue, &*store, &request)?,
+    };
+    let start = store.job(id)?;
+    if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
+        say!("job {id} is already {}; nothing to do", words(start.state));
+        return Ok(0);
+    }
+    let stop = stop_signal()?;
+    let began = Instant::now();
+    let documents_before = start.counts.documents;
+    let bar = progress_bar(&start);
+    if arguments.detach {
+        let cut = import::cut(&catalogue, &*store, id, &stop, &|moment| bar.set_position(moment.bytes));
+        bar.finish_and_clear();
+        let job = ended(&*store, id, cut)?;
+        if !job.progress.complete {
+            return Err(CommandError::new(left(&job)));
+        }
+        if arguments.json {
+            say!("{}", to_json(&job)?);
+        } else {
+            say!(
+                "job {id}: {} queued in {}; run `stook work` to process them",
+                count(job.progress.documents, "document"),
+                count(job.chunks_left, "chunk")
+            );
+        }
+        return Ok(0);
+    }
+    let workers = threads(arguments.workers);
+    let failures = Mutex::new(ExpressionFailures::default());
+    let tell = |news| match news {
+        ImportEvent::Progress(moment) => show(&bar, moment),
+        ImportEvent::Settled(stage) => {
+            bar.suspend(|| stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")));
+            if let Ok(mut failures) = failures.lock() {
+                failures.include(stage.failures);
+            }
+        }
+    };
+    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == WaitFor::Settled), &stop, &tell);
+    bar.finish_and_clear();
+    settle::warn(&failures.into_inner().unwrap_or_default());
+    let job = ended(&*store, id, run)?;
+    report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
+    if !job.state.is_final() {
+        return Err(CommandError::new(left(&job)));
+    }
+    Ok(exit_code(job.state))
+}
+
+/// A job that was worked on, however that ended: somebody else may have cancelled it. A failure says what is left of it.
+fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, CommandError> {
+    worked.or_else(|error| match store.job(id) {
+        Ok(job) if job.state == JobState::Cancelled => Ok(job),
+        Ok(job) if !job.state.is_final() => Err(CommandError::new(format!("{error}\n{}", left(&job)))),
+        Ok(_) => Err(CommandError::new(format!("job {id}: {error}"))),
+        Err(_) => Err(CommandError::new(format!("{error}\nresume job {id}: stook import --resume {id}; cancel it: stook cancel {id}"))),
+    })
+}
+
+/// What is left of a job that was interrupted, who goes on with it, and how to end it.
+fn left(job: &Job) -> String {
+    let (id, done) = (job.id, number(job.done()));
+    let planned = number(job.planned());
+    let (stands, goes_on) = if job.progress.complete {
+        let stands = format!("{done} of {planned} documents are committed; the rest are queued");
+        let goes_on = format!("workers will process them (`stook work`, or a running `stook serve`), or run: stook import --resume {id}");
+        (stands, goes_on)
+    } else {
+        let stands = format!("{done} of the {planned} documents read so far are committed");
+        let goes_on = match job.chunks_left {
+            0 => format!("to read the rest of the files: stook import --resume {id}"),
+            _ => format!(
+                "workers do what was read (`stook work`, or a running `stook serve`); to read the rest of the files: stook import --resume {id}"
+            ),
+        };
+        (stands, goes_on)
+    };
+    format!("job {id} was interrupted: {stands}\n  {goes_on}\n  or cancel it: stook cancel {id}")
+}
+
+/// Drawn on a terminal only.
+fn progress_bar(job: &Job) -> ProgressBar {
+    let all: u64 = job.files.iter().map(|file| file.size).sum();
+    let bar = ProgressBar::new(all.max(1));
+    let style = ProgressStyle::with_template("{bar:32.cyan/blue} {percent:>3}%  {msg}  {elapsed_precise} (eta {eta})");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, moment: ImportProgress) {
+    // documents that are committed, as a share of the bytes that have been cut
+    let share = if moment.split == 0 { 0.0 } else { moment.documents as f64 / moment.split as f64 };
+    bar.set_position((moment.bytes as f64 * share.min(1.0)) as u64);
+    let rate = moment.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
+    bar.set_message(format!("{} documents  {}/s", number(moment.documents), number(rate as u64)));
+}
+
+fn show_preview(preview: &DryRunReport, as_json: bool) {
+    if as_json {
+        say!("{}", preview.to_json());
+        return;
+    }
+    say!("dry run: {} read, nothing changed; an import would yield", count(preview.counts.documents.max(0) as u64, "document"));
+    show_counts(&preview.counts);
+    show_replaced(preview.replaced.as_ref());
+    for trouble in preview.troubles.iter().take(20) {
+        let kind = if trouble.failed { "failed" } else { "warning" };
+        say!("  {kind}: record {} at byte {}: {}", trouble.record, trouble.offset, trouble.reason);
+    }
+    if preview.troubles.len() > 20 {
+        say!("  and {} more", number(preview.troubles.len() as u64 - 20));
+    }
+}

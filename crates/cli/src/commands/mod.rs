@@ -1,0 +1,19 @@
+//! The commands, one file for each group of them.
+
+pub mod backup;
+pub mod collect;
+pub mod definition;
+pub mod help;
+pub mod import;
+pub mod jobs;
+pub mod lab;
+pub mod query;
+pub mod queue;
+pub mod record;
+pub mod sample;
+pub mod serve;
+pub mod settle;
+mod status;
+pub mod tag;
+pub mod token;
+pub mod work;

@@ -1,0 +1,146 @@
+//! `get`, `withdraw`, `export`: records by key, and all of them.
+
+use super::settle;
+use crate::arguments::records::{ExportFormat, GetArgs, GetFormat};
+use crate::open::{self, CatalogueLocation};
+use crate::output::{count, number, seconds, stream, table, writer, yaml};
+use crate::{CommandError, CommandResult};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::time::Instant;
+use stook_engine::export;
+use stook_engine::{record, withdraw};
+use stook_formats::Syntax;
+use stook_formats::write::MarcWriter;
+use stook_query::tags_of;
+
+pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
+    let (catalogue, store) = place.read()?;
+    let tenant = open::tenant(&arguments.tenant)?;
+    let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
+    let Some(found) = found else {
+        let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are compared exactly, including spaces)" };
+        return Err(CommandError::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
+    };
+    let explained = |found: &record::ExplainedRecord<'_>| -> Result<Json, CommandError> {
+        let mut json = found.explain(&catalogue, &*store, &tenant)?;
+        let (index, definition) = record::find_collection(&catalogue, &arguments.collection)?;
+        if definition.tags.is_some() {
+            json["tags"] = tags_of(&catalogue, &*store, &tenant, index, &found.stored.key)?.into();
+        }
+        Ok(json)
+    };
+    match arguments.format {
+        None if arguments.explain => explain_table(&explained(&found)?),
+        None | Some(GetFormat::Json | GetFormat::Yaml) => {
+            let json = if arguments.explain { explained(&found)? } else { found.to_json() };
+            if arguments.format == Some(GetFormat::Json) {
+                say!("{json}");
+            } else {
+                say!("{}", yaml(&json).trim_end());
+            }
+        }
+        Some(format) => {
+            let Some((number, bytes)) = found.document(None) else {
+                return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
+            };
+            let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
+            let mut out = stream();
+            let mut writer = MarcWriter::new(&mut out, syntax);
+            writer.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc))?;
+            writer.finish()?;
+        }
+    }
+    Ok(0)
+}
+
+/// An explanation as a person reads it: a line per field and per value that lost, then who has spoken.
+fn explain_table(explained: &Json) {
+    let text = |value: &Json| match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        Json::Array(items) => items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join("; "),
+        other => other.to_string(),
+    };
+    let entries = |name: &str| explained[name].as_object().cloned().unwrap_or_default();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (name, field) in entries("fields") {
+        let conflict = if field["conflict"] == Json::Bool(true) { " (conflict)" } else { "" };
+        let (from, rule) = match field.get("derived") {
+            Some(derived) => {
+                let failed = field.get("failed").map(|reason| format!(" (failed: {})", text(reason))).unwrap_or_default();
+                let stale = if field["stale"] == Json::Bool(true) { " (stale)" } else { "" };
+                let planned = field.get("planned").map(|keys| format!(" (missing targets: {})", text(keys))).unwrap_or_default();
+                let most = field.get("most").map(|most| format!(" (limited to {})", text(most))).unwrap_or_default();
+                ("derived".to_owned(), format!("{}{failed}{stale}{planned}{most}", text(derived)))
+            }
+            None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
+        };
+        rows.push(vec![name, text(&field["value"]), from, rule]);
+        for lost in field["lost"].as_array().into_iter().flatten() {
+            rows.push(vec![String::new(), text(&lost["value"]), text(&lost["contributor"]), format!("overruled, as of {}", text(&lost["as_of"]))]);
+        }
+    }
+    for (name, state) in entries("state") {
+        rows.push(vec![name, text(&state["value"]), text(&state["from"]), "state".to_owned()]);
+    }
+    say!("{}", table(&["field", "value", "from", "rule"], &rows, &[]));
+    for reason in explained["left_out"].as_array().into_iter().flatten() {
+        say!("\n{}", text(reason));
+    }
+    say!("");
+    let contributions: Vec<Vec<String>> = explained["contributions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| ["contributor", "says", "as_of", "job", "document"].iter().map(|name| text(&one[*name])).collect())
+        .collect();
+    say!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
+    let exists = if explained["exists"] == Json::Bool(true) { "exists" } else { "is deleted" };
+    if let Some(tags) = explained.get("tags") {
+        let tags = text(tags);
+        say!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
+    }
+    say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
+}
+
+pub fn withdraw(place: &CatalogueLocation, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> CommandResult {
+    let (catalogue, store) = place.written_existing()?;
+    let tenant = open::tenant(tenant)?;
+    let began = Instant::now();
+    let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
+    let settled = settle::drain(&catalogue, &*store)?;
+    let mut failures = done.failures;
+    failures.include(settled.failures);
+    settle::warn(&failures);
+    if as_json {
+        say!(
+            "{}",
+            json!({
+                "records": done.records, "gone": done.deleted, "held": done.kept_for_state, "refused": done.unique_conflicts, "fails": failures.first, "more_fail": failures.truncated,
+            })
+        );
+    } else {
+        say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
+        say!("  {} deleted; {} of them kept because transitions have set their state", number(done.deleted), number(done.kept_for_state));
+    }
+    done.unique_conflicts.iter().for_each(|reason| eprintln!("not withdrawn: {reason}"));
+    Ok(if done.unique_conflicts.is_empty() { 0 } else { 2 })
+}
+
+pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> CommandResult {
+    let (catalogue, store) = place.read()?;
+    let tenant = open::tenant(tenant)?;
+    let format = match format {
+        ExportFormat::Ndjson => export::ExportFormat::Ndjson,
+        ExportFormat::Csv => export::ExportFormat::Csv,
+        ExportFormat::Marc => export::ExportFormat::Marc,
+        ExportFormat::Marcxml => export::ExportFormat::MarcXml,
+    };
+    let mut out = writer(output)?;
+    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("skipped: {complaint}"))?;
+    if let Some(path) = output {
+        eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
+    }
+    Ok(if exported.left_out > 0 { 2 } else { 0 })
+}

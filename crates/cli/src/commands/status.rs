@@ -1,0 +1,33 @@
+//! What services have answered, in words.
+
+use crate::output::{count, seconds};
+use stook_engine::ask::ServiceStatus;
+
+/// What a service has answered, and of what where the query does not say it.
+pub fn shown_status(status: &ServiceStatus) -> String {
+    let told = status.default_arguments.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
+    format!("{}{told}", shown_state(status))
+}
+
+/// What a service has answered.
+pub fn shown_state(status: &ServiceStatus) -> String {
+    let name = format!("{} ({})", status.service, status.source);
+    let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
+    match (status.state(), status.reason()) {
+        ("complete", _) if status.cached => format!("{name}: {} from an earlier fetch{}", count(documents, "document"), unreadable(status)),
+        ("complete", _) => format!("{name}: {} in {}{}", count(documents, "document"), seconds(status.took()), unreadable(status)),
+        (state, Some(reason)) => format!("{name} is {state}: {reason}"),
+        (state, None) => format!("{name} is {state}"),
+    }
+}
+
+/// How many values of an answer were left out.
+fn unreadable(status: &ServiceStatus) -> String {
+    match &status.answer {
+        Some(answer) if answer.unreadable > 0 => {
+            let example = answer.example.as_ref().map(|example| format!(" (the first: {example})")).unwrap_or_default();
+            format!("; {} could not be read{example}", count(answer.unreadable, "value"))
+        }
+        _ => String::new(),
+    }
+}
