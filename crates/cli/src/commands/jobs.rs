@@ -180,17 +180,20 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
     Ok(0)
 }
 
+/// Entries of a journal that are read at once.
+const PAGE: usize = 5_000;
+
 pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
     let store = place.ledger(true)?;
     let mut out = stream();
     let mut after = 0;
-    let mut left = limit.unwrap_or(usize::MAX);
+    let mut left = limit;
     let mut first = true;
     loop {
-        let page = store.journal(job, after, left.min(5_000), errors)?;
+        let page = store.journal(job, after, left.map_or(PAGE, |left| left.min(PAGE)), errors)?;
         let Some(last) = page.last() else { break };
         after = last.document;
-        left = left.saturating_sub(page.len());
+        left = left.map(|left| left.saturating_sub(page.len()));
         for entry in &page {
             if as_json {
                 writeln!(out, "{}", serde_json::to_string(entry)?)?;
@@ -212,7 +215,7 @@ pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<
             }
             first = false;
         }
-        if left == 0 {
+        if left == Some(0) {
             break;
         }
     }

@@ -20,8 +20,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     let described = UploadParams::read(&mut ctx)?;
     ctx.params.end()?;
-    // the guard has read it, and knows how long it may be
-    let bytes = axum::body::to_bytes(body, usize::MAX).await.map_err(Problem::unread)?;
+    let bytes = ctx.bytes(body).await?;
     let delivery = described.upload(&ctx, Some(bytes.len() as u64));
     ctx.reaches_store();
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());

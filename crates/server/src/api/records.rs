@@ -23,16 +23,40 @@ use stook_store::{ReadDetail, Version};
 /// Most keys of one look-up.
 pub const MOST_KEYS: usize = 1_000;
 
-/// Revisions in `If-Match` or `If-None-Match`, whatever was settled after them; an empty list for `*`.
-fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<i64>>> {
-    Ok(tags(ctx, name)?.map(|tags| tags.into_iter().map(|version| version.revision).collect()))
+/// What `If-Match` or `If-None-Match` names.
+enum EntityTags {
+    /// `*`: any version.
+    Any,
+    /// These; nothing for a tag that this server did not give, which matches no version.
+    Versions(Vec<Option<Version>>),
 }
 
-/// Versions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no tag of ours matches nothing.
-fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<Version>>> {
+impl EntityTags {
+    /// Whether it names a version that satisfies a condition.
+    fn name(&self, is_meant: impl Fn(&Version) -> bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Versions(versions) => versions.iter().flatten().any(is_meant),
+        }
+    }
+}
+
+/// No record has this revision.
+const NO_REVISION: i64 = -1;
+
+/// Revisions that `If-Match` or `If-None-Match` names, whatever was settled after them, as edits take them: an empty list for `*`.
+fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<i64>>> {
+    Ok(tags(ctx, name)?.map(|tags| match tags {
+        EntityTags::Any => Vec::new(),
+        EntityTags::Versions(versions) => versions.into_iter().map(|version| version.map_or(NO_REVISION, |version| version.revision)).collect(),
+    }))
+}
+
+/// What `If-Match` or `If-None-Match` names, if it was sent.
+fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<EntityTags>> {
     let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.trim() == "*" {
-        return Ok(Some(Vec::new()));
+        return Ok(Some(EntityTags::Any));
     }
     let mut all = Vec::new();
     for tag in text.split(',').map(str::trim) {
@@ -44,9 +68,9 @@ fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<Vers
             let (revision, touch) = tag.split_once('-').filter(|(revision, _)| !revision.is_empty()).unwrap_or((tag, "0"));
             Some(Version::new(revision.parse().ok()?, touch.parse().ok()?))
         });
-        all.push(version.unwrap_or(Version::new(-1, 0)));
+        all.push(version);
     }
-    Ok(Some(all))
+    Ok(Some(EntityTags::Versions(all)))
 }
 
 fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
@@ -189,7 +213,7 @@ async fn one(mut ctx: RequestContext, collection: usize, key: Key) -> HandlerRes
         (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
     let is_known = |known: &Version| known.revision == version.revision && (!settles || known.minor == version.minor);
-    let mut response = match known.is_some_and(|known| known.is_empty() || known.iter().any(is_known)) {
+    let mut response = match known.is_some_and(|known| known.name(is_known)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
     };

@@ -39,7 +39,7 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
         short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         short
     };
-    let token = ctx.caller.token.to_string();
+    let token = ctx.caller.token.map_or_else(|| "0".to_owned(), |token| token.to_string());
     Ok(Some(IdempotentCall { id: hash(&[&token, target, key]), request: hash(&[sent]) }))
 }
 

@@ -17,8 +17,8 @@ use stook_store::{DEFAULT_TENANT, Store, Tenant};
 pub struct Caller {
     /// The token's name.
     pub name: Arc<str>,
-    /// The token's number; 0 without one.
-    pub token: u64,
+    /// The token's number; nothing for whoever needs none.
+    pub token: Option<u64>,
     /// Whose records; nothing for everybody's.
     pub tenant: Option<Tenant>,
     /// What is allowed.
@@ -96,8 +96,9 @@ impl TokenCache {
     /// # Errors
     /// When the store fails; what is known stays.
     pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
-        let caller =
-            |Token { id, token, .. }: Token| (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role });
+        let caller = |Token { id, token, .. }: Token| {
+            (token.digest, Caller { name: token.name.into(), token: Some(id), tenant: token.tenant, role: token.role })
+        };
         let fresh: HashMap<_, _> = store.tokens()?.into_iter().map(caller).collect();
         if !self.has_had_tokens.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
             self.has_had_tokens.store(true, Ordering::SeqCst);
@@ -125,7 +126,7 @@ impl TokenCache {
         let Some(sent) = headers.get(header::AUTHORIZATION) else {
             if self.are_open() {
                 return if is_local(headers) {
-                    Ok(Caller { name: "anonymous".into(), token: 0, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
+                    Ok(Caller { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
                 } else {
                     Err(refused("without a token, only requests from this machine to localhost or a loopback address are served"))
                 };

@@ -141,7 +141,10 @@ impl RequestContext {
     }
 
     /// The whole body, which the guard has read.
-    async fn bytes(&self, body: Body) -> HandlerResult<Bytes> {
+    ///
+    /// # Errors
+    /// 400 or 413 when it cannot be read.
+    pub async fn bytes(&self, body: Body) -> HandlerResult<Bytes> {
         to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
     }
 

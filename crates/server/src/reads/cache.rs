@@ -98,8 +98,8 @@ struct CommitTracker {
     applied: AtomicI64,
     /// Grows when another process has written.
     era: AtomicU64,
-    /// The stand that this process is making.
-    committing: Mutex<i64>,
+    /// The stand that this process is making, once it makes one.
+    committing: Mutex<Option<i64>>,
     slots: Box<[AtomicI64]>,
     hasher: DefaultHashBuilder,
 }
@@ -130,7 +130,7 @@ impl CommitObserver for CommitTracker {
         if before > self.applied.load(Ordering::SeqCst) {
             self.begin_era(before);
         }
-        *making = stand;
+        *making = Some(stand);
     }
 
     fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
@@ -159,7 +159,7 @@ impl RecordCache {
         let stands = Arc::new(CommitTracker {
             applied: AtomicI64::new(0),
             era: AtomicU64::new(0),
-            committing: Mutex::new(i64::MIN),
+            committing: Mutex::default(),
             slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
             hasher: DefaultHashBuilder::default(),
         });
@@ -186,7 +186,7 @@ impl RecordCache {
         let stands = &self.stands;
         if stand > stands.applied.load(Ordering::SeqCst) {
             let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
-            if stand == *making {
+            if *making == Some(stand) {
                 // this process's commit, seen before it was told: what is read now is at least that new, what is cached is not.
                 return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
             }
