@@ -16,7 +16,7 @@ pub enum RequestLogLevel {
     All,
 }
 
-/// Writes what workers tell of: a line for each chunk and pass that ended, each job, and trouble.
+/// Writes what workers report: a line for each chunk and pass that ended, each job, and trouble.
 pub fn worked(event: &WorkerEvent) {
     match event {
         WorkerEvent::Committed(_) => {}

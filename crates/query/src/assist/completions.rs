@@ -34,7 +34,7 @@ impl Completion {
 /// # Errors
 /// When the store fails.
 ///
-/// Cost: one look-up in an index for each value.
+/// Cost: one lookup in an index for each value.
 pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<Completion>> {
     let start = last_word(text);
     let (before, last) = text.split_at(start);
@@ -116,7 +116,7 @@ fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &
     }
 }
 
-/// Values in the order of an index: each is looked for behind the last one, however many records have that.
+/// Values in the order of an index: each is looked for after the last one, however many records have that.
 fn indexed_values(plan: QueryPlan, column: PlanColumn, (begun, folds): (&str, bool), store: &dyn Store) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     let begins = |text: &str| if folds { fold(text).starts_with(&fold(begun)) } else { text.starts_with(begun) };

@@ -430,7 +430,7 @@ impl Suggester<'_> {
                 }
                 continue;
             }
-            // a part that begins behind a separator: 4_1 of CMSSW_4_1_2
+            // a part that begins after a separator: 4_1 of CMSSW_4_1_2
             let part = |value: &str| value.find(small).is_some_and(|at| at > 0 && !value[..at].ends_with(char::is_alphanumeric));
             if small.len() >= 3
                 && small.bytes().any(|byte| byte.is_ascii_digit())

@@ -10,7 +10,7 @@ const MAX_WORDS: usize = 1_000_000;
 /// Words in small letters, in their order, each with how it is written and the fields that have it.
 #[derive(Debug, Default)]
 pub struct WordIndex {
-    /// One behind the other.
+    /// One after the other.
     text: String,
     /// Where each begins, and where the last one ends.
     starts: Vec<u32>,

@@ -179,7 +179,7 @@ impl QueryParser<'_> {
         let words = [("in", ComparisonOperator::In), ("between", ComparisonOperator::Between), ("last", ComparisonOperator::Last)];
         let word = leading_name(self.rest());
         let operator = words.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
-        // a comparison behind the word means that it is the name of a field
+        // a comparison after the word means that it is the name of a field
         let behind = self.rest()[word.len()..].trim_start();
         let next = leading_name(behind);
         let lists = matches!(next, "in" | "between") && behind[next.len()..].trim_start().starts_with('[');

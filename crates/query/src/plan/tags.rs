@@ -129,7 +129,7 @@ pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> 
     Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
 }
 
-/// The query of a tag, if a text can be that, beside those there are.
+/// The query of a tag, if a text can be that, next to those there are.
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the text, at its place there.

@@ -66,7 +66,7 @@ pub async fn keep(app: Arc<App>) {
 /// The points, the oldest first.
 ///
 /// # Errors
-/// Who is not an admin is refused, and who is one of a tenant beside others.
+/// Who is not an admin is refused, and who is one of a tenant where there are others.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let caller = app.tokens.caller(request.headers())?;
     caller.need(Role::Admin)?;

@@ -55,7 +55,7 @@ pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Prob
     })
 }
 
-/// The tenant of which a caller is told and no other; nothing for who may see all, or where there is no other.
+/// The tenant whose numbers a caller sees, and no other's; nothing for who may see all, or where there is no other.
 ///
 /// # Errors
 /// When the store fails.

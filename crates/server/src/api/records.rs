@@ -20,7 +20,7 @@ use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_n
 use stook_store::access::Role;
 use stook_store::{ReadDetail, Version};
 
-/// Most keys of one look-up.
+/// Most keys of one lookup.
 pub const MOST_KEYS: usize = 1_000;
 
 /// What `If-Match` or `If-None-Match` names.
@@ -92,7 +92,7 @@ fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
     own.chain(parent).collect()
 }
 
-/// What a transition is told.
+/// The arguments of a transition.
 fn arguments(transition: &Transition) -> Json {
     let shown = |argument: &TransitionArgument| {
         let choices: Vec<Json> = argument.one_of.iter().map(|value| value.to_json(&argument.ty)).collect();

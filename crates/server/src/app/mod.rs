@@ -105,7 +105,7 @@ pub struct App {
     pub(crate) options: ServerOptions,
     /// What describes the API to whoever sends no token, made when the routes are.
     pub(crate) openapi: OnceLock<bytes::Bytes>,
-    /// Threads that do whole look-ups: more would only take the processor from each other.
+    /// Threads that do whole lookups: more would only take the processor from each other.
     pub(crate) lookers: Arc<Semaphore>,
     /// Set when no new work is taken.
     pub(crate) ending: AtomicBool,

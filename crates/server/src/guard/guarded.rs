@@ -104,7 +104,7 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
         let next = next.map_err(Problem::unread)?;
         length += next.len();
         if length > app.options.body {
-            // some more is read, so that its sender hears of it
+            // some more is read, so that its sender gets the response
             if length > DRAINED {
                 break;
             }

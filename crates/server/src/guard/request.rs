@@ -38,7 +38,7 @@ pub struct RequestContext {
     pub tenant: Tenant,
     /// Values in the path by name.
     path: RawPathParams,
-    /// Parameters behind the question mark.
+    /// Parameters after the question mark.
     pub params: QueryParams,
     /// Headers.
     pub headers: HeaderMap,
@@ -183,7 +183,7 @@ pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
     }
 }
 
-/// Parameters behind the question mark. Every one must be asked for by the handler before [`QueryParams::end`].
+/// Parameters after the question mark. Every one must be asked for by the handler before [`QueryParams::end`].
 #[derive(Debug, Default)]
 pub struct QueryParams {
     unused: Vec<(String, String)>,

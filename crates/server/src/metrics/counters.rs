@@ -239,7 +239,7 @@ impl Metrics {
         &self.connections
     }
 
-    /// The store was asked by a look-up.
+    /// The store was asked by a lookup.
     pub fn asked(&self, what: &'static str) {
         self.totals.store_lookups.fetch_add(1, Ordering::Relaxed);
         self.asked.get_or_create(&GaugeLabels { what }).inc();

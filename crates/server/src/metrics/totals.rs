@@ -19,7 +19,7 @@ pub struct ProcessTotals {
     pub hits: AtomicU64,
     /// Records that it had not.
     pub misses: AtomicU64,
-    /// Questions asked of the store by look-ups.
+    /// Questions asked of the store by lookups.
     pub store_lookups: AtomicU64,
     /// Requests by how long they took.
     times: LatencyBuckets,

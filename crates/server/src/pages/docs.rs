@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response> {
     let app = &pages.app;
     let document: Json =
-        serde_json::from_slice(openapi::shared(&app)).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        serde_json::from_slice(openapi::shared(app)).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let mut by_tag: Vec<(&str, Vec<Markup>)> = Vec::new();
     for (path, methods) in members(&document["paths"]) {
         for (method, own) in members(methods) {

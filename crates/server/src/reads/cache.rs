@@ -154,7 +154,7 @@ pub enum CachedRecord {
 }
 
 impl RecordCache {
-    /// A cache of about `bytes`, which hears of the store's commits.
+    /// A cache of about `bytes`, which learns of the store's commits.
     pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
         let stands = Arc::new(CommitTracker {
             applied: AtomicI64::new(0),
@@ -187,7 +187,7 @@ impl RecordCache {
         if stand > stands.applied.load(Ordering::SeqCst) {
             let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
             if *making == Some(stand) {
-                // this process's commit, seen before it was told: what is read now is at least that new, what is cached is not.
+                // this process's commit, seen before it was reported: what is read now is at least that new, what is cached is not.
                 return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
             }
             if stand > stands.applied.load(Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! Look-ups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
+//! Lookups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
 //! is asked of the store together, by a few threads, so that many requests cost few statements.
 
 use super::batch::BatchQueue;
@@ -21,14 +21,14 @@ const MAX_KEPT: usize = 10_000;
 
 /// Threads that read records.
 const THREADS: usize = 2;
-/// Look-ups through the cache.
+/// Lookups through the cache.
 pub struct LookupService {
     inner: Arc<LookupState>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl LookupService {
-    /// Look-ups with a cache of about `cache` bytes, or none.
+    /// Lookups with a cache of about `cache` bytes, or none.
     ///
     /// # Errors
     /// When the store fails.
@@ -64,7 +64,7 @@ impl LookupService {
         self.inner.cache.as_ref()
     }
 
-    /// Look-ups of one request, which sees what was committed before now, or later.
+    /// Lookups of one request, which sees what was committed before now, or later.
     ///
     /// # Errors
     /// When the store fails.
@@ -81,7 +81,7 @@ impl LookupService {
         Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
     }
 
-    /// The same on a thread that may wait: every look-up is done when it is asked for.
+    /// The same on a thread that may wait: every lookup is done when it is asked for.
     ///
     /// # Errors
     /// When the store fails.
@@ -89,7 +89,7 @@ impl LookupService {
         Ok(RequestLookups { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: MissPolicy::Inline, missed: AtomicBool::new(false) })
     }
 
-    /// Whether a question to the store costs less than to hand it to another thread: of a request with several look-ups the cache
+    /// Whether a question to the store costs less than to hand it to another thread: of a request with several lookups the cache
     /// is asked first, then one thread does them all.
     pub fn are_near(&self) -> bool {
         self.inner.near
@@ -101,13 +101,13 @@ impl LookupService {
 pub enum MissPolicy {
     /// Together with what other requests ask for, by other threads.
     Batched,
-    /// Not at all: the look-up fails, and [`RequestLookups::has_missed`] says so.
+    /// Not at all: the lookup fails, and [`RequestLookups::has_missed`] says so.
     CacheOnly,
     /// By this thread, which may wait.
     Inline,
 }
 
-/// Look-ups of one request.
+/// Lookups of one request.
 pub struct RequestLookups<'r> {
     reads: &'r LookupService,
     tenant: Tenant,
@@ -127,7 +127,7 @@ impl RequestLookups<'_> {
         self.missed.load(Ordering::Relaxed)
     }
 
-    /// Fails a look-up that the cache cannot answer.
+    /// Fails a lookup that the cache cannot answer.
     ///
     /// # Errors
     /// Always.

@@ -46,7 +46,7 @@ pub type KeyList = Arc<[Key]>;
 /// Lists of several values, all of them whole; nothing where they have too many records to be looked up. There is no list that was cut.
 pub type KeyLists = Option<Vec<KeyList>>;
 
-/// Most records that one look-up by values finds.
+/// Most records that one lookup by values finds.
 pub const MAX_FOUND: usize = 50_000;
 
 pub struct LookupState {

@@ -77,7 +77,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// The entity tag of a version: its revision, and where values are settled behind it, how often that was.
+/// The entity tag of a version: its revision, and where values are settled after it, how often that was.
 pub fn etag(version: Version, collection: &Collection) -> HeaderValue {
     let tag = match version.minor {
         touch @ 1.. if collection.settles() => format!("\"{}-{touch}\"", version.revision),

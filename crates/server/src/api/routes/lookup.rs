@@ -11,14 +11,14 @@ use futures_util::FutureExt;
 use stook_catalogue::expr::ExpressionFailures;
 use stook_catalogue::route::{LookupPart, LookupRoute, RouteAction};
 
-/// How often look-ups are done anew because records were changed while they were looked up.
+/// How often lookups are done anew because records were changed while they were looked up.
 const ATTEMPTS: usize = 10;
 
 fn restless() -> Problem {
     Problem::busy("the records are being changed too quickly to be read consistently; try again")
 }
 
-/// What a look-up answers.
+/// What a lookup answers.
 pub struct RouteResponse {
     /// As JSON.
     pub text: String,
@@ -26,16 +26,17 @@ pub struct RouteResponse {
     pub failures: ExpressionFailures,
 }
 
-/// Does a route's look-ups where that costs least.
+/// Does a route's lookups where that costs least.
 pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
-    let looked =
-        |desk: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| found.map(|shown| RouteResponse { text: shown.text(), failures: desk.failures() });
+    let looked = |request: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| {
+        found.map(|shown| RouteResponse { text: shown.text(), failures: request.failures() })
+    };
     if !ctx.app.reads.are_near() {
         for _ in 0..ATTEMPTS {
             let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?;
-            let desk = RouteRequest::new(&ctx, &given, looking);
-            let found = answer(&desk, find).await.map(|found| looked(&desk, found));
-            if !desk.has_moved() {
+            let request = RouteRequest::new(&ctx, &given, looking);
+            let found = answer(&request, find).await.map(|found| looked(&request, found));
+            if !request.has_moved() {
                 return found;
             }
         }
@@ -43,9 +44,9 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
     }
     let cached = {
         let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::CacheOnly).await?;
-        let desk = RouteRequest::new(&ctx, &given, looking);
-        let found = answer(&desk, find).await.map(|found| looked(&desk, found));
-        (!desk.looking.has_missed() && !desk.has_moved()).then_some(found)
+        let request = RouteRequest::new(&ctx, &given, looking);
+        let found = answer(&request, find).await.map(|found| looked(&request, found));
+        (!request.looking.has_missed() && !request.has_moved()).then_some(found)
     };
     if let Some(found) = cached {
         return found;
@@ -60,11 +61,11 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
         let given = RouteParams { all: &route.params, values };
         for _ in 0..ATTEMPTS {
             let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
-            let desk = RouteRequest::new(&ctx, &given, looking);
-            // every look-up of this way is done when it is asked for
-            let ended = answer(&desk, find).now_or_never();
-            if !desk.has_moved() {
-                return ended.unwrap_or_else(|| Err(Problem::busy("a lookup did not finish"))).map(|found| looked(&desk, found));
+            let request = RouteRequest::new(&ctx, &given, looking);
+            // every lookup of this way is done when it is asked for
+            let ended = answer(&request, find).now_or_never();
+            if !request.has_moved() {
+                return ended.unwrap_or_else(|| Err(Problem::busy("a lookup did not finish"))).map(|found| looked(&request, found));
             }
         }
         Err(restless())
@@ -72,17 +73,17 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
     .await
 }
 
-/// The answer of a look-up; nothing where its one record is missing.
-async fn answer<'l>(desk: &RouteRequest<'_>, find: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
-    let given = desk.params;
+/// The answer of a lookup; nothing where its one record is missing.
+async fn answer<'l>(request: &RouteRequest<'_>, find: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
+    let given = request.params;
     let look = &find.lookup;
     let most = find.page.and_then(|page| page.max_rows).map(|most| given.number(most));
-    let (records, counted) = match desk.first(find).await? {
+    let (records, counted) = match request.first(find).await? {
         FirstLookup::Records(records) => (records, None),
         FirstLookup::Page(records, total) => (records, Some(total)),
         FirstLookup::TooMany(total) => return Ok(Some(composed(find, JsonFragment::Array([].into()), total))),
     };
-    let mut rows = desk.finish(look, vec![records]).await?.pop().unwrap_or_default();
+    let mut rows = request.finish(look, vec![records]).await?.pop().unwrap_or_default();
     if let Some(total) = counted {
         return Ok(Some(composed(find, JsonFragment::Array(rows.into()), total)));
     }

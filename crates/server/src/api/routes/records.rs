@@ -19,7 +19,7 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::Store;
 use stook_store::plan::{Comparison, Condition, QueryPlan, SortKey};
 
-/// What the first look-up finds.
+/// What the first lookup finds.
 pub enum FirstLookup {
     /// All records.
     Records(Vec<Arc<ServedRecord>>),
@@ -34,14 +34,14 @@ pub fn too_many(what: &str) -> Problem {
     Problem::bad(format!("{what} more than {MAX_FOUND} records, the limit of one response; narrow the request"))
 }
 
-/// One request's look-ups.
+/// One request's lookups.
 pub struct RouteRequest<'d> {
     pub ctx: &'d RequestContext,
     pub params: &'d RouteParams<'d>,
     pub looking: RequestLookups<'d>,
     pub shown_params: OnceLock<Json>,
     /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
-    /// which was not told.
+    /// which nothing here knows.
     pub changed_meanwhile: AtomicBool,
     /// What has failed of the route's expressions.
     pub failed: Mutex<ExpressionFailures>,
@@ -70,7 +70,7 @@ impl RouteRequest<'_> {
         self.ctx.definition(look.collection)
     }
 
-    /// The records of the route's own look-up, before includes.
+    /// The records of the route's own lookup, before includes.
     pub async fn first(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
         let look = &find.lookup;
         if let Some(first) =
@@ -123,7 +123,7 @@ impl RouteRequest<'_> {
         }
     }
 
-    /// What satisfies a look-up's conditions: keys, in their order.
+    /// What satisfies a lookup's conditions: keys, in their order.
     fn plan(&self, look: &Lookup) -> QueryPlan {
         let conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
         QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), look.collection) }

@@ -1,6 +1,6 @@
-//! Serves declared routes: look-ups with includes, in bulk, and transitions, under the paths and with the errors that are declared.
+//! Serves declared routes: lookups with includes, in bulk, and transitions, under the paths and with the errors that are declared.
 //!
-//! A look-up takes its records by key, or by the values of an indexed field; each include is looked up once for all records it
+//! A lookup takes its records by key, or by the values of an indexed field; each include is looked up once for all records it
 //! is for. Nothing of an answer is kept: records and lists of keys are, by the cache.
 
 use super::lookup::{RouteResponse, look_up};
