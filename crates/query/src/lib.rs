@@ -92,7 +92,7 @@ use stook_store::{Store, StoreError, Tenant};
 /// # let folder = tempfile::tempdir()?;
 /// # let file = folder.path().join("records.db");
 /// let store = SqliteStore::open(&file, catalogue.clone(), SqliteOptions::default())?;
-/// let tenant = Tenant::new(DEFAULT_TENANT).ok_or("no tenant")?;
+/// let tenant = Tenant::new(DEFAULT_TENANT)?;
 ///
 /// let found = resolve("book pages>300 | grep code", &catalogue, &store, &tenant, store.clock())?;
 /// let compiled = found.map_err(|problem| problem.message)?;
