@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
+use stook_catalogue::expr::{json_to_cel, to_cel};
 use stook_catalogue::route::{IncludeRequirement, Lookup, Projection};
 use stook_catalogue::value::{FieldType, Value};
 
@@ -120,9 +120,7 @@ impl RouteRequest<'_> {
                         to_cel(&value, ty)
                     }),
                 };
-                let found = evaluator.evaluate(expression, variable);
-                let value = found.and_then(|found| from_cel(&found, &FieldType::Json).map_err(|error| error.to_string()));
-                let value = value.unwrap_or_else(|error| {
+                let value = evaluator.value(expression, &FieldType::Json, &variable).unwrap_or_else(|error| {
                     evaluator.note(&format!("`{name}`"), expression, &error);
                     Value::Null
                 });
