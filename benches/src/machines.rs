@@ -21,10 +21,10 @@ use stook_engine::pick::{self, PickGroups};
 use stook_engine::transition::{self, TransitionArguments, TransitionRequest, TransitionResult};
 use stook_formats::tree::XmlTree;
 use stook_formats::xpath::holds;
-use stook_lab::postgres::TestServer;
 use stook_store::postgres::{PostgresOptions as ServerOptions, PostgresStore};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::{Store, Tenant};
+use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 3;
 const MACHINES: u64 = 10_000;

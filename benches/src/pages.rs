@@ -6,7 +6,7 @@ use crate::process::{Result, execute, stook};
 use crate::serve::Running;
 use std::path::Path;
 use stook_lab::measure::run::Run;
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 3;
 const RECORDS: &str = "1000000";

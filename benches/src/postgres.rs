@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::TenantShare;
-use stook_lab::postgres::TestServer;
 use stook_store::queue::JobFile;
 use stook_store::schedule::{Backlog, LeasableJob, TenantLoad, charge, due};
+use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 3;
 const RECORDS: u64 = 50_000;

@@ -10,9 +10,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::TestServer;
 use stook_lab::random::Random;
 use stook_lab::sample::datasets::Datasets;
+use stook_testkit::postgres::TestServer;
 
 /// A report, and what its page says first.
 type Part = (&'static str, fn(&Seeds<'_>, &mut String, Kept) -> Result<()>, &'static str);

@@ -7,7 +7,7 @@ use crate::figures::{Figures, Samples};
 use crate::process::{Ran, Result, execute, remove_store, stook};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 5;
 /// Days of deliveries.

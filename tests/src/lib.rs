@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 use tempfile::TempDir;
 
 /// The definition of a library's authority file, as it stands in the examples.
@@ -33,7 +33,7 @@ pub fn validated(schema: &str, file: &Path) -> Option<String> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stook/venv/bin/python"));
     let usable = |python: &PathBuf| Command::new(python).args(["-c", "import jsonschema, yaml"]).output().is_ok_and(|output| output.status.success());
     let Some(python) = named.into_iter().chain(home).find(usable) else {
-        stook_lab::skip::missing("there is no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
+        stook_testkit::skip::missing("there is no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
         return None;
     };
     let validator = repository().join("tests/reference/validate_schema.py");

@@ -14,7 +14,7 @@ const RECORDS: u64 = 12_000;
 fn place() -> Option<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let Ok(cluster) = std::env::var("STOOK_TEST_CITUS_URL") else {
-        stook_lab::skip::left_out("STOOK_TEST_CITUS_URL is not set");
+        stook_testkit::skip::left_out("STOOK_TEST_CITUS_URL is not set");
         return None;
     };
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);

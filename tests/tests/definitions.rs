@@ -5,7 +5,7 @@
 
 use serde_json::json;
 use std::collections::BTreeSet;
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 use stook_tests::http::Served;
 use stook_tests::{Answer, LIBRARY, Place, authorities};
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 use stook_tests::http::{Client, Served};
 use stook_tests::{Dice, Place};
 

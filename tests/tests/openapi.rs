@@ -17,7 +17,7 @@ fn schemathesis() -> Option<PathBuf> {
     if program.exists() {
         return Some(program);
     }
-    stook_lab::skip::missing("there is no schemathesis beside STOOK_TEST_PYTHON");
+    stook_testkit::skip::missing("there is no schemathesis beside STOOK_TEST_PYTHON");
     None
 }
 

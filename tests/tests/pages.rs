@@ -33,7 +33,7 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
     match chromium.filter(|_| packages.join("node_modules/playwright-core").exists() && packages.join("node_modules/axe-core").exists()) {
         Some(chromium) => Some((packages, chromium)),
         None => {
-            stook_lab::skip::missing(&format!("there is no chromium, or no playwright-core and axe-core in {}", packages.display()));
+            stook_testkit::skip::missing(&format!("there is no chromium, or no playwright-core and axe-core in {}", packages.display()));
             None
         }
     }
@@ -51,7 +51,7 @@ fn walk(script: &str, stook: &Served, arguments: &[&str]) {
         .env("STOOK_TEST_BROWSER", packages)
         .env("STOOK_TEST_CHROMIUM", chromium)
         .output();
-    let Ok(ran) = ran else { return stook_lab::skip::missing("node is not installed") };
+    let Ok(ran) = ran else { return stook_testkit::skip::missing("node is not installed") };
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
     assert!(said.contains("ok signs in"), "{said}");

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 use stook_tests::{Dice, LIBRARY, Left, Place, authorities, kill_after, sum_of_outcomes};
 
 const RECORDS: u64 = 12_000;
@@ -257,7 +257,7 @@ fn a_full_disk_of_the_server_stops_an_import_that_can_go_on() {
         status.is_ok_and(|output| output.status.success())
     };
     if !mount("size=24m") {
-        stook_lab::skip::left_out("only root makes small disks");
+        stook_testkit::skip::left_out("only root makes small disks");
         return;
     }
     let unmount = Unmount(small.clone());
@@ -290,7 +290,7 @@ fn a_role_that_owns_only_its_schema_is_enough() {
         "REVOKE ALL ON SCHEMA public FROM PUBLIC; REVOKE CREATE ON DATABASE postgres FROM PUBLIC; \
          CREATE ROLE librarian LOGIN; CREATE SCHEMA library AUTHORIZATION librarian",
     ) {
-        return stook_lab::skip::missing(&reason);
+        return stook_testkit::skip::missing(&reason);
     }
     let url = format!("{}?schema=library", server.url("postgres").replace("stook@", "librarian@"));
     let place = Place::on_server(LIBRARY, url.clone());

@@ -14,7 +14,7 @@ fn real(name: &str) -> Option<PathBuf> {
     let path = folder.join(name);
     if !path.exists() {
         // real files are no part of the project; but a folder that is named has them
-        let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_lab::skip::missing } else { stook_lab::skip::left_out };
+        let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_testkit::skip::missing } else { stook_testkit::skip::left_out };
         said(&format!("there is no {}", path.display()));
         return None;
     }

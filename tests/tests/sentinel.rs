@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stook_lab::postgres::TestServer;
 use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_testkit::postgres::TestServer;
 use stook_tests::Place;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");

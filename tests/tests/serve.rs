@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::TestServer;
 use stook_lab::sample::datasets::Datasets;
 use stook_lab::services::SampleServices;
+use stook_testkit::postgres::TestServer;
 use stook_tests::http::{Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use stook_lab::skip::left_out;
+use stook_testkit::skip::left_out;
 use stook_tests::{LIBRARY, Place, authorities, counts, interrupted, stook, sum_of_outcomes, touch};
 
 fn is_root() -> bool {

@@ -211,7 +211,7 @@ fn completions_are_made_for_the_usual_shells() {
         }
         let check = Command::new(shell).arg("-n").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let Ok(mut check) = check else {
-            stook_lab::skip::missing(&format!("{shell} is not here to read its completions"));
+            stook_testkit::skip::missing(&format!("{shell} is not here to read its completions"));
             continue;
         };
         check.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();

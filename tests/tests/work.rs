@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::postgres::TestServer;
+use stook_testkit::postgres::TestServer;
 use stook_tests::{LIBRARY, Left, Place, authorities, gzip, touch};
 
 /// Enough to be interrupted in.

@@ -399,7 +399,7 @@ fn a_server_tells_damage_as_a_file_does() {
     for (table, column, damage_sql) in cases {
         let schema = format!("damage{}", NUMBER.fetch_add(1, Ordering::SeqCst));
         let Some(stores) = support::on_a_server(&schema, &catalogue) else { return };
-        let server = stook_lab::postgres::TestServer::shared().expect("a server");
+        let server = stook_testkit::postgres::TestServer::shared().expect("a server");
         let store = &*stores[0];
         fill(&catalogue, store, &folder);
         let changed = server.sql(&format!("UPDATE {schema}.{table} SET {column} = {damage_sql} WHERE {column} IS NOT NULL"));

@@ -99,7 +99,7 @@ fn assert_same(ours: &[serde_json::Value], theirs: &[serde_json::Value]) {
 
 /// Real files are no part of the project; but a folder that is named is there.
 fn real_is_missing(folder: &Path) {
-    let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_lab::skip::missing } else { stook_lab::skip::left_out };
+    let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_testkit::skip::missing } else { stook_testkit::skip::left_out };
     said(&format!("there is no folder {}", folder.display()));
 }
 

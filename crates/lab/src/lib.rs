@@ -1,10 +1,7 @@
 //! Everything that measures, and the generated input it measures with.
 
 pub mod measure;
-pub mod memory;
-pub mod postgres;
 pub mod random;
 pub mod sample;
 pub mod services;
 pub mod show;
-pub mod skip;

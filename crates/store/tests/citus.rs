@@ -31,11 +31,11 @@ const NOT_PROMISED: [&str; 7] = [
 fn new_place() -> Option<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if let Some(test) = std::thread::current().name().filter(|name| NOT_PROMISED.iter().any(|test| name.ends_with(test))) {
-        stook_lab::skip::left_out(&format!("{test} is not promised on a cluster"));
+        stook_testkit::skip::left_out(&format!("{test} is not promised on a cluster"));
         return None;
     }
     let Ok(cluster) = std::env::var("STOOK_TEST_CITUS_URL") else {
-        stook_lab::skip::left_out("STOOK_TEST_CITUS_URL is not set");
+        stook_testkit::skip::left_out("STOOK_TEST_CITUS_URL is not set");
         return None;
     };
     // a few shards for each table: there are many tables

@@ -12,13 +12,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_lab::postgres::TestServer;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
 use stook_store::plan::{Aggregate, AggregateFunction, Comparison, Condition, FUNCTIONS, QueryPlan, SortKey};
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::*;
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::*;
+use stook_testkit::postgres::TestServer;
 
 const DEFINITION: &str = "
 catalogue: both

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
-use stook_lab::postgres::TestServer;
 use stook_store::plan::{Comparison, Condition, QueryPlan};
 use stook_store::postgres::{PostgresOptions, PostgresStore};
 use stook_store::queue::JobState;
 use stook_store::*;
+use stook_testkit::postgres::TestServer;
 
 /// The server all tests share, each with a schema of its own.
 fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
@@ -41,7 +41,7 @@ fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
     conformance::queue::add_chunks(&*store, job, 1);
     store.lease(None, 1, 60).expect("leasing works");
     if let Err(reason) = server.sql("DELETE FROM unended.chunks") {
-        return stook_lab::skip::missing(&reason);
+        return stook_testkit::skip::missing(&reason);
     }
     assert_eq!(store.job_state(job).expect("the job is there"), JobState::Running);
     assert_eq!(store.lease(None, 1, 60).expect("leasing works"), []);

@@ -385,7 +385,7 @@ impl Drop for SmallDisk {
 fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "6m") else {
-        stook_lab::skip::left_out("a small file system can be mounted by root only");
+        stook_testkit::skip::left_out("a small file system can be mounted by root only");
         return;
     };
     let path = disk.0.join("store.db");
@@ -801,7 +801,7 @@ fn assert_has_room(store: &dyn Store, catalogue: &Catalogue, name: &str) {
 fn a_disk_that_the_log_has_filled_has_room_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "100m") else {
-        stook_lab::skip::left_out("a small file system can be mounted by root only");
+        stook_testkit::skip::left_out("a small file system can be mounted by root only");
         return;
     };
     let path = disk.0.join("store.db");
@@ -864,7 +864,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
 fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "40m") else {
-        stook_lab::skip::left_out("a small file system can be mounted by root only");
+        stook_testkit::skip::left_out("a small file system can be mounted by root only");
         return;
     };
     let path = disk.0.join("store.db");

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_engine::split;
-use stook_lab::postgres::TestServer;
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{JobFile, JobId, NewJob, SplitProgress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
+use stook_testkit::postgres::TestServer;
 
 /// A folder of this process, in memory where that is possible.
 pub fn folder(name: &str) -> PathBuf {
-    stook_lab::memory::folder_of_process(name).expect("a folder")
+    stook_testkit::memory::folder_of_process(name).expect("a folder")
 }
 
 /// A store on a file in a folder, opened several times.

@@ -299,6 +299,6 @@ pub fn python(module: &str) -> Option<PathBuf> {
     if probed.is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
-    stook_lab::skip::missing(&format!("{} cannot import {module}", python.display()));
+    stook_testkit::skip::missing(&format!("{} cannot import {module}", python.display()));
     None
 }

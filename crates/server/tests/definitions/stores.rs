@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_engine::settle::SettleRules;
-use stook_lab::postgres::TestServer;
 use stook_server::access::new_token;
 use stook_server::{App, RequestLogLevel, ServerOptions, router};
 use stook_store::Store;
 use stook_store::access::Role;
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::sqlite::{self, SqliteStore};
+use stook_testkit::postgres::TestServer;
 
 /// An opened store with everything that uses it.
 pub struct Place {
@@ -44,7 +44,7 @@ impl Place {
 
     /// A new store on a file.
     pub fn on_a_file(catalogue: &Arc<Catalogue>) -> Result<Self, String> {
-        let folder = stook_lab::memory::folder_of_process("definitions").map_err(|error| error.to_string())?.join(next().to_string());
+        let folder = stook_testkit::memory::folder_of_process("definitions").map_err(|error| error.to_string())?.join(next().to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
         let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::SqliteOptions::default());
         let store = opened.map_err(|error| format!("a file is not opened: {error}"))?;

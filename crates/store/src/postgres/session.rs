@@ -555,7 +555,7 @@ impl Drop for Pooled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stook_lab::postgres::TestServer;
+    use stook_testkit::postgres::TestServer;
 
     #[test]
     fn a_copy_behind_a_statement_that_fails_leaves_the_connection_usable() {
