@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-use stook_lab::random::Random;
-use stook_lab::sample::datasets::{BLOCKS, Datasets};
+use stook_sample::datasets::{BLOCKS, Datasets};
+use stook_sample::random::Random;
 
 const ROUNDS: usize = 3;
 pub const SEED: u64 = 1;

@@ -1,6 +1,6 @@
 //! Samples, medians, spreads, the verdict on a figure, and its line.
 
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 
 /// Repeated measurements of one thing.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@ use crate::process::Result;
 use crate::serve::{ASKING, Running};
 use serde_json::Value as Json;
 use std::process::Command;
-use stook_lab::measure::run::{Durations, RequestSet, Run};
+use stook_report::run::{Durations, RequestSet, Run};
 
 const ROUNDS: usize = 5;
 const CLIENTS: &str = "64";

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::measure::http::{HttpConnection, RequestOutcome};
+use stook_lab::http::{HttpConnection, RequestOutcome};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 

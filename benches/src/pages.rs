@@ -5,7 +5,7 @@ use crate::figures::{Figures, Samples};
 use crate::process::{Result, execute, stook};
 use crate::serve::Running;
 use std::path::Path;
-use stook_lab::measure::run::Run;
+use stook_report::run::Run;
 use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 3;

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use stook_lab::random::Random;
-use stook_lab::sample::datasets::Datasets;
+use stook_sample::datasets::Datasets;
+use stook_sample::random::Random;
 use stook_testkit::postgres::TestServer;
 
 /// A report, and what its page says first.

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use stook_lab::sample::businesses::{id, reference};
+use stook_sample::businesses::{id, reference};
 use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 5;

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 use stook_tests::http::{Served, decoded, encoded};
 use stook_tests::{Place, repository};
 

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_sample::sentinel::{self, Sentinel};
 use stook_tests::http::decoded;
 use stook_tests::{Answer, Place};
 

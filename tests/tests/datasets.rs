@@ -6,9 +6,9 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stook_lab::random::Random;
-use stook_lab::sample::datasets::{Block, Dataset, Datasets, FIRST_RUN, Run, truth};
-use stook_lab::services::{Fault, SampleServices};
+use stook_sample::datasets::{Block, Dataset, Datasets, FIRST_RUN, Run, truth};
+use stook_sample::random::Random;
+use stook_sample::services::{Fault, SampleServices};
 use stook_tests::http::{Served, encoded};
 use stook_tests::{Place, kill_after};
 
@@ -1086,7 +1086,7 @@ fn replicas_and_lumi_sections_are_asked_for_one_by_one() {
         let rows = own.iter().map(|(run, lumi)| json!({ "lumis.run": run, "lumis.lumi": shown(lumi) }));
         assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(rows.collect()));
         // numbers are counted, not ranges; a number is in a file where one of its ranges has it
-        let count = |file: &stook_lab::sample::datasets::StoredFile| -> u64 {
+        let count = |file: &stook_sample::datasets::StoredFile| -> u64 {
             file.lumis.iter().flat_map(|(_, sections)| sections).map(|(low, high)| high - low + 1).sum()
         };
         let answer = asked.whole(&format!("file dataset={} | count(lumi)", dataset.name), "");

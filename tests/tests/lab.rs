@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use stook_lab::measure::run::{Durations, Run};
+use stook_report::run::{Durations, Run};
 use stook_tests::http::Served;
 use stook_tests::{Place, validated};
 

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stook_lab::sample::machines::{self, Machines};
+use stook_sample::machines::{self, Machines};
 use stook_tests::http::Served;
 use stook_tests::{Place, kill_after};
 

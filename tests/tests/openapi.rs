@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use stook_lab::sample::datasets::Datasets;
-use stook_lab::sample::machines;
-use stook_lab::services::SampleServices;
+use stook_sample::datasets::Datasets;
+use stook_sample::machines;
+use stook_sample::services::SampleServices;
 use stook_tests::http::Served;
 use stook_tests::{Place, authorities, repository};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use stook_catalogue::value::{FieldType, from_text};
 use stook_formats::marc::MarcBuilder;
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 use stook_tests::http::{Client, Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, stook};
 

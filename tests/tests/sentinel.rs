@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_sample::sentinel::{self, Sentinel};
 use stook_testkit::postgres::TestServer;
 use stook_tests::Place;
 

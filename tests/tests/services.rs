@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 use stook_tests::Place;
 use stook_tests::http::{Served, decoded, encoded};
 

@@ -9,7 +9,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::MAX_CONTRIBUTORS;
 use stook_engine::work::{self, WorkerOptions};
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 use stook_store::queue::JobState;
 use stook_store::{ReadDetail, Store, Tenant};
 

@@ -16,7 +16,7 @@ use stook_catalogue::value::Value;
 use stook_engine::tags::{self, TagChange, TagEvaluationUnit};
 use stook_engine::work::{self, WorkerOptions};
 use stook_engine::{import, withdraw};
-use stook_lab::sample::machines;
+use stook_sample::machines;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::tag::TagDefinition;

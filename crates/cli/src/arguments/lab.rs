@@ -3,7 +3,7 @@
 use super::named::one_of;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use stook_lab::measure::plan::Schedule;
+use stook_report::plan::Schedule;
 
 /// Schedules that need nothing but a rate.
 const SCHEDULES: [(&str, Schedule); 2] = [("constant", Schedule::Constant), ("poisson", Schedule::Poisson)];

@@ -11,14 +11,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::yaml::{self, Node, NodeKind as StoreSchema};
-use stook_lab::measure::capacity::{self, ThroughputSeries};
-use stook_lab::measure::compare::{self, MetricComparison};
-use stook_lab::measure::import::{self, ImportPlan, ImportPlanFile};
-use stook_lab::measure::kpi::{self, LogTasks};
-use stook_lab::measure::plan::{LoadPlan, PlanFile, RouteEntry, duration};
-use stook_lab::measure::run::{FORMAT, GeneratorInfo, MachineInfo, RequestSet, Run, RunKind};
-use stook_lab::measure::{ProgressFn, RunProgress, closed, limits, open};
-use stook_lab::show::{self, Report};
+use stook_lab::capacity::{self, ThroughputSeries};
+use stook_lab::import::{self, ImportPlan};
+use stook_lab::kpi::{self, LogTasks};
+use stook_lab::plan::LoadPlan;
+use stook_lab::{ProgressFn, RunProgress, closed, limits, open};
+use stook_report::compare::{self, MetricComparison};
+use stook_report::plan::{ImportPlanFile, PlanFile, RouteEntry, duration};
+use stook_report::run::{FORMAT, GeneratorInfo, MachineInfo, RequestSet, Run, RunKind};
+use stook_report::{Report, sections, show};
 
 /// How long each limit of the machine is looked for, alone and before a run.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ pub fn lab(command: &LabCommand) -> CommandResult {
             })
         }
         LabCommand::Schema => {
-            say!("{}", stook_lab::measure::run::SCHEMA.trim_end());
+            say!("{}", stook_report::run::SCHEMA.trim_end());
             Ok(0)
         }
         LabCommand::Limits { folder, postgres, output, json } => {
@@ -315,14 +316,14 @@ fn finish(
     plan: LoadPlan,
     kind: RunKind,
     kept: &RunOutputArgs,
-    work: impl FnOnce(LoadPlan, &ProgressFn<'_>) -> stook_lab::measure::Result<(Vec<RequestSet>, GeneratorInfo)>,
+    work: impl FnOnce(LoadPlan, &ProgressFn<'_>) -> stook_lab::Result<(Vec<RequestSet>, GeneratorInfo)>,
 ) -> CommandResult {
     let (name, text) = (plan.name.clone(), plan.text.clone());
     measured(kind, name, text, kept, |goes_on| {
         let watch = |progress: &RunProgress| {
             let RunProgress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
             let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
-            let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
+            let (p50, p99) = (sections::time(p50.as_secs_f64()), sections::time(p99.as_secs_f64()));
             tell(&format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1));
             goes_on()
         };
@@ -337,7 +338,7 @@ fn measured(
     name: String,
     plan: serde_json::Value,
     kept: &RunOutputArgs,
-    work: impl FnOnce(&dyn Fn() -> bool) -> stook_lab::measure::Result<Run>,
+    work: impl FnOnce(&dyn Fn() -> bool) -> stook_lab::Result<Run>,
 ) -> CommandResult {
     let stop = stop_signal()?;
     let is_kept = kept.json || kept.output.is_some();

@@ -4,12 +4,12 @@ use crate::arguments::sample::{KeyOrder, SampleName};
 use crate::output::{count, writer};
 use crate::{CommandError, CommandResult};
 use std::path::Path;
-use stook_lab::sample::authorities::{self, Authorities};
-use stook_lab::sample::businesses::{self, Businesses};
-use stook_lab::sample::datasets::{self, Datasets};
-use stook_lab::sample::machines::{self, Machines};
-use stook_lab::sample::sentinel::{self, Sentinel};
-use stook_lab::services::SampleServices;
+use stook_sample::authorities::{self, Authorities};
+use stook_sample::businesses::{self, Businesses};
+use stook_sample::datasets::{self, Datasets};
+use stook_sample::machines::{self, Machines};
+use stook_sample::sentinel::{self, Sentinel};
+use stook_sample::services::SampleServices;
 
 /// Samples that describe each business.
 const SAMPLES: u64 = 5;

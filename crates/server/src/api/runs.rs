@@ -8,9 +8,8 @@ use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use stook_catalogue::value::show_timestamp;
-use stook_lab::measure::run::Run;
-use stook_lab::measure::{LabError, compare};
-use stook_lab::show;
+use stook_report::run::Run;
+use stook_report::{ReportError, compare, show};
 use stook_store::access::Role;
 
 /// What the name of a run may be, as a pattern.
@@ -55,7 +54,7 @@ fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
     if !is_name(name) {
         return Err(missing());
     }
-    Run::read(&folder.join(format!("{name}.json"))).map_err(|error| if matches!(error, LabError::File(..)) { missing() } else { failed(error) })
+    Run::read(&folder.join(format!("{name}.json"))).map_err(|error| if matches!(error, ReportError::File(..)) { missing() } else { failed(error) })
 }
 
 /// A run as its file has it.

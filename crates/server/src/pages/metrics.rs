@@ -6,7 +6,7 @@ use crate::guard::problem::HandlerResult;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
-use stook_lab::show::svg;
+use stook_report::svg;
 
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {

@@ -4,7 +4,7 @@ use super::case::{Delivery, Edit};
 use super::grammar::{Made, Members, tag};
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write as _;
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 
 /// The time of a document or delivery with this number, in seconds: days of January 2024.
 pub fn time(number: i64) -> i64 {

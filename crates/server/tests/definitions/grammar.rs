@@ -4,7 +4,7 @@
 //! begin with a prefix: definitions with different ones can share a store.
 
 use serde_json::{Map, Value as Json, json};
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 
 /// What a source's documents have: members with the type of what reads them.
 #[derive(Debug, Clone)]

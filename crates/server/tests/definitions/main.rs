@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 
 /// Cases that share a store.
 const TOGETHER: u64 = 16;

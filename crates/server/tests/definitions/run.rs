@@ -19,7 +19,7 @@ use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
 use stook_engine::settle;
 use stook_engine::{damage, deliver, split, withdraw, work};
-use stook_lab::random::Random;
+use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob};
 use stook_store::{SettlePass, Tenant};

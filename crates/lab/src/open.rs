@@ -1,12 +1,10 @@
 //! Open loop: requests begin when the plan says, whether earlier ones are answered or not, and their time counts from then, so that
 //! a stall of the target counts in full. One thread, which tells how late it was itself.
 
-use super::http::{HttpConnection, ReadResponse, exchange, listens};
-use super::plan::{LoadPlan, RequestSetPlan, Schedule};
-use super::record::{CompletedRequest, ResultRecorder};
-use super::run::{GeneratorInfo, RequestSet};
-use super::{ProgressFn, Result, RunProgress};
-use crate::random::Random;
+use crate::http::{HttpConnection, ReadResponse, exchange, listens};
+use crate::plan::{LoadPlan, RequestSetPlan};
+use crate::record::{CompletedRequest, ResultRecorder};
+use crate::{ProgressFn, Result, RunProgress};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +12,9 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use stook_report::plan::Schedule;
+use stook_report::run::{GeneratorInfo, RequestSet};
+use stook_sample::random::Random;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
@@ -257,7 +258,7 @@ async fn one_set(
 /// Counters of the served side by name and labels; none where the plan does not say where they are.
 async fn counters(plan: &LoadPlan) -> BTreeMap<String, u64> {
     let Some(path) = &plan.metrics else { return BTreeMap::new() };
-    super::served::counters(&plan.target, path).await.unwrap_or_default()
+    crate::served::counters(&plan.target, path).await.unwrap_or_default()
 }
 
 fn difference(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {

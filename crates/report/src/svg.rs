@@ -1,7 +1,7 @@
 //! Pictures as SVG: axes, lines, points, bars.
 
-use super::{escaped, time};
-use crate::measure::run::{Durations, RequestSet};
+use crate::run::{Durations, RequestSet};
+use crate::sections::{escaped, time};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;

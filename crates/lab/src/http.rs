@@ -1,6 +1,6 @@
 //! HTTP/1.1 as a measurer needs it: a request is bytes, an answer is its status and whether all of it came.
 
-use super::{LabError, Result};
+use crate::{LabError, Result};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Runs side by side: what changed, and whether it is more than noise.
 
-use super::run::{Durations, RequestSet, Run};
-use super::{LabError, Result};
-use crate::show::{Report, ReportTable, Section, svg, time};
+use crate::run::{Durations, RequestSet, Run, TimeBin};
+use crate::sections::{Report, ReportTable, Section, time};
+use crate::{ReportError, Result, svg};
 use statrs::stats_tests::Alternative;
 use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
 
@@ -68,10 +68,9 @@ fn value(set: &RequestSet, metric: &str) -> Option<f64> {
 /// Values of stretches of a set, as repetitions of it.
 fn stretches(set: &RequestSet, metric: &str) -> Vec<f64> {
     let size = set.bins.len().div_ceil(STRETCHES).max(1);
-    let one = |bins: &[super::run::TimeBin]| {
+    let one = |bins: &[TimeBin]| {
         let requests: u64 = bins.iter().map(|bin| bin.requests).sum();
-        let weighted =
-            |value: fn(&super::run::TimeBin) -> f64| bins.iter().map(|bin| value(bin) * bin.requests as f64).sum::<f64>() / requests.max(1) as f64;
+        let weighted = |value: fn(&TimeBin) -> f64| bins.iter().map(|bin| value(bin) * bin.requests as f64).sum::<f64>() / requests.max(1) as f64;
         match metric {
             "p50" => weighted(|bin| bin.p50),
             "p90" => weighted(|bin| bin.p90),
@@ -109,7 +108,7 @@ fn median(values: &[f64]) -> f64 {
 /// When there are fewer than two groups, or they have no set in common.
 pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<MetricComparison>> {
     let (Some(first), Some(last)) = (groups.first(), groups.last().filter(|_| groups.len() > 1)) else {
-        return Err(LabError::Plan("at least two runs are compared".into()));
+        return Err(ReportError::Content("at least two runs are compared".into()));
     };
     let mut all = Vec::new();
     for set in first.iter().take(1).flat_map(|run| &run.sets) {
@@ -146,7 +145,7 @@ pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<MetricComparison>> {
     }
     if all.is_empty() {
         let known = last.iter().take(1).flat_map(|run| &run.sets).map(name).collect::<Vec<_>>().join("; ");
-        return Err(LabError::Plan(format!("the runs have no set in common; the last one has {known}")));
+        return Err(ReportError::Content(format!("the runs have no set in common; the last one has {known}")));
     }
     Ok(all)
 }
@@ -207,8 +206,7 @@ fn times<'r>(group: &'r [Run], set: &str) -> Option<&'r Durations> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::run::TimeBin;
-    use crate::random::Random;
+    use stook_sample::random::Random;
 
     fn run(seed: u64, slower: f64) -> Run {
         let mut random = Random::new(seed);

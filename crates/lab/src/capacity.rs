@@ -3,10 +3,10 @@
 //! `X(N) = l N / (1 + s (N - 1) + k N (N - 1))`: one worker does `l` per second, `s` is the share of work that is done by one at a
 //! time, `k` the cost of each pair of workers that must agree.
 
-use super::run::{Run, RunKind};
-use super::{LabError, Result};
-use crate::show::{Report, ReportTable, Section, svg};
+use crate::{LabError, Result};
 use serde::{Deserialize, Serialize};
+use stook_report::run::{Run, RunKind};
+use stook_report::{Report, ReportTable, Section, svg};
 
 /// What was measured: how many at once, and how much they did per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

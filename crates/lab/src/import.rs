@@ -1,108 +1,26 @@
 //! Import matrix: files for several tenants, all at once or one behind the other, while users work: how long each import takes, what it
 //! costs the users, and who is served first.
 
-use super::http::{self, ReadResponse, RequestOutcome, exchange, listens};
-use super::plan::{LoadPlan, PlanFile, RouteEntry, TargetAddress, duration, from_environment, header_lines};
-use super::record::{CompletedRequest, ResultRecorder};
-use super::run::{ImportResult, RequestSet, Run};
-use super::template::encode;
-use super::watched::ResourceMonitor;
-use super::{LabError, Result};
-use crate::random::Random;
-use serde::{Deserialize, Serialize};
+use crate::http::{self, ReadResponse, RequestOutcome, exchange, listens};
+use crate::plan::{LoadPlan, TargetAddress, from_environment, header_lines};
+use crate::record::{CompletedRequest, ResultRecorder};
+use crate::template::encode;
+use crate::watched::ResourceMonitor;
+use crate::{LabError, Result};
 use serde_json::Value as Json;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use stook_report::plan::{IDLE, ImportFileEntry, ImportPlanFile, PlanFile, UsersEntry, duration};
+use stook_report::run::{ImportResult, RequestSet, Run};
+use stook_sample::random::Random;
 use tokio::task::{JoinHandle, LocalSet};
 
 /// A job is asked for that often.
 const ASKED: Duration = Duration::from_millis(20);
 /// Longest time of an upload.
 const UPLOAD: Duration = Duration::from_secs(3_600);
-
-/// A matrix as it is written. Unknown words are mistakes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ImportPlanFile {
-    /// Its name.
-    pub name: String,
-    /// `http://HOST:PORT` of a server of Stook.
-    pub target: String,
-    /// Whose records, in the order in which they begin.
-    pub tenants: Vec<String>,
-    /// Sent with every request, with a token that is good for all tenants; `${NAME}` is from the environment.
-    pub headers: BTreeMap<String, String>,
-    /// The profile of imports.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub profile: String,
-    /// What each tenant imports, in this order.
-    pub files: Vec<ImportFileEntry>,
-    /// Time between the end of an import and the next of the same tenant. Without it all are begun at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause: Option<String>,
-    /// How often all of it is done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<u64>,
-    /// Who works meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub users: Option<UsersEntry>,
-    /// Programs whose processor time and memory are watched.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<String>,
-    /// A database whose connections and statements are watched.
-    #[serde(skip_serializing)]
-    pub postgres: Option<String>,
-    /// Whose figures stand beside ours.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reported_by: String,
-}
-
-/// A file of a matrix, or something else that a job does.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ImportFileEntry {
-    /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced, one `*` in its last part stands for all there are.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub file: String,
-    /// The source of what has no profile.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub source: String,
-    /// Instead of a file: a path below the tenant's that is posted to, and begins a job.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub post: String,
-    /// What it is called in tables.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// Seconds that somebody else's system took, by tenant in their order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reported: Vec<f64>,
-    /// Its users' mean and 95th percentile meanwhile in seconds, by route.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub reported_users: BTreeMap<String, [f64; 2]>,
-}
-
-/// Users who work meanwhile.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UsersEntry {
-    /// How many.
-    pub number: usize,
-    /// How long they work before anything is imported.
-    pub idle: String,
-    /// Between an answer and the next request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub think: Option<String>,
-    /// Name to `FILE` or `FILE#MEMBER`.
-    pub parameters: BTreeMap<String, String>,
-    /// What each does, one behind the other, with the same values; then again with others.
-    pub routes: Vec<RouteEntry>,
-    /// Mean and 95th percentile in seconds of somebody else's users while nothing was imported, by route.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub reported: BTreeMap<String, [f64; 2]>,
-}
 
 /// A matrix ready to be carried out.
 pub struct ImportPlan {
@@ -234,16 +152,6 @@ fn found(path: &Path) -> Result<Vec<PathBuf>> {
     }
     all.sort();
     if all.is_empty() { Err(LabError::Plan(format!("{}: there is no such file", path.display()))) } else { Ok(all) }
-}
-
-/// The phase before anything is imported.
-pub const IDLE: &str = "idle";
-
-impl ImportFileEntry {
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        [&self.name, &self.file, &self.post].into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
-    }
 }
 
 impl SimulatedUsers {

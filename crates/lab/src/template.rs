@@ -1,10 +1,10 @@
 //! Requests with parameters drawn at random from files.
 
-use super::{LabError, Result};
-use crate::random::Random;
+use crate::{LabError, Result};
 use serde_json::Value as Json;
 use std::path::Path;
 use std::sync::Arc;
+use stook_sample::random::Random;
 
 /// Most bytes of a file with values.
 const MOST_FILE: u64 = 1 << 30;

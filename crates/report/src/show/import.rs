@@ -1,9 +1,10 @@
 //! An import matrix as something to look at: its reports' tables, with their figures beside ours.
 
-use super::{Report, ReportTable, Section, number, svg, time};
-use crate::measure::import::{IDLE, ImportFileEntry, ImportPlanFile};
-use crate::measure::kpi::{deviation, mean};
-use crate::measure::run::{ImportResult, RequestSet, Run};
+use crate::plan::{IDLE, ImportFileEntry, ImportPlanFile};
+use crate::run::{ImportResult, RequestSet, Run};
+use crate::sections::{Report, ReportTable, Section, number, time};
+use crate::statistics::{deviation, mean};
+use crate::svg;
 use std::collections::BTreeMap;
 
 /// Imports that are listed one by one.

@@ -1,12 +1,14 @@
 //! What this machine can do at most, measured in the same minute as what it is asked to do.
 
-use super::plan::{LoadPlan, PlanFile, RouteEntry};
-use super::run::MachineLimit;
-use super::{LabError, Result, closed};
+use crate::plan::LoadPlan;
+use crate::{LabError, Result, closed};
 use rusqlite::Connection;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use stook_report::plan::{PlanFile, RouteEntry};
+use stook_report::run::MachineLimit;
+use stook_sample::random::Random;
 
 /// Most bytes that are written in sequence.
 const WRITTEN: usize = 256 << 20;
@@ -136,7 +138,7 @@ fn sqlite(path: &Path, time: Duration, limits: &mut Vec<MachineLimit>) -> Result
         Ok(1_000)
     })?;
     limits.push(limit("SQLite: rows inserted, 1 000 a commit", inserted, "1/s"));
-    let mut random = crate::random::Random::new(1);
+    let mut random = Random::new(1);
     let looked_up = per_second(time, || {
         let mut statement = connection.prepare_cached("SELECT value FROM r WHERE key = ?").map_err(failed)?;
         for _ in 0..1_000 {
@@ -168,7 +170,7 @@ fn server(url: &str, time: Duration, limits: &mut Vec<MachineLimit>) -> Result<(
     })?;
     limits.push(limit("PostgreSQL: rows copied, 1 000 a commit", inserted, "1/s"));
     let statement = client.prepare("SELECT value FROM stook_limits WHERE key = $1").map_err(failed)?;
-    let mut random = crate::random::Random::new(1);
+    let mut random = Random::new(1);
     let looked_up = per_second(time, || {
         let key = format!("{:016x}", random.below(next).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         client.query_one(&statement, &[&key]).map_err(failed)?;

@@ -1,12 +1,12 @@
 //! What a run has seen, as it is collected: histograms, outcomes, a picture over time.
 
-use super::RunProgress;
-use super::http::RequestOutcome;
-use super::run::{Durations, RequestPoint, RequestSet, TimeBin};
-use crate::random::Random;
+use crate::RunProgress;
+use crate::http::RequestOutcome;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use stook_report::run::{Durations, RequestPoint, RequestSet, TimeBin};
+use stook_sample::random::Random;
 
 /// Longest time that is told apart: an hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;

@@ -1,7 +1,7 @@
 //! Counters of the served side, as Prometheus text.
 
-use super::http::whole;
-use super::plan::TargetAddress;
+use crate::http::whole;
+use crate::plan::TargetAddress;
 use std::collections::BTreeMap;
 
 /// Whole numbers that are counters, by name and labels. Nothing where they cannot be read.

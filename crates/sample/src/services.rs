@@ -1,6 +1,6 @@
 //! The four services of the sample `datasets`, over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
 
-use crate::sample::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, Replica, SITES, TRANSFERS};
+use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, Replica, SITES, TRANSFERS};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};

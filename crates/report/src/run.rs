@@ -2,7 +2,7 @@
 //!
 //! One JSON object; times are in nanoseconds in histograms and in seconds elsewhere. `format` changes when readers must.
 
-use super::{LabError, Result};
+use crate::{ReportError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -341,10 +341,11 @@ impl Run {
     /// When the file cannot be read, or is no run of this format.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|error| LabError::File(shown(), error))?;
-        let run: Run = serde_json::from_slice(&bytes).map_err(|error| LabError::Plan(format!("{}: it is no run of the lab: {error}", shown())))?;
+        let bytes = std::fs::read(path).map_err(|error| ReportError::File(shown(), error))?;
+        let run: Run =
+            serde_json::from_slice(&bytes).map_err(|error| ReportError::Content(format!("{}: it is no run of the lab: {error}", shown())))?;
         if run.format != FORMAT {
-            return Err(LabError::Plan(format!("{}: it has format {}, this program reads {FORMAT}", shown(), run.format)));
+            return Err(ReportError::Content(format!("{}: it has format {}, this program reads {FORMAT}", shown(), run.format)));
         }
         Ok(run)
     }
@@ -354,7 +355,7 @@ impl Run {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let failed = |error| LabError::File(path.display().to_string(), error);
+        let failed = |error| ReportError::File(path.display().to_string(), error);
         let bytes = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");

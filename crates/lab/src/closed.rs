@@ -1,15 +1,15 @@
 //! Closed loop: clients that ask again when they are answered. What a client waits says nothing of what others would have; for that
 //! there is the open loop.
 
-use super::http::{ReadResponse, RequestOutcome, exchange, listens};
-use super::plan::{LoadPlan, TargetAddress};
-use super::record::{CompletedRequest, ResultRecorder};
-use super::run::RequestSet;
-use super::{ProgressFn, Result, RunProgress};
-use crate::random::Random;
+use crate::http::{ReadResponse, RequestOutcome, exchange, listens};
+use crate::plan::{LoadPlan, TargetAddress};
+use crate::record::{CompletedRequest, ResultRecorder};
+use crate::{ProgressFn, Result, RunProgress};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use stook_report::run::RequestSet;
+use stook_sample::random::Random;
 use tokio::task::LocalSet;
 
 /// Time of each number of clients before anything counts, as a share of the time that does.

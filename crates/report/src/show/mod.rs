@@ -1,73 +1,11 @@
 //! A run as something to look at: tables and pictures, all computed from its file.
 
 mod import;
-pub mod svg;
 
-use crate::measure::plan::{ReportedFigures, duration};
-use crate::measure::run::{Durations, RequestSet, Run, RunKind};
-use serde::Serialize;
-use std::fmt::Write as _;
-
-/// A report: sections, each with words, a table, a picture.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
-    /// What it is about.
-    pub title: String,
-    /// Its parts.
-    pub sections: Vec<Section>,
-}
-
-/// A part of a report.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Section {
-    /// What it is about.
-    pub title: String,
-    /// In words.
-    pub words: Vec<String>,
-    /// Headings and rows.
-    pub table: Option<ReportTable>,
-    /// As SVG.
-    pub picture: Option<String>,
-}
-
-/// A table.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ReportTable {
-    /// Of its columns. The first ones, up to `names`, stand left; numbers stand right.
-    pub headings: Vec<String>,
-    /// Columns of names.
-    pub names: usize,
-    /// Cells.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl ReportTable {
-    /// One without rows.
-    pub fn new(names: usize, headings: &[&str]) -> Self {
-        Self { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), names, rows: Vec::new() }
-    }
-
-    /// Adds what somebody else measured, and how ours is beside it, to rows that have it.
-    fn beside(&mut self, by: &str, theirs: Vec<Option<[String; 2]>>) {
-        if theirs.iter().all(Option::is_none) {
-            return;
-        }
-        self.headings.extend([by.to_owned(), "beside it".into()]);
-        for (row, theirs) in self.rows.iter_mut().zip(theirs) {
-            row.extend(theirs.unwrap_or_default());
-        }
-    }
-}
-
-/// Seconds as a person reads them.
-pub fn time(seconds: f64) -> String {
-    match seconds {
-        seconds if seconds < 0.001 => format!("{:.0} us", seconds * 1e6),
-        seconds if seconds < 0.01 => format!("{:.2} ms", seconds * 1e3),
-        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
-        seconds => format!("{seconds:.2} s"),
-    }
-}
+use crate::plan::{ReportedFigures, duration};
+use crate::run::{Durations, RequestSet, Run, RunKind};
+use crate::sections::{Report, ReportTable, Section, number, time};
+use crate::svg;
 
 fn at(times: &Durations, share: f64) -> String {
     times.at(share).map_or_else(String::new, time)
@@ -94,18 +32,6 @@ pub fn report(run: &Run) -> Report {
         report.sections.push(Section { title: "Limits".into(), table: Some(table), ..Section::default() });
     }
     report
-}
-
-/// Three digits.
-fn number(value: f64) -> String {
-    let digits = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$}")
 }
 
 fn about(run: &Run) -> Section {
@@ -281,121 +207,5 @@ fn sweep(run: &Run, report: &mut Report) {
     for (title, lines, unit) in [("Mean and deviation", mean, "seconds"), ("p99", p99, "seconds"), ("Responses per second", rate, "1/s")] {
         let picture = svg::lines(&lines, "clients", unit);
         report.sections.push(Section { title: title.into(), picture: Some(picture), ..Section::default() });
-    }
-}
-
-impl Report {
-    /// For a terminal: words and tables.
-    pub fn text(&self) -> String {
-        let mut out = format!("{}\n", self.title);
-        for section in &self.sections {
-            if !section.words.is_empty() || section.table.is_some() {
-                out.push('\n');
-                if !section.title.is_empty() {
-                    let _ = writeln!(out, "{}", section.title);
-                }
-            }
-            for words in &section.words {
-                let _ = writeln!(out, "{words}");
-            }
-            if let Some(table) = &section.table {
-                out.push_str(&table.text());
-            }
-        }
-        out
-    }
-
-    /// As Markdown. Pictures are beside it, called by what `picture` says of their number.
-    pub fn markdown(&self, picture: &dyn Fn(usize) -> Option<String>) -> String {
-        let mut out = format!("# {}\n", self.title);
-        for (place, section) in self.sections.iter().enumerate() {
-            if !section.title.is_empty() {
-                let _ = write!(out, "\n## {}\n", section.title);
-            }
-            for words in &section.words {
-                let _ = write!(out, "\n{words}\n");
-            }
-            if let Some(table) = &section.table {
-                let _ = write!(out, "\n{}", table.markdown());
-            }
-            if let Some(name) = section.picture.as_ref().and_then(|_| picture(place)) {
-                let _ = write!(out, "\n![{}]({name})\n", section.title);
-            }
-        }
-        out
-    }
-
-    /// As one page with its pictures inside.
-    pub fn html(&self) -> String {
-        let mut out = format!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1>\n",
-            escaped(&self.title)
-        );
-        for section in &self.sections {
-            out.push_str("<section>");
-            if !section.title.is_empty() {
-                let _ = write!(out, "<h2>{}</h2>", escaped(&section.title));
-            }
-            for words in &section.words {
-                let _ = write!(out, "<p>{}</p>", escaped(words));
-            }
-            if let Some(table) = &section.table {
-                out.push_str(&table.html());
-            }
-            out.push_str(section.picture.as_deref().unwrap_or_default());
-            out.push_str("</section>\n");
-        }
-        out.push_str("</html>\n");
-        out
-    }
-}
-
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem;color:#1b1f24;background:#fff}\
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}\
-td,th{padding:.2rem .7rem;border-bottom:1px solid #d8dee4;text-align:right}td.n,th.n{text-align:left}svg{max-width:100%;height:auto}\
-@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}td,th{border-color:#30363d}}";
-
-/// Text in HTML and SVG.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-impl ReportTable {
-    fn text(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count()));
-            cells.chain([self.headings[column].chars().count()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
-        let line = |cells: &[String]| {
-            let cells = cells.iter().zip(&widths).enumerate();
-            let padded = cells.map(|(place, (cell, width))| if place < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        let mut out = line(&self.headings);
-        let rule: usize = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-        out.push_str(&"─".repeat(rule));
-        out.push('\n');
-        self.rows.iter().for_each(|row| out.push_str(&line(row)));
-        out
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
-        let rules: Vec<String> = (0..self.headings.len()).map(|place| if place < self.names { "---".into() } else { "---:".into() }).collect();
-        let mut out = line(&self.headings) + &line(&rules);
-        self.rows.iter().for_each(|row| out.push_str(&line(row)));
-        out
-    }
-
-    fn html(&self) -> String {
-        let class = |place: usize| if place < self.names { " class=\"n\"" } else { "" };
-        let line = |cells: &[String], tag: &str| {
-            let cells = cells.iter().enumerate().map(|(place, cell)| format!("<{tag}{}>{}</{tag}>", class(place), escaped(cell)));
-            format!("<tr>{}</tr>", cells.collect::<String>())
-        };
-        let rows: String = self.rows.iter().map(|row| line(row, "td")).collect();
-        format!("<table>{}{rows}</table>", line(&self.headings, "th"))
     }
 }

@@ -1,12 +1,13 @@
 //! Durations and rates of the stages of a pipeline, from its log.
 
-use super::{LabError, Result};
-use crate::show::{Report, ReportTable, Section};
+use crate::{LabError, Result};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use stook_report::statistics::{deviation, mean};
+use stook_report::{Report, ReportTable, Section};
 
 /// Longest line that is read.
 const LONGEST: usize = 1 << 20;
@@ -30,17 +31,6 @@ pub struct LogTasks {
     pub name: String,
     /// By name.
     pub stages: BTreeMap<String, TaskCalls>,
-}
-
-/// The mean of values; of none it is zero.
-pub fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    values.clone().sum::<f64>() / values.count().max(1) as f64
-}
-
-/// The population standard deviation of values; of none it is zero.
-pub fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let average = mean(values.clone());
-    mean(values.map(|value| (value - average).powi(2))).sqrt()
 }
 
 /// Smallest, mean, largest, population standard deviation.

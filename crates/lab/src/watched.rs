@@ -1,8 +1,7 @@
 //! What a run costs: processor, memory and disk of the machine and of programs, connections of a database and its most expensive
 //! statements.
 
-use super::run::{Curve, SqlStatementStats};
-use super::{LabError, Result};
+use crate::{LabError, Result};
 use postgres::{Client, NoTls};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stook_report::run::{Curve, SqlStatementStats};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
