@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint test bench seeds screenshots demo (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
+.PHONY: help fmt lint features test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
 
 help:
-	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo"
+	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -23,6 +23,14 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --quiet -- -D warnings
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
+
+# The binary without the parts that can be left out of it, and with each of these parts alone.
+FEATURES := lab pages
+features:
+	cargo clippy --package stook-cli --no-default-features --quiet -- -D warnings
+	@set -e; for feature in $(FEATURES); do \
+	  echo "cargo clippy --package stook-cli --no-default-features --features $$feature --quiet -- -D warnings"; \
+	  cargo clippy --package stook-cli --no-default-features --features $$feature --quiet -- -D warnings; done
 
 # What tests need is installed where that is possible (packages of Debian: as root). Without it those tests say "skipped" and the rest
 # runs; with STOOK_TEST_REQUIRE=1 they fail.

@@ -820,7 +820,10 @@ fn aggregates_are_also_told_by_source() {
         let sources = json!([{ "source": "one", "row": without(of("one")) }, { "source": "two", "row": without(of("two")) }]);
         assert_eq!(answer["by_source"], sources);
         assert_eq!(stook.get(&format!("/v1/main/query?q={}&by_source=true", encoded("thing | sum(twice)"))).status, 400);
-        place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is derived or of type ranges, so it has no values by source"]);
+        place
+            .run(&["query", "thing | sum(twice)", "--by-source"])
+            .exits(1)
+            .complains(&["`twice` is derived or of type ranges, so it has no values by source"]);
     }
 }
 

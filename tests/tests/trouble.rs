@@ -334,7 +334,9 @@ fn a_file_that_changed_since_its_job_was_made_is_refused() {
         assert!(told.contains("see `stook queue ls`"), "{told}");
         let reasons = place.queue();
         assert!(
-            reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was created; import it again"))
+            reasons
+                .iter()
+                .all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was created; import it again"))
         );
     }
     assert_eq!(place.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");

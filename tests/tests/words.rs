@@ -357,7 +357,9 @@ fn dead_chunks_are_told_with_their_reason_and_live_again() {
     let answer = place.run(&["import", "--resume", "1"]).exits(1).text();
     assert!(answer.contains("job 1: failed") && answer.contains("see `stook queue ls`"), "{answer}");
     let queue = place.queue();
-    assert!(queue.iter().all(|chunk| chunk["state"] == "dead" && chunk["reason"].as_str().unwrap().contains("has changed since the job was created")));
+    assert!(
+        queue.iter().all(|chunk| chunk["state"] == "dead" && chunk["reason"].as_str().unwrap().contains("has changed since the job was created"))
+    );
     assert_eq!((&place.job(1)["state"], &place.job(1)["chunks_dead"]), (&json!("failed"), &json!(queue.len())));
     let shown = place.ok(&["queue", "ls"]);
     assert!(shown.contains("dead") && shown.contains("has changed since the job was created"), "{shown}");

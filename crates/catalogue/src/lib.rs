@@ -23,6 +23,6 @@ pub use eval as expr;
 pub use eval::{functions, plain, types};
 pub use model::{definition, golden, key, links, parts, path, record, route, survivorship};
 pub use parse::{schema, words, yaml};
-pub use value::{fold, json, time};
 pub use stook_marc::marcspec;
 pub use stook_xpath as xpath;
+pub use value::{fold, json, time};

@@ -15,7 +15,9 @@ mod process;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use commands::{backup, collect, definition, help, import, jobs, lab, query, queue, record, sample, serve, settle, tag, token, work};
+use commands::{backup, collect, definition, help, import, jobs, query, queue, record, serve, settle, tag, token, work};
+#[cfg(feature = "lab")]
+use commands::{lab, sample};
 use std::process::ExitCode;
 
 pub use error::{CommandError, CommandResult};
@@ -76,14 +78,21 @@ fn run(arguments: &Arguments) -> CommandResult {
             record::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
         }
         Command::Export { collection, format, output, tenant } => record::export(&place, collection, *format, output.as_deref(), tenant),
+        #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),
+        #[cfg(feature = "lab")]
         Command::Sample { name, records, seed, serve: Some(address), .. } => {
             sample::serve_sample(*name, records.unwrap_or(name.size()), *seed, *address)
         }
+        #[cfg(feature = "lab")]
         Command::Sample { name, records, days, seed, keys, first, output, serve: None } => {
             let size = if *name == arguments::sample::SampleName::Sentinel { *days } else { records.unwrap_or(name.size()) };
             sample::sample(*name, size, *seed, *keys, *first, output.as_deref())
         }
+        #[cfg(not(feature = "lab"))]
+        Command::Lab(_) => Err(CommandError::usage("this build has no `stook lab`; build with --features lab")),
+        #[cfg(not(feature = "lab"))]
+        Command::Sample(_) => Err(CommandError::usage("this build has no `stook sample`; build with --features lab")),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut script);

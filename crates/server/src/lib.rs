@@ -16,6 +16,7 @@ mod connection;
 mod guard;
 mod log;
 mod metrics;
+#[cfg(feature = "pages")]
 mod pages;
 mod reads;
 mod router;

@@ -6,6 +6,7 @@ use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
 use crate::guard::{guarded, numbered};
+#[cfg(feature = "pages")]
 use crate::pages;
 use axum::Router;
 use axum::body::Body;
@@ -73,7 +74,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .fallback(unknown::nothing_there.layer(numbered))
         .with_state(app.clone());
     // pages ask the API as others do
-    pages::router(app, &api).merge(api)
+    #[cfg(feature = "pages")]
+    let api = pages::router(app, &api).merge(api);
+    api
 }
 
 /// The routes of a collection's records.

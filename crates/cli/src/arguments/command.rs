@@ -1,9 +1,11 @@
 //! The command line: options of all commands, and which commands there are.
 
 use super::import::{CollectArgs, ImportArgs, WorkArgs};
+#[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::QueueCommand;
 use super::records::{ExportFormat, GetArgs, QueryArgs};
+#[cfg(feature = "lab")]
 use super::sample::{KeyOrder, SampleName};
 use super::serve::{ServeArgs, TokenCommand};
 use super::tag::TagCommand;
@@ -112,11 +114,16 @@ pub enum Command {
         command: TokenCommand,
     },
     /// Measure this and any other HTTP service.
+    #[cfg(feature = "lab")]
     Lab {
         /// How.
         #[command(subcommand)]
         command: LabCommand,
     },
+    /// Measure HTTP services: this build cannot.
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Lab(LeftOutArgs),
     /// List import jobs.
     Jobs {
         /// As JSON.
@@ -224,7 +231,12 @@ pub enum Command {
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
     },
+    /// Generate sample data: this build cannot.
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Sample(LeftOutArgs),
     /// Generate sample data.
+    #[cfg(feature = "lab")]
     #[command(
         after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
@@ -259,4 +271,12 @@ pub enum Command {
         /// The shell.
         shell: Shell,
     },
+}
+
+/// Whatever is written after a command that this build does not have.
+#[cfg(not(feature = "lab"))]
+#[derive(Debug, clap::Args)]
+pub struct LeftOutArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _all: Vec<String>,
 }

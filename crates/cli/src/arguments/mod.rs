@@ -2,10 +2,12 @@
 
 mod command;
 pub mod import;
+#[cfg(feature = "lab")]
 pub mod lab;
 mod named;
 pub mod queue;
 pub mod records;
+#[cfg(feature = "lab")]
 pub mod sample;
 pub mod serve;
 pub mod tag;

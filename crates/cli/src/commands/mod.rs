@@ -6,10 +6,12 @@ pub mod definition;
 pub mod help;
 pub mod import;
 pub mod jobs;
+#[cfg(feature = "lab")]
 pub mod lab;
 pub mod query;
 pub mod queue;
 pub mod record;
+#[cfg(feature = "lab")]
 pub mod sample;
 pub mod serve;
 pub mod settle;

@@ -224,11 +224,13 @@ impl QueryParams {
     }
 
     /// All that was sent, in its order.
+    #[cfg(feature = "pages")]
     pub fn into_pairs(self) -> Vec<(String, String)> {
         self.unused
     }
 
     /// The first value of a parameter, whether it is asked for or not.
+    #[cfg(feature = "pages")]
     pub fn first(&self, name: &str) -> Option<&str> {
         self.unused.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
