@@ -281,6 +281,6 @@ mod tests {
             ..ThroughputSeries::default()
         };
         let shown = report(&measured, Some(100_000.0 / 12.0)).expect("a report").text();
-        assert!(shown.contains("most is done by") && shown.contains("systems") && shown.contains("residual %"), "{shown}");
+        assert!(shown.contains("the peak is at") && shown.contains("systems") && shown.contains("residual %"), "{shown}");
     }
 }

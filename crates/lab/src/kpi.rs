@@ -233,6 +233,6 @@ nothing of interest
             ]
         );
         let shown = report(&[stages.clone(), stages]).text();
-        assert!(shown.contains("Mean duration, from log to log") && shown.contains("1 calls took less than the log can tell"), "{shown}");
+        assert!(shown.contains("Mean duration, from log to log") && shown.contains("1 calls were shorter than the log's resolution"), "{shown}");
     }
 }
