@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo docs (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint features test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
+.PHONY: help fmt lint features test docs screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
 
 help:
-	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo"
+	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo | docs"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -124,6 +124,11 @@ bench-serve: postgres peer build
 	cargo build --release --quiet --package stook-benches
 	@command -v wrk >/dev/null || echo "note: install wrk for these figures"
 	$(BENCH) serve $(WRITTEN)
+
+# The documentation as a folder of static files, the same pages that `stook serve` shows: OUT=FOLDER
+OUT ?= $(CACHE)/docs
+docs:
+	@cargo run --quiet --package stook-docs --example write -- $(OUT)
 
 # The main pages, light and dark, in docs/pages.
 screenshots: browser build

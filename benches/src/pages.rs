@@ -54,7 +54,7 @@ fn on_store(setting: &Setting, figures: &mut Figures, folder: &Path, (catalogue,
         ("a journal", "/t/main/job?id=1", 50.0),
         ("metrics", "/t/main/metrics", 50.0),
         ("tokens", "/t/main/tokens", 50.0),
-        ("the API", "/docs", 50.0),
+        ("the API", "/docs/operations", 50.0),
         ("search as you type", "/t/main/suggestions?q={typed}", 30.0),
     ];
     // what there is to be suggested is learnt with the first question

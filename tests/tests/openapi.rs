@@ -91,7 +91,7 @@ fn machines_and_their_tags_are_served_as_documented() {
 fn the_document_is_a_page_too() {
     let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
     let stook = Served::new(&place, &["--workers", "0"]);
-    let page = stook.get("/docs");
+    let page = stook.get("/docs/operations");
     assert!(page.text().contains("/party-api/v1/businesses/search") && page.header("content-security-policy").is_some());
     let document = stook.get("/openapi.json").with(200);
     assert_eq!(document["openapi"], "3.1.0");

@@ -132,6 +132,54 @@ fn an_operator_looks_for_gaps() {
     }
 }
 
+#[test]
+fn the_documentation_is_read_and_searched_without_a_token() {
+    let place = Place::new(THINGS);
+    let admin = token(&place, "admin");
+    let stook = Served::new(&place, &["--workers", "0"]);
+    assert_eq!(stook.get("/").header("location"), Some("/sign-in"), "there are tokens");
+    let start = stook.get("/docs");
+    assert_eq!((start.status, start.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(start.header("content-security-policy").is_some() && start.text().contains(env!("CARGO_PKG_VERSION")));
+    // whatever a page links to is there, and nothing but pages, pictures and what pages are made of
+    let link = regex::Regex::new(r##"(?:href|src)="(/[^"#?]*)"##).unwrap();
+    let (mut seen, mut ahead) = (std::collections::BTreeSet::from(["/docs".to_owned()]), vec!["/docs".to_owned()]);
+    while let Some(path) = ahead.pop() {
+        let page = stook.get(&path);
+        assert_eq!(page.status, 200, "{path}");
+        if page.header("content-type") != Some("text/html; charset=utf-8") {
+            continue;
+        }
+        let text = page.text();
+        whole(&text).unwrap_or_else(|wrong| panic!("{path}: {wrong}"));
+        assert_eq!((text.matches("<h1").count(), text.matches("aria-current=\"page\"").count()), (1, usize::from(path != "/docs")), "{path}");
+        ahead.extend(link.captures_iter(&text).map(|found| found[1].to_owned()).filter(|own| own.starts_with("/docs") && seen.insert(own.clone())));
+    }
+    for path in [
+        "/docs/tutorial",
+        "/docs/howto/tag-records",
+        "/docs/decisions/002-optimistic-writes",
+        "/docs/measurements/tags-100k-0.svg",
+        "/docs/operations",
+    ] {
+        assert!(seen.contains(path), "{path} is linked: {seen:?}");
+    }
+    for (other, path) in [("query.md", "/docs/query"), ("decisions/README.md", "/docs/decisions"), ("", "/docs"), ("tutorial/", "/docs/tutorial")] {
+        let led = stook.get(&format!("/docs/{other}"));
+        assert_eq!((led.status, led.header("location")), (303, Some(path)));
+    }
+    let missing = stook.get("/docs/howto/import-big-file");
+    assert!(missing.status == 404 && missing.text().contains("Did you mean") && missing.text().contains("href=\"/docs/howto/import-big-files\""));
+    let odd = stook.get("/docs/%3Cscript%3E");
+    assert!(odd.status == 404 && !odd.text().contains("<script>"), "{}", odd.text());
+    let found = stook.get("/docs/search?q=golden+val").text();
+    assert!(found.contains("href=\"/docs/glossary#golden-value\"") && found.contains("<mark>golden</mark>"), "{found}");
+    let nothing = stook.get("/docs/search?q=%3Cxyzzy%3E").text();
+    assert!(nothing.contains("&lt;xyzzy&gt;") && nothing.contains("Try fewer letters"), "{nothing}");
+    assert!(stook.get("/docs/search").text().contains("Write words"));
+    walk("documentation.mjs", &stook, &[&admin]);
+}
+
 /// What is drawn of a group is what was measured: the union of its records' intervals.
 fn counted_records_cover_what_is_measured(client: &Client) {
     let rows = client.get("/v1/main/query?limit=1000&q=datatake.sensing_s1").with(200);

@@ -49,7 +49,7 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
     let listener = listener.map_err(|error| CommandError::new(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
     let described = if cfg!(feature = "pages") { "/docs" } else { "/openapi.json; this build has no web pages, build with --features pages" };
-    eprintln!("serving {} on http://{address} with {}; API documentation at {described}", catalogue.name, count(workers as u64, "import worker"));
+    eprintln!("serving {} on http://{address} with {}; documentation at {described}", catalogue.name, count(workers as u64, "import worker"));
     if loopback && !store.has_had_tokens()? {
         eprintln!("no tokens exist, so anyone on this machine has full access; create one with `stook token create`");
     } else if store.tokens()?.is_empty() {

@@ -1,73 +1,87 @@
-//! The API to be read: its description, operation by operation.
+//! The documentation of this version under `/docs`, with search, and the API of the catalogue at hand among it. It is the same for every
+//! catalogue and says nothing of records: it needs no token.
 
-use super::shown::{items, members, named};
+mod operations;
+
 use super::{WebPages, layout};
-use crate::api::openapi;
-use crate::guard::problem::{HandlerResult, Problem};
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
-use maud::{Markup, html};
-use serde_json::Value as Json;
-use std::sync::Arc;
+use crate::guard::request::QueryParams;
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use maud::Markup;
+use std::sync::{Arc, LazyLock};
+use stook_docs::view::{self, SEARCH, Surroundings};
+use stook_docs::{Address, Docs, VERSION, tree};
+use tower_http::compression::CompressionLayer;
 
-/// All operations, by what they are about.
-pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response> {
-    let app = &pages.app;
-    let document: Json =
-        serde_json::from_slice(openapi::shared(app)).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    let mut by_tag: Vec<(&str, Vec<Markup>)> = Vec::new();
-    for (path, methods) in members(&document["paths"]) {
-        for (method, own) in members(methods) {
-            let (tag, shown) = (own["tags"][0].as_str().unwrap_or_default(), operation(path, method, own));
-            match by_tag.iter_mut().find(|(known, _)| *known == tag) {
-                Some((_, entries)) => entries.push(shown),
-                None => by_tag.push((tag, vec![shown])),
-            }
-        }
-    }
-    let body = html! {
-        main.api {
-            h1 { (app.catalogue.name) }
-            p {
-                (named(&document["info"], "description")) " Send a token as " code { "Authorization: Bearer TOKEN" } ". The whole as "
-                a href="/openapi.json" { "OpenAPI 3.1" } "; " a href="/" { "pages" } " to look at."
-            }
-            @for (tag, operations) in &by_tag { h2 { (tag) } @for own in operations { (own) } }
-        }
-    };
-    Ok(layout::html(StatusCode::OK, layout::document(&format!("{}: the API", app.catalogue.name), &body)))
+/// Made when somebody looks at them first, in a few milliseconds.
+static DOCS: LazyLock<Docs> = LazyLock::new(|| Docs::new(Address::Server));
+
+/// The path of the page about the API of the catalogue at hand.
+const OPERATIONS: &str = "operations";
+
+/// The routes of the documentation.
+pub fn router() -> Router<Arc<WebPages>> {
+    Router::new()
+        .route("/docs", get(start))
+        .route("/docs/", get(|| async { Redirect::to("/docs") }))
+        .route(&format!("/docs/{SEARCH}"), get(search))
+        .route(&format!("/docs/{OPERATIONS}"), get(operations::page))
+        .route("/docs/{*path}", get(page))
+        .layer(CompressionLayer::new())
 }
 
-fn operation(path: &str, method: &str, own: &Json) -> Markup {
-    let parameters = items(&own["parameters"]);
-    let body = members(&own["requestBody"]["content"]).next();
-    let is_needed = |parameter: &Json| parameter["required"] == true && parameter["in"] != "path";
-    html! {
-        details {
-            summary { b { (method.to_uppercase()) } " " code { (path) } " " (named(own, "summary")) }
-            @if !parameters.is_empty() {
-                table {
-                    @for parameter in parameters {
-                        tr {
-                            td { code { (named(parameter, "name")) } }
-                            td { (named(parameter, "in")) @if is_needed(parameter) { ", required" } }
-                            td { (named(parameter, "description")) }
-                        }
-                    }
-                }
-            }
-            @if let Some((media, body)) = body {
-                p { "Body, " (media) ":" }
-                pre tabindex="0" { (serde_json::to_string_pretty(&body["schema"]).unwrap_or_default()) }
-            }
-            p {
-                "Answers: "
-                @for (place, (status, answer)) in members(&own["responses"]).enumerate() {
-                    @if place > 0 { "; " }
-                    (status) " " (named(answer, "description"))
-                }
-            }
-        }
+/// The first page.
+async fn start(State(pages): State<Arc<WebPages>>) -> Response {
+    with_surroundings(&pages, |around| answer(&pages, StatusCode::OK, "", "", "Documentation", &view::start(&DOCS, around)))
+}
+
+/// A page or a picture; another name of a page leads to it.
+async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> Response {
+    if let Some(page) = DOCS.page(&path) {
+        return answer(&pages, StatusCode::OK, &page.path, "", &page.title, &view::page(&DOCS, page));
     }
+    if let Some(picture) = tree::picture(&path) {
+        let headers = [
+            (header::CONTENT_TYPE, "image/svg+xml"),
+            (header::CONTENT_SECURITY_POLICY, "default-src 'none'"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::CACHE_CONTROL, "max-age=86400"),
+        ];
+        return (headers, picture).into_response();
+    }
+    match DOCS.meant(&path) {
+        Some(page) => Redirect::to(&DOCS.address().page("", &page.path)).into_response(),
+        None => answer(&pages, StatusCode::NOT_FOUND, &path, "", "Page not found", &view::missing(&DOCS, &path)),
+    }
+}
+
+/// `?q=WORDS`: the sections that have them.
+async fn search(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
+    let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
+    let searched = params.first("q").unwrap_or_default().trim();
+    let title = if searched.is_empty() { "Search the documentation".to_owned() } else { format!("{searched} · Search") };
+    answer(&pages, StatusCode::OK, SEARCH, searched, &title, &view::results(&DOCS, searched, &DOCS.search(searched)))
+}
+
+/// A page of the documentation, in its frame.
+fn answer(pages: &WebPages, status: StatusCode, path: &str, searched: &str, title: &str, main: &Markup) -> Response {
+    with_surroundings(pages, |around| {
+        let body = view::body(&DOCS, around, path, searched, main);
+        layout::html(status, layout::document(&format!("{title} · Stook {VERSION}"), &body))
+    })
+}
+
+/// What this server adds to the documentation: the way back to its catalogue, and the catalogue's own API.
+fn with_surroundings(pages: &WebPages, show: impl FnOnce(&Surroundings) -> Response) -> Response {
+    let (home, title) = (format!("Catalogue {}", pages.app.catalogue.name), operations_title(pages));
+    let purpose = "Every path of this catalogue, with parameters, bodies and answers, made from its definition.";
+    show(&Surroundings { home: Some(("/", &home)), own: Some((OPERATIONS, &title, purpose)) })
+}
+
+/// The title of the page about the API of the catalogue at hand.
+fn operations_title(pages: &WebPages) -> String {
+    format!("The API of {}", pages.app.catalogue.name)
 }

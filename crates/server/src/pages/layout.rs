@@ -70,7 +70,7 @@ pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
                 @if visit.has_tags() { (tab("tags", "Tags")) }
                 @if visit.may(Role::Admin) && visit.has_runs() { (tab("lab", "Lab")) }
                 @if visit.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
-                a href="/docs" { "API" }
+                a href="/docs" { "Documentation" }
             }
             @if visit.is_signed_in() {
                 form.inline method="post" action="/sign-out" {

@@ -55,7 +55,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/sign-in", get(session::form).post(session::enter))
         .route("/sign-out", post(session::leave))
         .route("/assets/{name}", get(assets::get))
-        .route("/docs", get(docs::page))
+        .merge(docs::router())
         .merge(both("/t/{tenant}/home", page(home::page)))
         .merge(both("/t/{tenant}/search", page(search::page)))
         .merge(both("/t/{tenant}/record", page(record::page)))

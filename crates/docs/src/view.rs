@@ -1,0 +1,188 @@
+//! What surrounds a page: the list of all pages, the headings of this one, the pages before and after it, and the form to search.
+
+use crate::VERSION;
+use crate::search::Found;
+use crate::tree::{Address, Docs, Kind, Page};
+use maud::{Markup, PreEscaped, html};
+
+/// The path of the page with the results of a search, on a server.
+pub const SEARCH: &str = "search";
+
+/// What a server adds to the documentation.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings<'a> {
+    /// Where visitors come from: a link and what it says.
+    pub home: Option<(&'a str, &'a str)>,
+    /// A page about the catalogue at hand: its path among the pages of the documentation, its title, and what it is for.
+    pub own: Option<(&'a str, &'a str, &'a str)>,
+}
+
+/// The body of a page. `path` is its path, `""` for the first page; `main` is what the page says.
+#[must_use]
+pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main: &Markup) -> Markup {
+    html! {
+        a.skip href="#main" { "Skip to content" }
+        header {
+            nav aria-label="Pages" {
+                a.brand href=(docs.address().page(path, "")) { "Stook documentation " small { (VERSION) } }
+                @if let Some((href, label)) = around.home { a href=(href) { (label) } }
+            }
+            @if docs.address() == Address::Server { (form(searched, "search-all")) }
+        }
+        div.docs {
+            nav.tree tabindex="0" aria-label="Documentation" {
+                details {
+                    summary { "All pages" }
+                    @for kind in Kind::ALL { (pages_of(docs, around, kind, path)) }
+                }
+            }
+            main #main { (main) }
+        }
+        footer { "Stook " (VERSION) }
+    }
+}
+
+/// The form to search with; its id tells it from another one on the same page.
+fn form(searched: &str, id: &str) -> Markup {
+    html! {
+        form.inline role="search" action={ "/docs/" (SEARCH) } {
+            label.unseen for=(id) { "Search the documentation" }
+            input id=(id) type="search" name="q" value=(searched) placeholder="Search the documentation" maxlength="300";
+            button { "Search" }
+        }
+    }
+}
+
+/// The pages of a kind; those of a folder with a page of its own are shown while a visitor is there.
+fn pages_of(docs: &Docs, around: &Surroundings, kind: Kind, path: &str) -> Markup {
+    let folder = path.split_once('/').map_or(path, |(folder, _)| folder);
+    let entry = |to: &str, title: &str| html! { a href=(docs.address().page(path, to)) aria-current=[(to == path).then_some("page")] { (title) } };
+    html! {
+        p.group aria-hidden="true" { (kind.name()) }
+        ul aria-label=(kind.name()) {
+            @if let Some((own, title, _)) = around.own.filter(|_| kind == Kind::Reference) { li { (entry(own, title)) } }
+            @for page in docs.pages().iter().filter(|page| page.kind == kind && page.parent(docs).is_none()) {
+                li {
+                    (entry(&page.path, &page.title))
+                    @if page.path == folder && docs.pages_in(folder).next().is_some() {
+                        ul { @for own in docs.pages_in(folder) { li { (entry(&own.path, &own.title)) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a page of the documentation says, with its headings and its neighbours.
+#[must_use]
+pub fn page(docs: &Docs, page: &Page) -> Markup {
+    let link = |to: &Page| docs.address().page(&page.path, &to.path);
+    let (before, after) = docs.neighbours(&page.path);
+    let sections: Vec<_> = page.headings.iter().filter(|heading| matches!(heading.level, 2 | 3)).collect();
+    html! {
+        article {
+            p.quiet.kind {
+                (page.kind.name())
+                @if let Some(parent) = page.parent(docs) { " › " a href=(link(parent)) { (parent.title) } }
+            }
+            h1 id=[page.anchors.first()] { (page.title) }
+            @if sections.len() > 1 {
+                nav.headings tabindex="0" aria-label="On this page" {
+                    details {
+                        summary { "On this page" }
+                        p.group aria-hidden="true" { "On this page" }
+                        ul { @for heading in sections { li.deeper[heading.level > 2] { a href={ "#" (heading.anchor) } { (heading.text) } } } }
+                    }
+                }
+            }
+            div.text { (PreEscaped(&page.html)) }
+            nav.neighbours aria-label="Pages before and after" {
+                @if let Some(before) = before { a rel="prev" href=(link(before)) { small { "Previous" } br; (before.title) } }
+                @if let Some(after) = after { a rel="next" href=(link(after)) { small { "Next" } br; (after.title) } }
+            }
+        }
+    }
+}
+
+/// The first page: all kinds with their pages.
+#[must_use]
+pub fn start(docs: &Docs, around: &Surroundings) -> Markup {
+    html! {
+        article.start {
+            h1 { "Documentation" }
+            p { "Of Stook " (VERSION) @if around.home.is_some() { ", the version that runs here" } "." }
+            @if let Some((path, title, purpose)) = around.own {
+                section.card { h2 { a href=(docs.address().page("", path)) { (title) } } p { (purpose) } }
+            }
+            @for kind in Kind::ALL {
+                section.card {
+                    h2 { (kind.name()) }
+                    p.quiet { (kind.purpose()) }
+                    ul {
+                        @for page in docs.pages().iter().filter(|page| page.kind == kind && page.parent(docs).is_none()) {
+                            li { a href=(docs.address().page("", &page.path)) { (page.title) } @if !page.summary.is_empty() { " " span.quiet { (page.summary) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was found, and what to do where nothing was.
+#[must_use]
+pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
+    html! {
+        article {
+            h1 { "Search the documentation" }
+            @if searched.trim().is_empty() {
+                p { "Write words into the field above. Each finds all words that begin with it; capital letters make no difference." }
+            } @else if found.hits.is_empty() {
+                p role="status" { "Nothing has a word that begins like " strong { (searched) } "." }
+                p {
+                    "Try fewer letters or another word: the " a href=(docs.address().page(SEARCH, "glossary")) { "glossary" }
+                    " has the words that the documentation uses. " a href=(docs.address().page(SEARCH, "")) { "All pages" } "."
+                }
+            } @else {
+                p role="status" {
+                    @if found.all_words { (found.hits.len()) (if found.hits.len() == 1 { " section has " } else { " sections have " }) "all of " }
+                    @else { "No section has all of these words; these have some of " }
+                    strong { (searched) } ":"
+                }
+                ol.found {
+                    @for hit in &found.hits {
+                        li {
+                            h2 { a href={ (docs.address().page(SEARCH, &hit.page.path)) "#" (hit.anchor) } { (pieces(&hit.title)) } }
+                            p.quiet.kind { (hit.page.kind.name()) @if hit.page.anchors.first().is_some_and(|first| first != hit.anchor) { " › " (hit.page.title) } @if let Some(under) = hit.under { " › " (under) } }
+                            @if !hit.text.is_empty() { p { (pieces(&hit.text)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is shown for a path that no page has.
+#[must_use]
+pub fn missing(docs: &Docs, asked: &str) -> Markup {
+    let similar = docs.similar(asked);
+    html! {
+        article {
+            h1 { "Page not found" }
+            p { "The documentation of Stook " (VERSION) " has no page " code { (asked) } "." }
+            @if similar.is_empty() {
+                p { a href=(docs.address().page(asked, "")) { "All pages" } }
+            } @else {
+                p { "Did you mean one of these?" }
+                ul { @for page in similar { li { a href=(docs.address().page(asked, &page.path)) { (page.title) } } } }
+                p { "Or look at " a href=(docs.address().page(asked, "")) { "all pages" } "." }
+            }
+        }
+    }
+}
+
+/// A text in pieces, some of them marked.
+fn pieces(pieces: &[(&str, bool)]) -> Markup {
+    html! { @for (text, marked) in pieces { @if *marked { mark { (text) } } @else { (text) } } }
+}
