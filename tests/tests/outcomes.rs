@@ -369,7 +369,7 @@ fn a_unique_value_is_refused_with_the_name_of_its_holder() {
     assert_eq!(import("a,one,X1,,,\n"), "created 1");
     assert_eq!(import("b,two,X1,,,\nc,three,X2,,,\n"), "created 1, failed 1");
     let trouble = &place.troubles(2)[0];
-    assert_eq!(reasons(trouble), "`code` is unique, and record \"a\" has this value");
+    assert_eq!(reasons(trouble), "`code` must be unique, but record \"a\" already has this value");
     assert_eq!((&trouble["key"], &trouble["collection"], &trouble["offset"]), (&json!("b"), &json!("thing"), &json!(29)));
     assert_eq!(names(&place), pairs(&[("a", "one"), ("c", "three")]));
     // a value that is given up can be taken
@@ -707,7 +707,7 @@ fn a_dry_run_knows_unique_values() {
     let preview = place.dry_run(&[&file]);
     let job = place.import(&[&file]);
     assert_eq!((counts(&job), &preview["counts"]), ("created 1, failed 2".to_owned(), &job["counts"]));
-    assert_eq!(preview["troubles"][0]["reason"], "`code` is unique, and record \"a\" has this value");
+    assert_eq!(preview["troubles"][0]["reason"], "`code` must be unique, but record \"a\" already has this value");
 }
 
 // --- tenants ------------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ fn documents_are_delivered_at_once_and_told_what_became_of_them() {
         // `a` has no address any more
         assert_eq!(outcomes(deliver("", br#"{"code":"d","title":"D","mail":"A@X"}"#)), ["d created"]);
         let taken = deliver("", br#"{"code":"e","title":"E","mail":"a@x"}"#).with(422);
-        assert!(taken["errors"][0].as_str().unwrap().contains("`mail` is unique, and record \"d\" has this value"), "{taken}");
+        assert!(taken["errors"][0].as_str().unwrap().contains("`mail` must be unique, but record \"d\" already has this value"), "{taken}");
         assert!(deliver("", b"").with(422)["detail"].as_str().unwrap().contains("there are no documents"));
         let many: String = (0..1_001).map(|number| format!("{{\"code\":\"m{number}\",\"title\":\"M\"}}\n")).collect();
         assert!(deliver("", many.as_bytes()).with(422)["detail"].as_str().unwrap().contains("more than 1000 documents"));

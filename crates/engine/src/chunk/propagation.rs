@@ -129,7 +129,9 @@ impl ConsolidatedChunk {
             let changed = ValueChange { collection: place.0, key: &place.1, before, after, job, by: ChangeCause::External };
             decision.propagation = Propagation::default();
             decision.propagation.follow(&rules, &self.evaluator, &changed);
-            let reads_the_same = rules.reads_the_same(place.0, taken_for.as_deref(), after);
+            // what a record is that stays as somebody else has written it is not known here
+            let is_known = decision.write.is_some();
+            let reads_the_same = is_known && rules.reads_the_same(place.0, taken_for.as_deref(), after);
             decision.take_failures(&self.evaluator);
             if !reads_the_same && let Some(settled) = self.settled_by.get(place).cloned() {
                 self.ask(&settled);

@@ -42,7 +42,7 @@ impl Unit for ConsolidatedChunk {
         let UniqueConflict { collection, key, field, holder } = refused;
         self.journal = None;
         let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
-        let reason = format!("`{name}` is unique, and record {holder:?} has this value");
+        let reason = format!("`{name}` must be unique, but record {holder:?} already has this value");
         let place = (collection, key);
         let mut taken_for = None;
         if let Some(decision) = self.decisions.get_mut(&place) {

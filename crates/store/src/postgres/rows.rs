@@ -3,8 +3,9 @@
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, name};
-use super::unique::{UniqueReservations, wanted};
+use super::unique::UniqueReservations;
 use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
+use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, wanted};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
 use ::tokio_postgres::types::Type;
 use std::borrow::Cow;
@@ -79,8 +80,8 @@ impl UnitWriter<'_> {
             && !(now.is_none() && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
     }
 
-    /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
-    /// whose values others have are taken out and returned.
+    /// Takes the values of unique fields, and gives back those that records had. Writes of records whose values others have or get are taken
+    /// out and returned.
     pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
         let mut refused = Vec::new();
         let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
@@ -90,40 +91,34 @@ impl UnitWriter<'_> {
                 continue;
             }
             let definition = &self.tables.catalogue().collections[collection];
-            let mut sides: Vec<UniqueReservations> = Vec::new();
+            let claiming: Vec<usize> = (0..writes.len()).filter(|index| writes[*index].collection == collection && claims(&writes[*index])).collect();
+            // a new record has nothing yet
+            let keys: Vec<&str> =
+                claiming.iter().map(|index| &writes[*index]).filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
+            let (mut sides, mut taken): (Vec<UniqueReservations>, Vec<Taken>) = (Vec::new(), Vec::new());
             for (field, side) in &own.uniques {
-                let of_collection = || writes.iter().filter(|write| write.collection == collection);
-                // a new record has nothing yet
-                let keys: Vec<&str> = of_collection().filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
-                let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
-                sides.push(UniqueReservations::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
+                let digests: Vec<Digest> = claiming.iter().filter_map(|index| wanted(definition, *field, &writes[*index])).collect();
+                let mut side = UniqueReservations::read(self.session, self.tables, self.tenant, side, &keys, &digests)?;
+                taken.push(std::mem::take(&mut side.taken));
+                sides.push(side);
             }
-            let mut kept = Vec::with_capacity(writes.len());
-            for write in std::mem::take(writes) {
-                if write.collection != collection
-                    || matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_))
-                {
-                    kept.push(write);
-                    continue;
-                }
-                let values: Vec<Option<Vec<u8>>> = sides.iter().map(|side| wanted(definition, side.field, &write)).collect();
-                // look at all before taking any, so that a refused record leaves no trace
-                let taken = sides.iter().zip(&values).find_map(|(side, value)| {
-                    let holder = side.holders.get(value.as_ref()?).filter(|holder| holder.as_str() != write.key.as_str())?;
-                    Some((side.field, holder.clone()))
-                });
-                if let Some((field, holder)) = taken {
-                    refused.push(UniqueConflict { collection, key: write.key.clone(), field, holder });
-                    continue;
-                }
-                for (side, value) in sides.iter_mut().zip(values) {
-                    side.take(write.key.as_str(), value);
-                }
-                kept.push(write);
-            }
-            *writes = kept;
-            for side in sides {
+            let values = |write: &RecordWrite| own.uniques.iter().map(|(field, _)| wanted(definition, *field, write)).collect();
+            let all: Vec<Claim<'_>> =
+                claiming.iter().map(|index| Claim { key: writes[*index].key.as_str(), values: values(&writes[*index]) }).collect();
+            let refusals = decide(&all, &mut taken);
+            for (mut side, taken) in sides.into_iter().zip(taken) {
+                side.taken = taken;
                 side.write(self.session, self.tenant)?;
+            }
+            let mut left_out: Vec<usize> = Vec::with_capacity(refusals.len());
+            for Refusal { claim, field, holder } in refusals {
+                let index = claiming[claim];
+                refused.push(UniqueConflict { collection, key: writes[index].key.clone(), field: own.uniques[field].0, holder });
+                left_out.push(index);
+            }
+            // the last ones first, so that the places of the others stay
+            for index in left_out.into_iter().rev() {
+                writes.remove(index);
             }
         }
         Ok(refused)

@@ -3,6 +3,7 @@
 //! * [`shape`] compares the definition that a store was prepared for with the one at hand.
 //! * [`row`] packs parts of rows and reads them; [`pattern`] folds patterns and takes their trigrams.
 //! * [`query`] is what plans have in common on their way to SQL, [`listing`] what journals and jobs have.
+//! * [`unique`] decides who gets a value that only one record may have.
 //! * [`unit`] is the part of a unit's protocol that needs no SQL, [`tagging`] what a unit changes of who carries which tag.
 
 pub mod listing;
@@ -11,4 +12,5 @@ pub mod query;
 pub mod row;
 pub mod shape;
 pub mod tagging;
+pub mod unique;
 pub mod unit;

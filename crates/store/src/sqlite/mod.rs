@@ -4,7 +4,7 @@
 //! * [`writer`] is the only connection that writes: a thread that groups bulk units into one transaction and closes it at
 //!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`log`] syncs and
 //!   copies back the write-ahead log, [`room`] watches the disk space.
-//! * [`unit`] writes a unit of work, with [`rows`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
+//! * [`unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`work`] is the queue and the journal.
 //! * [`tables`] says how a definition becomes tables, [`upgrade`] brings older files up to date; [`values`], [`packed`], [`tenants`]
 //!   and [`sql`] are what the others write statements with.
@@ -37,6 +37,7 @@ mod store;
 mod tables;
 mod tags;
 mod tenants;
+mod unique;
 mod unit;
 mod upgrade;
 mod values;

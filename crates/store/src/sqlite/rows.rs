@@ -1,13 +1,13 @@
-//! Writes rows of records, each only at the version that was read, and the side tables and reservations of what is indexed or unique.
+//! Writes rows of records, each only at the version that was read, and the side tables of what is indexed.
 
 use super::error::failure;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables};
 use super::values::{bind, bind_element};
 use super::{packed, records};
-use crate::sql::row::{pack_state, reserved_value};
+use crate::sql::row::pack_state;
 use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, ToSql, params};
+use rusqlite::{CachedStatement, Connection, Statement, ToSql, params};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
@@ -25,11 +25,6 @@ pub enum RowWriteResult {
     Done,
     /// The record is not what was read.
     Changed,
-    /// Another record has the value of a unique field.
-    UniqueTaken {
-        field: usize,
-        holder: String,
-    },
 }
 
 /// Writes the rows of one unit.
@@ -86,16 +81,13 @@ impl<'c> RowWriter<'c> {
                     return Ok(RowWriteResult::Changed);
                 }
                 forget_side_rows(connection, own, id)?;
-                for (_, side) in &own.uniques {
-                    execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
-                }
                 Ok(RowWriteResult::Done)
             }
         }
     }
 
     /// Whether the record is still what was read.
-    fn is_current(&self, write: &RecordWrite) -> Result<bool> {
+    pub fn is_current(&self, write: &RecordWrite) -> Result<bool> {
         records::is_current(self.connection, self.tables, self.tenant, (write.collection, &write.key), write.expect)
     }
 
@@ -125,14 +117,7 @@ impl<'c> RowWriter<'c> {
         let (connection, tenant, stamp) = (self.connection, self.tenant, self.commit_time);
         let own = &self.tables.collections[write.collection];
         let collection = &self.tables.catalogue().collections[write.collection];
-        // a stale write must neither take nor free a value, so its version is looked at first
         let rest = write.expect.is_some() && content.indexes_unchanged;
-        if !own.uniques.is_empty() && !rest && !self.is_current(write)? {
-            return Ok(RowWriteResult::Changed);
-        }
-        if !rest && let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
-            return Ok(taken);
-        }
         let state = pack_state(&content.state_set, collection);
         let conflicts = pack_conflicts(&content.conflicts, collection);
         let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
@@ -249,45 +234,6 @@ impl<'c> RowWriter<'c> {
         }
         Ok(RowWriteResult::Done)
     }
-}
-
-/// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
-fn reserve(
-    connection: &Connection,
-    own: &CollectionTables,
-    collection: &Collection,
-    tenant: i64,
-    key: &Key,
-    content: &RecordContent,
-) -> Result<Option<RowWriteResult>> {
-    // look at all before taking any, so that a refused record leaves no trace
-    for (field, side) in &own.uniques {
-        let value = reserved_value(collection, *field, content);
-        if value.is_null() {
-            continue;
-        }
-        let mut find = connection.prepare_cached(&format!("SELECT key FROM {side} WHERE tenant = ? AND value = ?")).map_err(failure)?;
-        let holder: Option<String> = find.query_row(params![tenant, bind(&value)], |row| row.get(0)).optional().map_err(failure)?;
-        if let Some(holder) = holder.filter(|holder| holder != key.as_str()) {
-            return Ok(Some(RowWriteResult::UniqueTaken { field: *field, holder }));
-        }
-    }
-    for (field, side) in &own.uniques {
-        let value = reserved_value(collection, *field, content);
-        execute(
-            connection,
-            &format!("DELETE FROM {side} WHERE tenant = ? AND key = ? AND value IS NOT ?"),
-            params![tenant, key.as_str(), bind(&value)],
-        )?;
-        if !value.is_null() {
-            execute(
-                connection,
-                &format!("INSERT OR IGNORE INTO {side}(tenant, value, key) VALUES (?, ?, ?)"),
-                params![tenant, bind(&value), key.as_str()],
-            )?;
-        }
-    }
-    Ok(None)
 }
 
 /// What the index of a link's children holds of a value.

@@ -5,11 +5,18 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
-use super::{edges, records, tags, work};
+use super::{edges, records, tags, unique, work};
 use crate::sql::unit::pass_on_broken;
-use crate::{CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, ReadDetail, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict};
+use crate::{
+    CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, ReadDetail, RecordWrite, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict,
+};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashSet;
 use stook_catalogue::key::Key;
+
+fn not_based_on(write: &RecordWrite) -> StoreError {
+    StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str()))
+}
 
 /// Writes a unit of work inside the writer's transaction.
 pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
@@ -31,39 +38,50 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     let writes = unit.writes();
     let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
-    let mut refused: Vec<UniqueConflict> = Vec::new();
     let mut writer = RowWriter { connection, tables, tenant, commit_time: stamp, statements: [const { None }; 3] };
-    for write in writes {
-        match writer.apply(write)? {
-            RowWriteResult::Done => rows += 1,
-            RowWriteResult::Changed => match lost.last_mut() {
-                Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
-                _ => lost.push((write.collection, vec![write.key.clone()])),
-            },
-            RowWriteResult::UniqueTaken { field, holder } => {
-                refused.push(UniqueConflict { collection: write.collection, key: write.key.clone(), field, holder })
-            }
+    // who gets values that only one record may have is decided when all of them are known
+    let mut waiting: Vec<usize> = Vec::new();
+    for (place, write) in writes.iter().enumerate() {
+        let is_concerned = unique::is_concerned(tables, write);
+        let is_lost = if is_concerned { !writer.is_current(write)? } else { matches!(writer.apply(write)?, RowWriteResult::Changed) };
+        match (is_lost, lost.last_mut()) {
+            (false, _) if is_concerned => waiting.push(place),
+            (false, _) => rows += 1,
+            (true, Some((collection, keys))) if *collection == write.collection => keys.push(write.key.clone()),
+            (true, _) => lost.push((write.collection, vec![write.key.clone()])),
         }
     }
+    let mut resolved: Vec<RecordWrite> = Vec::new();
     if !lost.is_empty() {
         let mut conflicts = Vec::new();
         for (collection, keys) in lost {
             let records = records::read_damaged(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
             conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
         }
-        for write in unit.resolve(conflicts)? {
-            match writer.apply(&write)? {
-                RowWriteResult::Done => rows += 1,
-                RowWriteResult::Changed => {
-                    return Err(StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str())));
-                }
-                RowWriteResult::UniqueTaken { field, holder } => {
-                    refused.push(UniqueConflict { collection: write.collection, key: write.key, field, holder })
-                }
+        resolved = unit.resolve(conflicts)?;
+    }
+    let mut concerned: Vec<&RecordWrite> = waiting.iter().map(|place| &unit.writes()[*place]).collect();
+    let mut again: Vec<&RecordWrite> = Vec::new();
+    for write in &resolved {
+        if unique::is_concerned(tables, write) {
+            if !writer.is_current(write)? {
+                return Err(not_based_on(write));
             }
+            concerned.push(write);
+        } else {
+            again.push(write);
         }
     }
-    refused.into_iter().for_each(|refused| unit.refused(refused));
+    let refused: Vec<(usize, UniqueConflict)> = unique::reserve(connection, tables, tenant, &concerned)?;
+    let left_out: HashSet<usize> = refused.iter().map(|(place, _)| *place).collect();
+    let granted = concerned.iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, write)| *write);
+    for write in granted.chain(again) {
+        match writer.apply(write)? {
+            RowWriteResult::Done => rows += 1,
+            RowWriteResult::Changed => return Err(not_based_on(write)),
+        }
+    }
+    refused.into_iter().for_each(|(_, refused)| unit.refused(refused));
     check(connection, tables, tenant, unit)?;
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;

@@ -1,0 +1,230 @@
+//! Who gets a value that only one record may have. It is decided for all records of a unit at once: values that some of them give up are
+//! free for the others, so the order in which a unit lists its records decides only between those that want the same value.
+
+use crate::sql::row::reserved_value;
+use crate::{RecordChange, RecordWrite};
+use std::collections::{BTreeSet, HashMap};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::record::put_value;
+use stook_catalogue::value::Value;
+
+/// A value, as its hash.
+pub type Digest = Vec<u8>;
+
+/// The hash of a value; nothing of null.
+pub fn digest(value: &Value) -> Option<Digest> {
+    if value.is_null() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    put_value(&mut bytes, value);
+    Some(blake3::hash(&bytes).as_bytes()[..16].to_vec())
+}
+
+/// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
+pub fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<Digest> {
+    let RecordChange::Put(content) = &write.change else { return None };
+    digest(&reserved_value(collection, field, content))
+}
+
+/// Whether a write says what its record has in unique fields; others leave that as it is.
+pub fn claims(write: &RecordWrite) -> bool {
+    matches!(write.change, RecordChange::Put(_) | RecordChange::Delete)
+}
+
+/// What a record wants to have in each unique field of its collection.
+pub struct Claim<'k> {
+    /// Its key.
+    pub key: &'k str,
+    /// By unique field the value; nothing where it wants none.
+    pub values: Vec<Option<Digest>>,
+}
+
+/// Values of one unique field that are taken before the unit: at least all that its records have, and all that they want.
+#[derive(Debug, Clone, Default)]
+pub struct Taken {
+    /// By value the key of the record that has it.
+    pub holders: HashMap<Digest, String>,
+}
+
+/// A claim that cannot be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The index of the claim.
+    pub claim: usize,
+    /// The index of the unique field.
+    pub field: usize,
+    /// The key of the record that has the value.
+    pub holder: String,
+}
+
+/// Which claims cannot be granted, because another record keeps or gets one of the values, in the order of the claims. `taken` has the
+/// values before the unit by unique field, and afterwards those after it: records whose claim is refused keep what they have.
+///
+/// Cost: linear, again for each time that a refused record keeps a value which an earlier claim was granted.
+pub fn decide(claims: &[Claim<'_>], taken: &mut [Taken]) -> Vec<Refusal> {
+    let before = taken.to_vec();
+    let mut refused: BTreeSet<usize> = BTreeSet::new();
+    while let Err(claim) = grant(claims, &before, &mut refused, taken) {
+        refused.insert(claim);
+    }
+    // what was in the way of a refused claim may have been refused itself
+    while let Some(claim) = refused.iter().copied().find(|claim| obstacle(&claims[*claim], taken).is_none()) {
+        refused.remove(&claim);
+        let own = &claims[claim];
+        for (taken, value) in taken.iter_mut().zip(&own.values) {
+            taken.holders.retain(|_, holder| holder != own.key);
+            taken.holders.extend(value.clone().map(|value| (value, own.key.to_owned())));
+        }
+    }
+    let refusal = |claim: usize| obstacle(&claims[claim], taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
+    refused.into_iter().filter_map(refusal).collect()
+}
+
+/// The first field of which a claim wants what another record has, and the key of that record.
+fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str)> {
+    claim.values.iter().enumerate().find_map(|(field, value)| {
+        let holder = taken[field].holders.get(value.as_ref()?).filter(|holder| *holder != claim.key)?;
+        Some((field, holder.as_str()))
+    })
+}
+
+/// Grants claims one after the other, except those of which it is known that they are refused, and adds those that it refuses. Fails with
+/// a claim that is refused and whose record keeps a value which an earlier claim was granted.
+fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>, taken: &mut [Taken]) -> Result<(), usize> {
+    taken.clone_from_slice(before);
+    let granted: Vec<usize> = (0..claims.len()).filter(|claim| !refused.contains(claim)).collect();
+    let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, &claims[*claim])).collect();
+    // what a record gives up is free, what it keeps is not
+    let mut given_up: HashMap<&str, Vec<(usize, &Digest)>> = HashMap::new();
+    for (field, (own, before)) in taken.iter_mut().zip(before).enumerate() {
+        for (value, holder) in &before.holders {
+            if changing.get(holder.as_str()).is_some_and(|claim| claim.values[field].as_ref() != Some(value)) {
+                own.holders.remove(value);
+                given_up.entry(holder).or_default().push((field, value));
+            }
+        }
+    }
+    let mut more = Vec::new();
+    for index in granted {
+        let claim = &claims[index];
+        if obstacle(claim, taken).is_none() {
+            for (own, value) in taken.iter_mut().zip(&claim.values) {
+                own.holders.extend(value.clone().map(|value| (value, claim.key.to_owned())));
+            }
+            continue;
+        }
+        more.push(index);
+        for (field, value) in given_up.get(claim.key).into_iter().flatten() {
+            if taken[*field].holders.contains_key(*value) {
+                return Err(index);
+            }
+            taken[*field].holders.insert((*value).clone(), claim.key.to_owned());
+        }
+    }
+    refused.extend(more);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn claims(wanted: &[(&'static str, &[u8])]) -> Vec<Claim<'static>> {
+        wanted.iter().map(|(key, value)| Claim { key, values: vec![(!value.is_empty()).then(|| value.to_vec())] }).collect()
+    }
+
+    fn taken(held: &[(&[u8], &str)]) -> Vec<Taken> {
+        vec![Taken { holders: held.iter().map(|(value, key)| (value.to_vec(), (*key).to_owned())).collect() }]
+    }
+
+    #[test]
+    fn two_records_swap_their_values() {
+        let mut state = taken(&[(b"x", "a"), (b"y", "b")]);
+        assert_eq!(decide(&claims(&[("a", b"y"), ("b", b"x")]), &mut state), []);
+        assert_eq!(state[0].holders, taken(&[(b"y", "a"), (b"x", "b")])[0].holders);
+    }
+
+    #[test]
+    fn a_value_that_is_given_up_is_free_in_any_order() {
+        for wanted in [[("a", b"z".as_slice()), ("b", b"x")], [("b", b"x"), ("a", b"z")], [("a", b""), ("b", b"x")], [("b", b"x"), ("a", b"")]] {
+            assert_eq!(decide(&claims(&wanted), &mut taken(&[(b"x", "a")])), []);
+        }
+    }
+
+    #[test]
+    fn what_a_refused_record_keeps_is_not_granted() {
+        // c keeps z, so a keeps y, so b does not get it
+        let mut state = taken(&[(b"y", "a"), (b"z", "c")]);
+        let refusals = decide(&claims(&[("b", b"y"), ("a", b"z")]), &mut state);
+        let refusal = |claim, holder: &str| Refusal { claim, field: 0, holder: holder.into() };
+        assert_eq!(refusals, [refusal(0, "a"), refusal(1, "c")]);
+        assert_eq!(state[0].holders, taken(&[(b"y", "a"), (b"z", "c")])[0].holders);
+    }
+
+    #[test]
+    fn of_two_that_want_the_same_the_first_has_it() {
+        let refusals = decide(&claims(&[("a", b"x"), ("b", b"x")]), &mut taken(&[]));
+        assert_eq!(refusals, [Refusal { claim: 1, field: 0, holder: "a".into() }]);
+    }
+
+    const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+    proptest! {
+        /// After a unit no value has two holders, refused records have what they had, others what they want, and whoever is named as a holder
+        /// has the value.
+        #[test]
+        fn everybody_has_what_was_said(
+            held in prop::collection::vec((0_usize..6, 0_u8..6), 0..12),
+            wanted in prop::collection::vec((prop::option::of(0_u8..6), prop::option::of(0_u8..6)), 6),
+            order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            // each key has at most one value of each field
+            let mut state = vec![Taken::default(), Taken::default()];
+            for (place, (key, value)) in held.iter().enumerate() {
+                let own = &mut state[place % 2].holders;
+                if own.values().all(|holder| holder != KEYS[*key]) {
+                    own.entry(vec![*value]).or_insert_with(|| KEYS[*key].to_owned());
+                }
+            }
+            let before = state.clone();
+            let claims: Vec<Claim<'_>> = order
+                .iter()
+                .map(|key| Claim { key: KEYS[*key], values: vec![wanted[*key].0.map(|value| vec![value]), wanted[*key].1.map(|value| vec![value])] })
+                .collect();
+            let refusals = decide(&claims, &mut state);
+            let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
+                let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
+                let first = all.next();
+                assert!(all.next().is_none(), "{key} has two values");
+                first
+            };
+            for (index, claim) in claims.iter().enumerate() {
+                let refusal = refusals.iter().find(|refusal| refusal.claim == index);
+                for field in 0..2 {
+                    let expected = if refusal.is_some() { has(&before, field, claim.key) } else { claim.values[field].clone() };
+                    prop_assert_eq!(has(&state, field, claim.key), expected);
+                }
+                if let Some(refusal) = refusal {
+                    let value = claim.values[refusal.field].clone().expect("a value is wanted");
+                    prop_assert_eq!(state[refusal.field].holders.get(&value), Some(&refusal.holder));
+                }
+            }
+            // whoever the unit does not name keeps what it has
+            for key in &KEYS[4..] {
+                for field in 0..2 {
+                    prop_assert_eq!(has(&state, field, key), has(&before, field, key));
+                }
+            }
+        }
+
+        /// Where no two want the same and nobody else has it, nothing is refused.
+        #[test]
+        fn a_valid_end_is_reached_in_any_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), goal in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut state = vec![Taken { holders: KEYS.iter().zip(0_u8..).map(|(key, value)| (vec![value], (*key).to_owned())).collect() }];
+            let claims: Vec<Claim<'_>> = order.iter().map(|key| Claim { key: KEYS[*key], values: vec![Some(vec![goal[*key]])] }).collect();
+            prop_assert_eq!(decide(&claims, &mut state), []);
+        }
+    }
+}
