@@ -314,3 +314,31 @@ fn numbers_and_times_at_the_limits_are_kept_or_named() {
         assert_eq!((&edited["n"], &edited["at"]), (&Json::Null, &Json::Null), "{edited}");
     }
 }
+
+const BADGES: &str = "\
+catalogue: badges
+sources:
+  list: { format: csv, as_of: meta.received, into: person }
+collections:
+  person: { key: id, fields: { id: text, badge: { type: text, unique: true } } }
+";
+
+#[test]
+fn records_of_one_file_swap_and_hand_on_values_that_only_one_may_have() {
+    for place in Place::both(BADGES) {
+        let import = |day: u32, rows: &str| {
+            let file = place.file("list.csv", format!("id,badge\n{rows}"));
+            place.run(&["import", &file, "--source", "list", "--as-of", &format!("2026-05-{day:02}T00:00:00Z")])
+        };
+        import(1, "a,1\nb,2\nc,3\n").exits(0);
+        // a and b swap; c hands its badge on to d, which comes before and after it
+        import(2, "a,2\nb,1\nd,3\nc,4\n").exits(0);
+        import(3, "c,3\nd,5\n").exits(0);
+        // e wants what a keeps
+        import(4, "e,2\n").exits(2);
+        let mut found: Vec<String> = place.records("person").iter().map(|record| format!("{} {}", record["id"], record["badge"])).collect();
+        found.sort();
+        assert_eq!(found, ["\"a\" \"2\"", "\"b\" \"1\"", "\"c\" \"3\"", "\"d\" \"5\""]);
+        place.ok(&["check", "--deep"]);
+    }
+}

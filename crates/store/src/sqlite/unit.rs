@@ -18,6 +18,22 @@ fn not_based_on(write: &RecordWrite) -> StoreError {
     StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str()))
 }
 
+/// Writes records that are what was read, after values that only one record may have were given to them. Returns those that cannot be
+/// written, because others have or get their values.
+fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -> Result<Vec<UniqueConflict>> {
+    let (claiming, others): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| unique::is_concerned(writer.tables, write));
+    let refused = unique::reserve(writer.connection, writer.tables, writer.tenant, &claiming)?;
+    let left_out: HashSet<usize> = refused.iter().map(|(place, _)| *place).collect();
+    let granted = claiming.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, write)| write);
+    for write in granted.chain(others) {
+        match writer.apply(write)? {
+            RowWriteResult::Done => *rows += 1,
+            RowWriteResult::Changed => return Err(not_based_on(write)),
+        }
+    }
+    Ok(refused.into_iter().map(|(_, refused)| refused).collect())
+}
+
 /// Writes a unit of work inside the writer's transaction.
 pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
     let fence = unit.fence();
@@ -51,37 +67,25 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             (true, _) => lost.push((write.collection, vec![write.key.clone()])),
         }
     }
-    let mut resolved: Vec<RecordWrite> = Vec::new();
-    if !lost.is_empty() {
+    let waiting: Vec<&RecordWrite> = waiting.into_iter().map(|place| &writes[place]).collect();
+    let refused = if lost.is_empty() {
+        finish(&mut writer, &waiting, &mut rows)?
+    } else {
+        let waiting: Vec<RecordWrite> = waiting.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in lost {
             let records = records::read_damaged(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
             conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
         }
-        resolved = unit.resolve(conflicts)?;
-    }
-    let mut concerned: Vec<&RecordWrite> = waiting.iter().map(|place| &unit.writes()[*place]).collect();
-    let mut again: Vec<&RecordWrite> = Vec::new();
-    for write in &resolved {
-        if unique::is_concerned(tables, write) {
-            if !writer.is_current(write)? {
+        let resolved = unit.resolve(conflicts)?;
+        for write in &resolved {
+            if unique::is_concerned(tables, write) && !writer.is_current(write)? {
                 return Err(not_based_on(write));
             }
-            concerned.push(write);
-        } else {
-            again.push(write);
         }
-    }
-    let refused: Vec<(usize, UniqueConflict)> = unique::reserve(connection, tables, tenant, &concerned)?;
-    let left_out: HashSet<usize> = refused.iter().map(|(place, _)| *place).collect();
-    let granted = concerned.iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, write)| *write);
-    for write in granted.chain(again) {
-        match writer.apply(write)? {
-            RowWriteResult::Done => rows += 1,
-            RowWriteResult::Changed => return Err(not_based_on(write)),
-        }
-    }
-    refused.into_iter().for_each(|(_, refused)| unit.refused(refused));
+        finish(&mut writer, &waiting.iter().chain(&resolved).collect::<Vec<_>>(), &mut rows)?
+    };
+    refused.into_iter().for_each(|refused| unit.refused(refused));
     check(connection, tables, tenant, unit)?;
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;

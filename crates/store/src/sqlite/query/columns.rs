@@ -160,7 +160,7 @@ impl ColumnInfo {
 
     /// What finds the elements of a tenant's records in that table.
     pub fn elements_of(&self) -> String {
-        self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = pub ? AND collection = {tags}"))
+        self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = ? AND collection = {tags}"))
     }
 
     pub fn folded(&self, value: &Value) -> Value {
