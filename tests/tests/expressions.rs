@@ -172,3 +172,36 @@ fn help_shows_expressions_and_commands() {
     assert!(place.ok(&["help"]).contains("Exit codes"));
     place.run(&["help", "nothing"]).exits(64).complains(&["there is no command or topic `nothing`"]);
 }
+
+const WHOLE: &str = "\
+catalogue: whole
+patterns: { two: ['^(?P<a>[A-Z]+)_(?P<b>[A-Z]+)$'] }
+sources:
+  s:
+    format: json
+    as_of: meta.received
+    let:
+      where: { path: $.where, type: text }
+      m: { match: two, of: where }
+      doc: { path: $.doc, type: json }
+    into: c
+collections:
+  c:
+    key: id
+    fields:
+      id: text
+      list: { type: [text], expr: \"m != null ? [m.a] : ['none']\" }
+      size: { type: integer, expr: \"size(m == null ? ['x', 'y', 'z'] : [m.a])\" }
+      has: { type: boolean, expr: \"has(m.a) || size([m.b]) > 1\" }
+      all: { type: json, expr: \"doc.a == null ? null : [doc]\" }
+";
+
+#[test]
+fn a_value_of_which_members_are_read_is_whole_where_it_is_read_whole() {
+    for place in Place::both(WHOLE) {
+        let lines = "{\"id\":\"yes\",\"where\":\"ABC_DEF\",\"doc\":{\"a\":1,\"b\":2}}\n{\"id\":\"no\",\"where\":\"other\",\"doc\":{\"b\":2}}\n";
+        place.import(&[&place.file("some.ndjson", lines), "--source", "s"]);
+        assert_eq!(place.get("c", "yes"), json!({ "key": "yes", "id": "yes", "list": ["ABC"], "size": 1, "has": true, "all": [{ "a": 1, "b": 2 }] }));
+        assert_eq!(place.get("c", "no"), json!({ "key": "no", "id": "no", "list": ["none"], "size": 3, "has": false }));
+    }
+}

@@ -312,7 +312,7 @@ fn documents_fail_for_what_they_lack_and_the_rest_goes_in() {
     assert_eq!(counts(&job), "created 2, failed 3");
     let told: Vec<(u64, String)> = place.troubles(1).iter().map(|trouble| (trouble["record"].as_u64().unwrap(), reasons(trouble))).collect();
     assert_eq!(told[0], (2, "missing required field: name".to_owned()));
-    assert_eq!(told[1], (3, "there is no key: `id` has no value".to_owned()));
+    assert_eq!(told[1], (3, "no key: `id` has no value".to_owned()));
     assert_eq!(told[2].0, 4);
     assert!(told[2].1.starts_with("size: ") && told[2].1.contains("many"), "{}", told[2].1);
     assert_eq!(names(&place), pairs(&[("last", "four"), ("ok", "one")]));
@@ -693,7 +693,7 @@ fn a_dry_run_shows_the_troubles_an_import_would_have() {
         })
     );
     let shown = place.run(&["import", "--dry-run", &file]).exits(2).text();
-    assert!(shown.contains("nothing was changed") && shown.contains("failed: record 2 at byte 44: missing required field: name"), "{shown}");
+    assert!(shown.contains("nothing changed") && shown.contains("failed: record 2 at byte 44: missing required field: name"), "{shown}");
     assert!(!place.store().exists());
 }
 

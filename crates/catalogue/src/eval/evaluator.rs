@@ -109,7 +109,7 @@ impl Evaluator {
     /// # Errors
     /// Why it has none.
     pub fn cel(&self, expression: &Expression, scope: &dyn Scope) -> Result<Cel, EvalError> {
-        let variables = expression.variables().iter().map(|name| (name.as_str(), scope.cel(name, expression.members()))).collect();
+        let variables = expression.variables().iter().map(|name| (name.as_str(), scope.cel(name, expression.members_alone(name)))).collect();
         EvalContext { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())
     }
 }

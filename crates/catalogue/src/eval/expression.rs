@@ -18,6 +18,8 @@ pub struct Expression {
     program: Arc<Program>,
     variables: Vec<String>,
     members: Vec<MemberReference>,
+    /// Variables of which it reads more than members.
+    whole: Vec<String>,
     /// The expression, where it is plain.
     plain: Option<Arc<PlainExpression>>,
 }
@@ -49,13 +51,15 @@ impl Expression {
                 return Err((source.find(name.as_str()).unwrap_or(0), format!("there is no function `{name}`{hint}")));
             }
         }
-        let References { variables, mut members, .. } = found;
+        let References { variables, mut members, mut whole, .. } = found;
         members.dedup();
+        whole.sort_unstable();
+        whole.dedup();
         let mut variables: Vec<String> = variables.into_iter().map(|(name, _)| name).collect();
         variables.sort_unstable();
         variables.dedup();
         let plain = plain::compile(&program.expression().expr).map(Arc::new);
-        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, plain })
+        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, whole, plain })
     }
 
     /// What was parsed.
@@ -89,6 +93,12 @@ impl Expression {
     /// The members of variables it reads: `plan` and `number` of `plan.number`.
     pub fn members(&self) -> &[MemberReference] {
         &self.members
+    }
+
+    /// The members it reads, for a variable of which it reads nothing else; none for one that it also reads whole, as in
+    /// `m == null ? 'none' : m.name`.
+    pub fn members_alone(&self, variable: &str) -> &[MemberReference] {
+        if self.whole.iter().any(|own| own == variable) { &[] } else { &self.members }
     }
 }
 
@@ -159,19 +169,26 @@ struct References {
     variables: Vec<(String, u64)>,
     functions: Vec<String>,
     members: Vec<MemberReference>,
+    /// Names of which more than members are read.
+    whole: Vec<String>,
 }
 
 impl References {
     fn collect<'e>(&mut self, expression: &'e IdedExpr, bound: &mut Vec<&'e str>) {
         match &expression.expr {
-            Expr::Ident(name) if !bound.contains(&name.as_str()) => self.variables.push((name.clone(), expression.id)),
+            Expr::Ident(name) if !bound.contains(&name.as_str()) => {
+                self.variables.push((name.clone(), expression.id));
+                self.whole.push(name.clone());
+            }
             Expr::Select(select) => {
                 if let Expr::Ident(of) = &select.operand.expr
                     && !bound.contains(&of.as_str())
                 {
                     self.members.push(MemberReference { of: of.clone(), name: select.field.clone() });
+                    self.variables.push((of.clone(), select.operand.id));
+                } else {
+                    self.collect(&select.operand, bound);
                 }
-                self.collect(&select.operand, bound);
             }
             Expr::Comprehension(made) => {
                 let ComprehensionExpr { iter_range, iter_var, accu_var, accu_init, loop_cond, loop_step, result, .. } = &**made;

@@ -18,7 +18,8 @@ pub trait Scope {
     /// [`Scope::cel`] is asked.
     fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>>;
 
-    /// The value of a name as CEL has it; null where there is none. `read` has the members of variables that the expression reads.
+    /// The value of a name as CEL has it; null where there is none. `read` has the members of variables that the expression
+    /// reads, and is empty where it reads this one whole.
     fn cel(&self, name: &str, read: &[MemberReference]) -> CelValue;
 }
 

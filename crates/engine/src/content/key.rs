@@ -27,7 +27,7 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
             other => other.show(&collection.fields[*index].ty).into(),
         },
         KeyDefinition::Template(template) => {
-            template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?.into()
+            template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("no key: a value of its template is missing")?.into()
         }
         KeyDefinition::Expression(expression) => {
             let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));

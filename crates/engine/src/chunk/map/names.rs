@@ -162,7 +162,6 @@ impl Scope for DocumentScope<'_, '_> {
                 let member = |name: &str| json.get(name).map_or(cel::Value::Null, json_to_cel);
                 members_to_cel(&members, member)
             }
-            Some((Value::Null, FieldType::Json)) if !members.is_empty() => members_to_cel(&members, |_| cel::Value::Null),
             _ => self.variable(name),
         }
     }
