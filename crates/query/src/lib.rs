@@ -76,7 +76,7 @@ use stook_store::{Store, StoreError, Tenant};
 /// use std::sync::Arc;
 /// use stook_query::resolve;
 /// use stook_store::sqlite::{SqliteOptions, SqliteStore};
-/// use stook_store::{DEFAULT_TENANT, Store, Tenant};
+/// use stook_store::{DEFAULT_TENANT, Queries, Store, Tenant};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let definition = "
