@@ -104,6 +104,13 @@ fn free_port() -> u16 {
 
 const END: &str = "=== end of the command";
 
+/// A command with the output that the page shows, where it is compared.
+struct Example {
+    line: usize,
+    command: String,
+    shown: Option<String>,
+}
+
 /// Runs a page; returns what is wrong with it.
 fn run(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
@@ -114,7 +121,7 @@ fn run(page: &Path) -> Vec<String> {
     let root = folder.path().canonicalize().unwrap();
     let (port, other_port) = (free_port(), free_port());
     let mut script = String::from("set +e\n");
-    let mut expected: Vec<(usize, String, Option<(String, String)>)> = Vec::new();
+    let mut expected: Vec<Example> = Vec::new();
     for block in blocks(&text) {
         let says = |word: &str| block.before.trim_end().lines().last().is_some_and(|line| line.contains(&format!("<!-- {word}")));
         if says("not run") {
@@ -136,8 +143,8 @@ fn run(page: &Path) -> Vec<String> {
                 ),
             };
             writeln!(script, "{own}\necho '{END}'").unwrap();
-            let shown = (!says("varies")).then(|| (output.replace(":7070", &format!(":{port}")), output));
-            expected.push((block.line, command, shown));
+            let shown = (!says("varies")).then_some(output);
+            expected.push(Example { line: block.line, command, shown });
         }
     }
     let path = format!("{}:{}", stook().parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
@@ -153,8 +160,9 @@ fn run(page: &Path) -> Vec<String> {
     let name = page.strip_prefix(repository()).unwrap_or(page).display();
     let mut wrong = Vec::new();
     let (mut updated, updates) = (text.clone(), std::env::var_os("STOOK_TEST_UPDATE").is_some());
-    for (number, (line, command, shown)) in expected.iter().enumerate() {
-        let Some((shown, written)) = shown else { continue };
+    for (number, Example { line, command, shown }) in expected.iter().enumerate() {
+        let Some(written) = shown else { continue };
+        let shown = &written.replace(":7070", &format!(":{port}"));
         let own = outputs.get(number).copied().unwrap_or("(it was not run)");
         let printed = own;
         let (shown, own) = (plain(shown, &root), plain(own, &root));
