@@ -220,7 +220,7 @@ fn piece<'a>(text: &'a str, wanted: &[String]) -> Vec<(&'a str, bool)> {
         }
     }
     // a little of what stands before
-    let start = text[..floor(text, best.2.saturating_sub(PIECE / 4))].rfind(char::is_whitespace).map_or(0, |space| space + 1);
+    let start = text[..floor(text, best.2.saturating_sub(PIECE / 4))].rfind(char::is_whitespace).map_or(0, |space| floor(text, space + 1));
     let end = floor(text, start + PIECE + PIECE / 4);
     let end = if end < text.len() { text[start..end].rfind(char::is_whitespace).map_or(end, |space| start + space) } else { end };
     let mut pieces = marked(text, start..end, wanted);

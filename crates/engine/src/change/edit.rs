@@ -10,7 +10,7 @@ use crate::content::allowed::strict_from_json;
 use crate::content::history::golden_change;
 use crate::content::key::key_of;
 use crate::content::settled::carry_settled;
-use crate::job::ImportPolicy;
+use crate::job::{ImportPolicy, NO_JOB};
 use crate::merge::RecordMerger;
 use crate::records::record::rule_name;
 use crate::relations::{Propagation, SettleRules};
@@ -290,9 +290,9 @@ impl EditContext {
         {
             return Ok(Err(wrong));
         }
-        let policy = ImportPolicy { job: stook_store::queue::JobRef::None.number(), matched: OnMatched::Update, unmatched: OnUnmatched::Create };
+        let policy = ImportPolicy { job: NO_JOB, matched: OnMatched::Update, unmatched: OnUnmatched::Create };
         let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
-        let created_job = living.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job);
+        let created_job = living.map_or(NO_JOB, |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);

@@ -2,8 +2,8 @@
 
 use crate::content::collection::find_collection;
 use crate::content::history::golden_change;
-use crate::job::ImportPolicy;
 use crate::job::sizes::PAGE;
+use crate::job::{ImportPolicy, NO_JOB};
 use crate::merge::RecordMerger;
 use crate::relations::{Propagation, SettleRules, SettlingUnit};
 use crate::settle;
@@ -180,7 +180,7 @@ impl WithdrawUnit {
         }
         let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
-        let policy = ImportPolicy { job: stook_store::queue::JobRef::None.number(), matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
+        let policy = ImportPolicy { job: NO_JOB, matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
         let empty = contributions.is_empty();
         if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tag_document())
             && (empty || document::differ(&self.rules.catalogue, document, &before, &contributions))

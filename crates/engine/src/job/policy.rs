@@ -10,7 +10,7 @@ pub const NO_JOB: JobId = stook_store::queue::JobRef::None.number();
 /// What an import does with documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportPolicy {
-    /// The job; 0 for none: then nothing that was written before is its own.
+    /// The job; [`NO_JOB`] for none: then nothing that was written before is its own.
     pub job: JobId,
     /// For records that existed before it.
     pub matched: OnMatched,

@@ -3,7 +3,7 @@
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, name};
-use super::unique::UniqueReservations;
+use super::unique;
 use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, wanted};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
@@ -95,20 +95,17 @@ impl UnitWriter<'_> {
             // a new record has nothing yet
             let keys: Vec<&str> =
                 claiming.iter().map(|index| &writes[*index]).filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
-            let (mut sides, mut taken): (Vec<UniqueReservations>, Vec<Taken>) = (Vec::new(), Vec::new());
-            for (field, side) in &own.uniques {
-                let digests: Vec<Digest> = claiming.iter().filter_map(|index| wanted(definition, *field, &writes[*index])).collect();
-                let mut side = UniqueReservations::read(self.session, self.tables, self.tenant, side, &keys, &digests)?;
-                taken.push(std::mem::take(&mut side.taken));
-                sides.push(side);
-            }
             let values = |write: &RecordWrite| own.uniques.iter().map(|(field, _)| wanted(definition, *field, write)).collect();
             let all: Vec<Claim<'_>> =
                 claiming.iter().map(|index| Claim { key: writes[*index].key.as_str(), values: values(&writes[*index]) }).collect();
-            let refusals = decide(&all, &mut taken);
-            for (mut side, taken) in sides.into_iter().zip(taken) {
-                side.taken = taken;
-                side.write(self.session, self.tenant)?;
+            let mut before: Vec<Taken> = Vec::new();
+            for (field, (_, side)) in own.uniques.iter().enumerate() {
+                let digests: Vec<Digest> = all.iter().filter_map(|claim| claim.values[field].clone()).collect();
+                before.push(unique::read(self.session, self.tables, self.tenant, side, &keys, &digests)?);
+            }
+            let (refusals, after) = decide(&all, &before);
+            for ((_, side), (before, after)) in own.uniques.iter().zip(before.iter().zip(&after)) {
+                unique::write(self.session, self.tenant, side, before, after)?;
             }
             let mut left_out: Vec<usize> = Vec::with_capacity(refusals.len());
             for Refusal { claim, field, holder } in refusals {

@@ -1,62 +1,52 @@
-//! Reservations of the values of unique fields.
+//! Reservations of the values of unique fields, in a table for each field.
 
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
 use super::values::RowExt;
 use crate::sql::unique::{Digest, Taken};
-use std::collections::HashMap;
 
-/// Reservations of one unique field, as far as a unit needs them.
-pub struct UniqueReservations {
-    table: String,
-    /// What is taken now.
-    pub taken: Taken,
-    before: HashMap<Digest, String>,
+/// What is taken of the values that records of a unit have, by their keys, and of those that they want; locked until the unit ends.
+pub fn read(session: &mut Session, tables: &StoreTables, tenant: i64, table: &str, keys: &[&str], digests: &[Digest]) -> DbResult<Taken> {
+    let sql = match tables.distributed() {
+        // the lock of the collection keeps others away
+        true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),
+        // one by one, as rows of records are found, and locked in the order of digests
+        false => {
+            let by =
+                |column: &str| format!("SELECT digest FROM {table} WHERE tenant = $1 AND {column} BETWEEN u.own AND u.own ORDER BY {column} LIMIT 1");
+            format!(
+                "SELECT r.* FROM (SELECT f.digest AS own FROM \
+                 (SELECT d.digest FROM unnest($2::bytea[]) AS u(own) CROSS JOIN LATERAL ({}) AS d \
+                 UNION SELECT k.digest FROM unnest($3::text[]) AS u(own) CROSS JOIN LATERAL ({}) AS k) AS f ORDER BY f.digest) AS u \
+                 CROSS JOIN LATERAL (SELECT digest, key FROM {table} WHERE tenant = $1 AND digest BETWEEN u.own AND u.own \
+                 ORDER BY digest LIMIT 1 FOR UPDATE) AS r",
+                by("digest"),
+                by("key")
+            )
+        }
+    };
+    let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
+    let holders = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
+    Ok(Taken { holders })
 }
 
-impl UniqueReservations {
-    pub fn read(session: &mut Session, tables: &StoreTables, tenant: i64, table: &str, keys: &[&str], digests: &[Digest]) -> DbResult<Self> {
-        let sql = match tables.distributed() {
-            // the lock of the collection keeps others away
-            true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),
-            // one by one, as rows of records are found, and locked in the order of digests
-            false => {
-                let by = |column: &str| {
-                    format!("SELECT digest FROM {table} WHERE tenant = $1 AND {column} BETWEEN u.own AND u.own ORDER BY {column} LIMIT 1")
-                };
-                format!(
-                    "SELECT r.* FROM (SELECT f.digest AS own FROM \
-                     (SELECT d.digest FROM unnest($2::bytea[]) AS u(own) CROSS JOIN LATERAL ({}) AS d \
-                     UNION SELECT k.digest FROM unnest($3::text[]) AS u(own) CROSS JOIN LATERAL ({}) AS k) AS f ORDER BY f.digest) AS u \
-                     CROSS JOIN LATERAL (SELECT digest, key FROM {table} WHERE tenant = $1 AND digest BETWEEN u.own AND u.own \
-                     ORDER BY digest LIMIT 1 FOR UPDATE) AS r",
-                    by("digest"),
-                    by("key")
-                )
-            }
-        };
-        let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
-        let holders: HashMap<Digest, String> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
-        Ok(Self { table: table.to_owned(), before: holders.clone(), taken: Taken { holders } })
+/// Writes what is taken after a unit, where it differs from what was taken before it.
+pub fn write(session: &mut Session, tenant: i64, table: &str, before: &Taken, after: &Taken) -> DbResult<()> {
+    let given: Vec<&Digest> =
+        before.holders.iter().filter(|(digest, key)| after.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();
+    if !given.is_empty() {
+        session.later(&format!("DELETE FROM {} WHERE tenant = $1 AND digest = ANY($2)", table), &[&tenant, &given])?;
     }
-
-    pub fn write(self, session: &mut Session, tenant: i64) -> DbResult<()> {
-        let given: Vec<&Digest> =
-            self.before.iter().filter(|(digest, key)| self.taken.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();
-        if !given.is_empty() {
-            session.later(&format!("DELETE FROM {} WHERE tenant = $1 AND digest = ANY($2)", self.table), &[&tenant, &given])?;
-        }
-        let mut taken: Vec<(&Digest, &String)> = self.taken.holders.iter().filter(|(digest, key)| self.before.get(*digest) != Some(key)).collect();
-        if taken.is_empty() {
-            return Ok(());
-        }
-        taken.sort();
-        let (digests, keys): (Vec<&Digest>, Vec<&String>) = taken.into_iter().unzip();
-        let sql = format!(
-            "INSERT INTO {}(tenant, digest, key) SELECT $1, u.digest, u.key FROM unnest($2::bytea[], $3::text[]) AS u(digest, key) ORDER BY u.digest \
-             ON CONFLICT DO NOTHING",
-            self.table
-        );
-        session.later_of(keys.len(), "a value was taken meanwhile", &sql, &[&tenant, &digests, &keys])
+    let mut taken: Vec<(&Digest, &String)> = after.holders.iter().filter(|(digest, key)| before.holders.get(*digest) != Some(key)).collect();
+    if taken.is_empty() {
+        return Ok(());
     }
+    taken.sort();
+    let (digests, keys): (Vec<&Digest>, Vec<&String>) = taken.into_iter().unzip();
+    let sql = format!(
+        "INSERT INTO {}(tenant, digest, key) SELECT $1, u.digest, u.key FROM unnest($2::bytea[], $3::text[]) AS u(digest, key) ORDER BY u.digest \
+         ON CONFLICT DO NOTHING",
+        table
+    );
+    session.later_of(keys.len(), "a value was taken meanwhile", &sql, &[&tenant, &digests, &keys])
 }

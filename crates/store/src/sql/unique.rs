@@ -58,18 +58,20 @@ pub struct Refusal {
     pub holder: String,
 }
 
-/// Which claims cannot be granted, because another record keeps or gets one of the values, in the order of the claims. `taken` has the
-/// values before the unit by unique field, and afterwards those after it: records whose claim is refused keep what they have.
+/// Which claims cannot be granted, because another record keeps or gets one of the values, in the order of the claims; and what is taken
+/// after the unit. Both `before` and that are by unique field. Records whose claim is refused keep what they have.
 ///
 /// Cost: linear, again for each time that a refused record keeps a value which an earlier claim was granted.
-pub fn decide(claims: &[Claim<'_>], taken: &mut [Taken]) -> Vec<Refusal> {
-    let before = taken.to_vec();
+pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Taken>) {
     let mut refused: BTreeSet<usize> = BTreeSet::new();
-    while let Err(claim) = grant(claims, &before, &mut refused, taken) {
-        refused.insert(claim);
-    }
+    let mut taken = loop {
+        match grant(claims, before, &mut refused) {
+            Ok(taken) => break taken,
+            Err(claim) => refused.insert(claim),
+        };
+    };
     // what was in the way of a refused claim may have been refused itself
-    while let Some(claim) = refused.iter().copied().find(|claim| obstacle(&claims[*claim], taken).is_none()) {
+    while let Some(claim) = refused.iter().copied().find(|claim| obstacle(&claims[*claim], &taken).is_none()) {
         refused.remove(&claim);
         let own = &claims[claim];
         for (taken, value) in taken.iter_mut().zip(&own.values) {
@@ -77,8 +79,9 @@ pub fn decide(claims: &[Claim<'_>], taken: &mut [Taken]) -> Vec<Refusal> {
             taken.holders.extend(value.clone().map(|value| (value, own.key.to_owned())));
         }
     }
-    let refusal = |claim: usize| obstacle(&claims[claim], taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
-    refused.into_iter().filter_map(refusal).collect()
+    let refusal = |claim: usize| obstacle(&claims[claim], &taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
+    let refusals = refused.into_iter().filter_map(refusal).collect();
+    (refusals, taken)
 }
 
 /// The first field of which a claim wants what another record has, and the key of that record.
@@ -89,10 +92,10 @@ fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str
     })
 }
 
-/// Grants claims one after the other, except those of which it is known that they are refused, and adds those that it refuses. Fails with
-/// a claim that is refused and whose record keeps a value which an earlier claim was granted.
-fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>, taken: &mut [Taken]) -> Result<(), usize> {
-    taken.clone_from_slice(before);
+/// Grants claims one after the other, except those of which it is known that they are refused, and adds those that it refuses; returns
+/// what is taken then. Fails with a claim that is refused and whose record keeps a value which an earlier claim was granted.
+fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>) -> Result<Vec<Taken>, usize> {
+    let mut taken = before.to_vec();
     let granted: Vec<usize> = (0..claims.len()).filter(|claim| !refused.contains(claim)).collect();
     let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, &claims[*claim])).collect();
     // what a record gives up is free, what it keeps is not
@@ -108,7 +111,7 @@ fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>, 
     let mut more = Vec::new();
     for index in granted {
         let claim = &claims[index];
-        if obstacle(claim, taken).is_none() {
+        if obstacle(claim, &taken).is_none() {
             for (own, value) in taken.iter_mut().zip(&claim.values) {
                 own.holders.extend(value.clone().map(|value| (value, claim.key.to_owned())));
             }
@@ -123,7 +126,7 @@ fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>, 
         }
     }
     refused.extend(more);
-    Ok(())
+    Ok(taken)
 }
 
 #[cfg(test)]
@@ -141,23 +144,22 @@ mod tests {
 
     #[test]
     fn two_records_swap_their_values() {
-        let mut state = taken(&[(b"x", "a"), (b"y", "b")]);
-        assert_eq!(decide(&claims(&[("a", b"y"), ("b", b"x")]), &mut state), []);
+        let (refusals, state) = decide(&claims(&[("a", b"y"), ("b", b"x")]), &taken(&[(b"x", "a"), (b"y", "b")]));
+        assert_eq!(refusals, []);
         assert_eq!(state[0].holders, taken(&[(b"y", "a"), (b"x", "b")])[0].holders);
     }
 
     #[test]
     fn a_value_that_is_given_up_is_free_in_any_order() {
         for wanted in [[("a", b"z".as_slice()), ("b", b"x")], [("b", b"x"), ("a", b"z")], [("a", b""), ("b", b"x")], [("b", b"x"), ("a", b"")]] {
-            assert_eq!(decide(&claims(&wanted), &mut taken(&[(b"x", "a")])), []);
+            assert_eq!(decide(&claims(&wanted), &taken(&[(b"x", "a")])).0, []);
         }
     }
 
     #[test]
     fn what_a_refused_record_keeps_is_not_granted() {
         // c keeps z, so a keeps y, so b does not get it
-        let mut state = taken(&[(b"y", "a"), (b"z", "c")]);
-        let refusals = decide(&claims(&[("b", b"y"), ("a", b"z")]), &mut state);
+        let (refusals, state) = decide(&claims(&[("b", b"y"), ("a", b"z")]), &taken(&[(b"y", "a"), (b"z", "c")]));
         let refusal = |claim, holder: &str| Refusal { claim, field: 0, holder: holder.into() };
         assert_eq!(refusals, [refusal(0, "a"), refusal(1, "c")]);
         assert_eq!(state[0].holders, taken(&[(b"y", "a"), (b"z", "c")])[0].holders);
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn of_two_that_want_the_same_the_first_has_it() {
-        let refusals = decide(&claims(&[("a", b"x"), ("b", b"x")]), &mut taken(&[]));
+        let (refusals, _) = decide(&claims(&[("a", b"x"), ("b", b"x")]), &taken(&[]));
         assert_eq!(refusals, [Refusal { claim: 1, field: 0, holder: "a".into() }]);
     }
 
@@ -181,19 +183,18 @@ mod tests {
             order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             // each key has at most one value of each field
-            let mut state = vec![Taken::default(), Taken::default()];
+            let mut before = vec![Taken::default(), Taken::default()];
             for (place, (key, value)) in held.iter().enumerate() {
-                let own = &mut state[place % 2].holders;
+                let own = &mut before[place % 2].holders;
                 if own.values().all(|holder| holder != KEYS[*key]) {
                     own.entry(vec![*value]).or_insert_with(|| KEYS[*key].to_owned());
                 }
             }
-            let before = state.clone();
             let claims: Vec<Claim<'_>> = order
                 .iter()
                 .map(|key| Claim { key: KEYS[*key], values: vec![wanted[*key].0.map(|value| vec![value]), wanted[*key].1.map(|value| vec![value])] })
                 .collect();
-            let refusals = decide(&claims, &mut state);
+            let (refusals, state) = decide(&claims, &before);
             let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
                 let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
                 let first = all.next();
@@ -222,9 +223,9 @@ mod tests {
         /// Where no two want the same and nobody else has it, nothing is refused.
         #[test]
         fn a_valid_end_is_reached_in_any_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), goal in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle()) {
-            let mut state = vec![Taken { holders: KEYS.iter().zip(0_u8..).map(|(key, value)| (vec![value], (*key).to_owned())).collect() }];
+            let before = vec![Taken { holders: KEYS.iter().zip(0_u8..).map(|(key, value)| (vec![value], (*key).to_owned())).collect() }];
             let claims: Vec<Claim<'_>> = order.iter().map(|key| Claim { key: KEYS[*key], values: vec![Some(vec![goal[*key]])] }).collect();
-            prop_assert_eq!(decide(&claims, &mut state), []);
+            prop_assert_eq!(decide(&claims, &before).0, []);
         }
     }
 }

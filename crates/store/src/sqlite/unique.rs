@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stook_catalogue::value::Value;
 
 /// Whether a write may change what its record has in unique fields.
-pub fn is_concerned(tables: &StoreTables, write: &RecordWrite) -> bool {
+pub fn may_change_values(tables: &StoreTables, write: &RecordWrite) -> bool {
     let indexes_stay = matches!(&write.change, RecordChange::Put(content) if write.expect.is_some() && content.indexes_unchanged);
     !tables.collections[write.collection].uniques.is_empty() && claims(write) && !indexes_stay
 }
@@ -27,11 +27,11 @@ pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, write
     for (collection, places) in by_collection {
         let (own, definition) = (&tables.collections[collection], &tables.catalogue().collections[collection]);
         let mut all: Vec<Claim<'_>> = places.iter().map(|place| Claim { key: writes[*place].key.as_str(), values: Vec::new() }).collect();
-        let mut taken: Vec<Taken> = Vec::new();
-        // values by their hashes, and the keys of those who wanted them
+        let mut before: Vec<Taken> = Vec::new();
+        // values that are wanted, by their hashes
         let mut values: Vec<BTreeMap<Digest, Value>> = Vec::new();
         for (field, side) in &own.uniques {
-            let (mut before, mut known) = (Taken::default(), BTreeMap::new());
+            let (mut taken, mut known) = (Taken::default(), BTreeMap::new());
             let mut holder = connection.prepare_cached(&format!("SELECT key FROM {side} WHERE tenant = ? AND value = ?")).map_err(failure)?;
             for (claim, place) in all.iter_mut().zip(&places) {
                 let value = match &writes[*place].change {
@@ -43,17 +43,16 @@ pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, write
                     && !known.contains_key(hash)
                 {
                     let key: Option<String> = holder.query_row(params![tenant, bind(&value)], |row| row.get(0)).optional().map_err(failure)?;
-                    before.holders.extend(key.map(|key| (hash.clone(), key)));
+                    taken.holders.extend(key.map(|key| (hash.clone(), key)));
                     known.insert(hash.clone(), value);
                 }
                 claim.values.push(hash);
             }
-            taken.push(before);
+            before.push(taken);
             values.push(known);
         }
-        let before = taken.clone();
-        // what records of the unit have and nobody in it wants is given back below, so it need not be known here
-        let refusals = decide(&all, &mut taken);
+        // a value that a record of the unit has and no other one wants need not be known here: it is given back below
+        let (refusals, _) = decide(&all, &before);
         let left_out: HashSet<usize> = refusals.iter().map(|refusal| refusal.claim).collect();
         for (field, (_, side)) in own.uniques.iter().enumerate() {
             let mut give = connection.prepare_cached(&format!("DELETE FROM {side} WHERE tenant = ? AND key = ?")).map_err(failure)?;

@@ -21,7 +21,7 @@ fn not_based_on(write: &RecordWrite) -> StoreError {
 /// Writes records that are what was read, after values that only one record may have were given to them. Returns those that cannot be
 /// written, because others have or get their values.
 fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -> Result<Vec<UniqueConflict>> {
-    let (claiming, others): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| unique::is_concerned(writer.tables, write));
+    let (claiming, others): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| unique::may_change_values(writer.tables, write));
     let refused = unique::reserve(writer.connection, writer.tables, writer.tenant, &claiming)?;
     let left_out: HashSet<usize> = refused.iter().map(|(place, _)| *place).collect();
     let granted = claiming.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, write)| write);
@@ -58,10 +58,10 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     // who gets values that only one record may have is decided when all of them are known
     let mut waiting: Vec<usize> = Vec::new();
     for (place, write) in writes.iter().enumerate() {
-        let is_concerned = unique::is_concerned(tables, write);
-        let is_lost = if is_concerned { !writer.is_current(write)? } else { matches!(writer.apply(write)?, RowWriteResult::Changed) };
+        let claims = unique::may_change_values(tables, write);
+        let is_lost = if claims { !writer.is_current(write)? } else { matches!(writer.apply(write)?, RowWriteResult::Changed) };
         match (is_lost, lost.last_mut()) {
-            (false, _) if is_concerned => waiting.push(place),
+            (false, _) if claims => waiting.push(place),
             (false, _) => rows += 1,
             (true, Some((collection, keys))) if *collection == write.collection => keys.push(write.key.clone()),
             (true, _) => lost.push((write.collection, vec![write.key.clone()])),
@@ -79,7 +79,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         }
         let resolved = unit.resolve(conflicts)?;
         for write in &resolved {
-            if unique::is_concerned(tables, write) && !writer.is_current(write)? {
+            if unique::may_change_values(tables, write) && !writer.is_current(write)? {
                 return Err(not_based_on(write));
             }
         }

@@ -3,6 +3,7 @@
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
+use crate::job::NO_JOB;
 use crate::settle::pass::{CausingJobs, PassState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::key::Key;
@@ -91,7 +92,7 @@ impl PassState<'_> {
                 continue;
             }
             let content = RecordContent {
-                created_job: stook_store::queue::JobRef::None.number(),
+                created_job: NO_JOB,
                 exists: true,
                 contributions: pack(&[], definition, &values),
                 golden: values.into(),

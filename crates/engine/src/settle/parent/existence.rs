@@ -3,6 +3,7 @@
 use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
 use crate::content::state::effective_state;
+use crate::job::NO_JOB;
 use crate::relations::payload::ChildPayload;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::measure::roll;
@@ -155,7 +156,7 @@ impl PassState<'_> {
         }
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let content = RecordContent {
-            created_job: stored.map_or(stook_store::queue::JobRef::None.number(), |record| record.created_job),
+            created_job: stored.map_or(NO_JOB, |record| record.created_job),
             exists: survived.alive,
             state: effective_state(definition, self.evaluator, &survived.values, &state_set),
             state_set,
