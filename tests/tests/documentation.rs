@@ -230,3 +230,24 @@ fn links_between_pages_lead_somewhere() {
         }
     }
 }
+
+/// Files of the repository that pages name, as `crates/store/src/lib.rs`, are there.
+#[test]
+fn files_that_pages_name_exist() {
+    let path = Regex::new(r"`((?:crates|docs|tests|benches|examples)/[\w./-]+)`").unwrap();
+    let mut all = [pages("docs"), pages("docs/howto"), pages("docs/decisions")].concat();
+    all.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| repository().join(page)));
+    for example in std::fs::read_dir(repository().join("examples")).unwrap() {
+        let example = example.unwrap().path();
+        if example.is_dir() {
+            all.extend(pages(&example.display().to_string()));
+        }
+    }
+    let mut missing = Vec::new();
+    for page in all {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let named = path.captures_iter(&text).map(|found| found[1].to_owned());
+        missing.extend(named.filter(|name| !repository().join(name).exists()).map(|name| format!("{}: {name}", page.display())));
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}

@@ -145,14 +145,14 @@ pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let id = number_of(visit.param("id"), "an import")?;
     let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
     let part = visit.param("part").is_some();
+    let progress = progress(&visit, id, &job);
+    if part {
+        return Ok(RenderedPage::part(progress));
+    }
     let chunks = match job["chunks_dead"].as_u64() {
         Some(1..) => visit.ask(&format!("/jobs/{id}/chunks"), &[]).await?,
         _ => Arc::default(),
     };
-    let progress = progress(&visit, id, &job, &chunks);
-    if part {
-        return Ok(RenderedPage::part(progress));
-    }
     let (after, errors) = (visit.param("after").unwrap_or("0"), visit.param("errors").unwrap_or("false"));
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
     let is_tagging = is_tagging(&job);
@@ -160,6 +160,8 @@ pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let body = html! {
         div #progress data-events=[(!is_over(&job)).then(|| visit.to("job/events", &[("id", id)]))]
             hx-get=(visit.to("job", &[("id", id), ("part", "1")])) hx-trigger="news" { (progress) }
+        // not in the part that is replaced: a question that somebody is answering would close
+        (actions(&visit, id, &job, &chunks))
         section {
             h2 { "Journal" }
             p { @if errors == "true" { a href=(to("false", "0")) { "all documents" } } @else { a href=(to("true", "0")) { "failures and warnings only" } } }
@@ -216,7 +218,8 @@ fn is_over(job: &Json) -> bool {
     !job["finished"].is_null()
 }
 
-fn progress(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
+/// How far a job is. It is replaced while somebody looks at it, so it has nothing to press.
+fn progress(visit: &PageContext, id: &str, job: &Json) -> Markup {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (number("documents"), number("planned"));
     html! {
@@ -244,6 +247,15 @@ fn progress(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup 
         }
         (counts(is_tagging(job), &job["counts"]))
         @for sentence in items(&job["replaced"]["said"]).iter().take(20) { p { bdi { (plain(sentence)) } } }
+        @if number("chunks_dead") > 0 && !is_over(job) {
+            p.problem { (count(number("chunks_dead"))) " chunks failed too often and are no longer tried. " a href=(visit.to("job", &[("id", id)])) { "Show them" } }
+        }
+    }
+}
+
+/// What can be done with a job.
+fn actions(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
+    html! {
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
         div.actions {
             @if visit.may(Role::Write) && !is_over(job) { (cancel(visit, id)) }
