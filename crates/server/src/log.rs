@@ -1,7 +1,9 @@
-//! The log: one JSON object a line on standard error.
+//! The log, on standard error: one JSON object a line for programs, or a line of text where a person reads it in a terminal.
 
 use serde_json::{Map, Value as Json};
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::sync::LazyLock;
 use stook_engine::work::WorkerEvent;
 use stook_store::journal::Outcome;
 
@@ -53,14 +55,59 @@ pub fn worked(event: &WorkerEvent) {
     }
 }
 
+static FOR_PEOPLE: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
+
 /// Writes a line with the time and these members.
 pub fn write(event: &str, members: impl IntoIterator<Item = (&'static str, Json)>) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-    let mut line = Map::new();
-    line.insert("time".into(), stook_catalogue::value::show_timestamp(now).into());
-    line.insert("event".into(), event.into());
-    line.extend(members.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.to_owned(), value)));
-    let line = format!("{}\n", Json::Object(line));
+    let time = stook_catalogue::value::show_timestamp(now);
+    let members = members.into_iter().filter(|(_, value)| !value.is_null());
+    let line = if *FOR_PEOPLE { line_of_text(&time, event, members) } else { line_of_json(time, event, members) };
     // a log that cannot be written must not stop the service
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+fn line_of_json(time: String, event: &str, members: impl Iterator<Item = (&'static str, Json)>) -> String {
+    let mut line = Map::new();
+    line.insert("time".into(), time.into());
+    line.insert("event".into(), event.into());
+    line.extend(members.map(|(name, value)| (name.to_owned(), value)));
+    format!("{}\n", Json::Object(line))
+}
+
+/// `TIME EVENT name=value ...`. Texts with blanks or control characters are quoted, so that a line stays a line.
+fn line_of_text(time: &str, event: &str, members: impl Iterator<Item = (&'static str, Json)>) -> String {
+    let mut line = format!("{time} {event}");
+    for (name, value) in members {
+        let shown = match &value {
+            Json::String(text) if !text.is_empty() && text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control()) => text.clone(),
+            other => other.to_string(),
+        };
+        let _ = write!(line, " {name}={shown}");
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+    use super::*;
+
+    fn members() -> Vec<(&'static str, Json)> {
+        vec![("job", 7.into()), ("tenant", "main".into()), ("reason", "no\nroom".into()), ("seconds", 0.25.into())]
+    }
+
+    #[test]
+    fn a_line_of_text_is_one_line() {
+        let line = line_of_text("2026-01-01T00:00:00Z", "job", members().into_iter());
+        assert_eq!(line, "2026-01-01T00:00:00Z job job=7 tenant=main reason=\"no\\nroom\" seconds=0.25\n");
+    }
+
+    #[test]
+    fn a_line_of_json_has_time_and_event() {
+        let line: Json = serde_json::from_str(&line_of_json("t".into(), "job", members().into_iter())).unwrap();
+        assert_eq!(line, serde_json::json!({ "time": "t", "event": "job", "job": 7, "tenant": "main", "reason": "no\nroom", "seconds": 0.25 }));
+    }
 }
