@@ -86,13 +86,13 @@ impl ConsolidatedChunk {
 
     /// How much it is of a file that takes the place of others, with the failures known so far, and what its statements are about; for a
     /// dry run.
-    pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = (&str, String)>)> {
+    pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
         let statements =
             self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.statement)));
-        let named = statements.filter_map(|(collection, key, own)| {
-            Some((own.scope.as_ref()?.scope.as_str(), complete_delivery::named(&catalogue.collections[collection].name, &own.contributor, key)))
-        });
+        let named = statements
+            .filter(|(_, _, own)| own.scope.is_some())
+            .map(|(collection, key, own)| complete_delivery::named(&catalogue.collections[collection].name, &own.contributor, key));
         Some((self.mapped.part.as_ref()?, named))
     }
 

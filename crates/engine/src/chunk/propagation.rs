@@ -93,7 +93,7 @@ impl ConsolidatedChunk {
             for own in decision.stored.iter().map(|won| &statements[*won].statement) {
                 let Some(scoped) = &own.scope else { continue };
                 let name = complete_delivery::named(&rules.catalogue.collections[*collection].name, &own.contributor, key);
-                followed.edge(complete_delivery::said(replaces, scoped, name, own.as_of, own.retired));
+                complete_delivery::said(replaces, own, name).into_iter().for_each(|edge| followed.edge(edge));
                 let span = spoken.entry((&scoped.scope, own.retired)).or_insert((scoped.at, scoped.at));
                 *span = (span.0.min(scoped.at), span.1.max(scoped.at));
             }

@@ -80,8 +80,10 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context =
         JobContext { rules: Arc::new(SettleRules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
-    let replaced =
-        catalogue.sources[source].replaces.as_ref().map(|replaces| complete_delivery::RetirementDryRun::new(store, &request.tenant, replaces));
+    let replaced = catalogue.sources[source]
+        .replaces
+        .as_ref()
+        .map(|replaces| complete_delivery::RetirementDryRun::new(catalogue, store, &request.tenant, replaces));
     let mut trial = DryRun { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
     let mut preview = DryRunReport { files: files.clone(), ..DryRunReport::default() };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, SplitProgress::default(), |chunks, _| {

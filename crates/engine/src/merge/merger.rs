@@ -87,19 +87,18 @@ impl<'c> RecordMerger<'c> {
         golden
     }
 
-    /// The change that retires, of the contributions of a record, what contributors said at a time, or hears it again; nothing where they
-    /// have said other things since.
+    /// Retires or restores the contributions of a record that are meant. `None` if they have been replaced.
     pub fn restate(
         &self,
         record: &StoredRecord,
         mut contributions: Vec<Contribution>,
-        said: &[(&str, i64)],
+        is_meant: impl Fn(&Contribution) -> bool,
         retired: Retirement,
     ) -> Option<RecordChange> {
         let mut changed = false;
         let differs = |own: &Contribution| own.is_heard() != (retired == Retirement::Live);
         for contribution in contributions.iter_mut().filter(|own| differs(own)) {
-            if said.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
+            if is_meant(contribution) {
                 contribution.retired = retired;
                 changed = true;
             }

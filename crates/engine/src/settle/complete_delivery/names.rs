@@ -1,13 +1,15 @@
 //! How edges and marks of a source with complete deliveries name scopes, files, jobs and contributions.
 
-use crate::merge::ScopePosition;
+use crate::merge::NewContribution;
 use crate::relations::Propagation;
 use crate::relations::marks::{FOUND, SearchBounds};
-use stook_catalogue::definition::CompleteDelivery;
+use crate::relations::stored::damaged_edge;
+use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, Hash};
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
-use stook_store::{Edge, EdgeChange};
+use stook_store::{Edge, EdgeChange, Result};
 
 pub(super) fn whole(scope: &str) -> (SmolStr, i64, i64) {
     (scope.into(), i64::MIN, i64::MAX)
@@ -18,10 +20,66 @@ pub fn named(collection: &str, contributor: &str, key: &Key) -> String {
     serde_json::json!([collection, contributor, key.as_str()]).to_string()
 }
 
-/// A statement that was stored, as the edge from its scope names it; one that is not heard is found elsewhere.
-pub fn said(replaces: &CompleteDelivery, scoped: &ScopePosition, name: String, as_of: i64, retired: bool) -> EdgeChange {
-    let (link, target) = place_of(replaces, &scoped.scope, retired);
-    EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload: as_of.to_le_bytes().into() })
+/// A contribution that was stored, as the edge from its scope names it, if it has one; one that is retired is found elsewhere.
+pub fn said(replaces: &CompleteDelivery, own: &NewContribution, name: String) -> Option<EdgeChange> {
+    let scoped = own.scope.as_ref()?;
+    let (link, target) = place_of(replaces, &scoped.scope, own.retired);
+    let payload = ContributionAge { as_of: own.as_of, hash: Some(own.hash) }.payload();
+    Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
+}
+
+/// What the edge of a contribution names.
+pub(super) struct ContributionName {
+    collection: String,
+    pub contributor: String,
+    key: String,
+}
+
+impl ContributionName {
+    pub fn of(edge: &Edge) -> Result<Self> {
+        let (collection, contributor, key) = serde_json::from_str(&edge.child).map_err(|error| damaged_edge(edge, &error.to_string()))?;
+        Ok(Self { collection, contributor, key })
+    }
+
+    /// The record, unless the definition no longer has the collection.
+    pub fn record(&self, catalogue: &Catalogue) -> Option<(usize, Key)> {
+        let (collection, _) = catalogue.collection(&self.collection)?;
+        Some((collection, Key::new(self.key.clone()).ok()?))
+    }
+}
+
+/// Which of the contributions that a contributor has made to a record an edge is about. Its hash covers scope and time in it, so a document of
+/// another scope that is as old has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ContributionAge {
+    pub as_of: i64,
+    /// Unknown in edges that older builds have written.
+    hash: Option<Hash>,
+}
+
+impl ContributionAge {
+    pub fn of(edge: &Edge) -> Result<Self> {
+        let damaged = || damaged_edge(edge, "it carries no time");
+        let (as_of, hash) = edge.payload.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let hash = if hash.is_empty() { None } else { Some(hash.try_into().map_err(|_| damaged())?) };
+        Ok(Self { as_of: i64::from_le_bytes(*as_of), hash })
+    }
+
+    fn payload(self) -> Vec<u8> {
+        let mut payload = self.as_of.to_le_bytes().to_vec();
+        payload.extend(self.hash.iter().flatten());
+        payload
+    }
+
+    /// Whether it is this contribution.
+    pub fn is_of(self, own: &Contribution) -> bool {
+        own.as_of == self.as_of && self.hash.is_none_or(|hash| hash == own.hash)
+    }
+
+    /// Whether a contribution has taken its place.
+    pub fn is_before(self, own: &Contribution) -> bool {
+        own.as_of > self.as_of || (own.as_of == self.as_of && self.hash.is_some_and(|hash| hash < own.hash))
+    }
 }
 
 pub(super) fn place_of(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {

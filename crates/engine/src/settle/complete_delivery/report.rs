@@ -3,16 +3,19 @@
 use super::decide::{DeliveryFile, Verdict, foresee};
 use super::keys::{MissingKeys, hash_of};
 use super::ledger::DeliveryLedger;
-use super::names::{told_to, whole};
+use super::names::{ContributionAge, ContributionName, told_to, whole};
 use super::part::FilePart;
 use crate::relations::stored::{damaged_edge, number};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_catalogue::key::Key;
 use stook_store::journal::Outcome;
 use stook_store::queue::Job;
-use stook_store::{Result, Store, Tenant};
+use stook_store::{Edge, ReadDetail, Result, Store, Tenant};
 
+/// Records that a dry run reads at once.
+const READ_TOGETHER: usize = 1_000;
 /// Failures that a reason names.
 const NAMED_FAILURES: usize = 5;
 
@@ -178,6 +181,7 @@ fn blocked(failed: &str, records: &[String]) -> String {
 
 /// What an import would retire, file by file.
 pub struct RetirementDryRun<'t> {
+    catalogue: &'t Catalogue,
     store: &'t dyn Store,
     tenant: &'t Tenant,
     replaces: &'t CompleteDelivery,
@@ -189,30 +193,30 @@ pub struct RetirementDryRun<'t> {
 struct DryRunFile {
     name: String,
     part: FilePart,
-    /// What it names, by scope and hash.
-    named: HashSet<(String, u64)>,
+    /// Hashes of what it names, in whichever scope.
+    named: HashSet<u64>,
     /// Numbers of its documents that failed.
     failed: Vec<String>,
 }
 
 impl<'t> RetirementDryRun<'t> {
     /// A trial of files of a source.
-    pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t CompleteDelivery) -> Self {
-        Self { store, tenant, replaces, file: None, found: RetirementReport { foreseen: true, ..RetirementReport::default() } }
+    pub fn new(catalogue: &'t Catalogue, store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t CompleteDelivery) -> Self {
+        Self { catalogue, store, tenant, replaces, file: None, found: RetirementReport { foreseen: true, ..RetirementReport::default() } }
     }
 
     /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn chunk<'s>(&mut self, path: &str, part: &FilePart, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
+    pub fn chunk(&mut self, path: &str, part: &FilePart, names: impl Iterator<Item = String>, failed: Vec<String>) -> Result<()> {
         let name = name_of(path);
         if self.file.as_ref().is_some_and(|own| own.name != name) {
             self.end_file()?;
         }
         let file = self.file.get_or_insert_with(|| DryRunFile { name, part: FilePart::default(), named: HashSet::new(), failed: Vec::new() });
         file.part.include(part);
-        file.named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
+        file.named.extend(names.map(|name| hash_of(&name)));
         file.failed.extend(failed);
         Ok(())
     }
@@ -228,7 +232,7 @@ impl<'t> RetirementDryRun<'t> {
             self.found.files.push(FileRetirement::none(file, "the file was not read completely, so what it would retire is unknown".to_owned()));
             return Ok(());
         }
-        let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut retired = 0;
         for (scope, own) in &part.scopes {
             let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
             let counts = verdict.counts || part.retires_all;
@@ -236,18 +240,51 @@ impl<'t> RetirementDryRun<'t> {
                 let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
                 let range = (whole(scope).0, own.from, i64::MAX);
                 let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
-                for edge in said {
-                    let as_of = number(&edge)?;
-                    let is_new = as_of < own.as_of && !ledger.is_dead(scope, edge.start, as_of);
-                    *retired.entry(scope).or_default() += u64::from(is_new && !named.contains(&(scope.clone(), hash_of(&edge.child))));
+                let mut lacking = Vec::new();
+                for edge in said.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
+                    let age = ContributionAge::of(&edge)?;
+                    if age.as_of < own.as_of && !ledger.is_dead(scope, edge.start, age.as_of) {
+                        lacking.push((edge, age));
+                    }
                 }
+                retired += self.standing(&lacking)?;
             }
             let reason = reason(self.replaces, scope, (counts, &verdict), true);
             let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
             self.found.files.push(FileRetirement { file: file.clone(), scope: Some(scope.clone()), counts, lacks, same_time, reason });
         }
-        self.found.retired += retired.values().sum::<u64>();
+        self.found.retired += retired;
         Ok(())
+    }
+
+    /// How many records have a live contribution that one of these edges is about. An edge stays where the contribution has moved to
+    /// another scope, or to another time in it.
+    fn standing(&self, edges: &[(Edge, ContributionAge)]) -> Result<u64> {
+        let mut named: BTreeMap<(usize, Key), Vec<(String, ContributionAge)>> = BTreeMap::new();
+        for (edge, age) in edges {
+            let name = ContributionName::of(edge)?;
+            if let Some(place) = name.record(self.catalogue) {
+                named.entry(place).or_default().push((name.contributor, *age));
+            }
+        }
+        let mut standing = 0;
+        let named: Vec<_> = named.into_iter().collect();
+        for same in named.chunk_by(|a, b| a.0.0 == b.0.0) {
+            let collection = same[0].0.0;
+            for page in same.chunks(READ_TOGETHER) {
+                let keys: Vec<Key> = page.iter().map(|((_, key), _)| key.clone()).collect();
+                let stored = self.store.read(self.tenant, collection, &keys, ReadDetail::Full)?;
+                for ((_, ages), record) in page.iter().zip(stored) {
+                    let Some(record) = record else { continue };
+                    let contributions = record.contributions_of(&self.catalogue.collections[collection])?;
+                    let stands = |(contributor, age): &(String, ContributionAge)| {
+                        contributions.iter().any(|own| *own.contributor == **contributor && own.is_heard() && age.is_of(own))
+                    };
+                    standing += u64::from(ages.iter().any(stands));
+                }
+            }
+        }
+        Ok(standing)
     }
 
     /// What was found.

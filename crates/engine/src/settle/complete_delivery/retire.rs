@@ -1,19 +1,19 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
 use super::ledger::DeliveryLedger;
-use super::names::{place_of, told, told_to, whole};
+use super::names::{ContributionAge, ContributionName, place_of, told, told_to, whole};
 use crate::content::history::golden_change;
 use crate::job::ImportPolicy;
 use crate::merge::RecordMerger;
 use crate::relations::marks::FOUND;
-use crate::relations::stored::{damaged_edge, number};
+use crate::relations::stored::number;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
 use stook_catalogue::definition::{OnMatched, OnUnmatched};
 use stook_catalogue::key::Key;
-use stook_catalogue::record::Retirement;
+use stook_catalogue::record::{Contribution, Retirement};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
@@ -53,7 +53,7 @@ impl RetirementResult {
 /// Something that was said in a scope.
 struct ScopedContribution {
     contributor: String,
-    as_of: i64,
+    age: ContributionAge,
     scope: String,
     edge: Edge,
 }
@@ -75,15 +75,13 @@ impl PassState<'_> {
         let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, stook_store::NO_LIMIT)?)?;
         let mut found: BTreeMap<(usize, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
-            let (as_of, scope) = (number(&edge)?, scope_of(&edge.target));
-            if ledger.is_dead(&scope, edge.start, as_of) == retired {
+            let (age, scope) = (ContributionAge::of(&edge)?, scope_of(&edge.target));
+            if ledger.is_dead(&scope, edge.start, age.as_of) == retired {
                 continue;
             }
-            let named: (String, String, String) = serde_json::from_str(&edge.child).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
-            let (collection, contributor, key) = named;
-            let place = self.rules.catalogue.collection(&collection).and_then(|(collection, _)| Some((collection, Key::new(key).ok()?)));
-            match place {
-                Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor, as_of, scope, edge }),
+            let name = ContributionName::of(&edge)?;
+            match name.record(&self.rules.catalogue) {
+                Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor: name.contributor, age, scope, edge }),
                 // of a collection that the definition does not have any more
                 None => self.followed.edge(EdgeChange::Delete(edge)),
             }
@@ -144,11 +142,11 @@ impl PassState<'_> {
         };
         for own in own.iter().map(|own| (own, contributions.iter().find(|said| *said.contributor == *own.contributor))) {
             let (own, said) = own;
-            // of a newer statement the edge is written by whoever wrote that
-            if said.is_none_or(|said| said.as_of <= own.as_of) {
+            // the edge of a newer contribution is written with that
+            if said.is_none_or(|said| !own.age.is_before(said)) {
                 self.followed.edge(EdgeChange::Delete(own.edge.clone()));
             }
-            if said.is_some_and(|said| said.as_of == own.as_of) {
+            if said.is_some_and(|said| own.age.is_of(said)) {
                 let (link, target) = place_of(replaces, &own.scope, heard == RetirementChange::Retire);
                 self.followed.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
             }
@@ -157,9 +155,9 @@ impl PassState<'_> {
         let policy = ImportPolicy { job: jobs.first().copied().unwrap_or_default(), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
         let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
-        let own: Vec<(&str, i64)> = own.iter().map(|own| (own.contributor.as_str(), own.as_of)).collect();
+        let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
         let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-        let Some(change) = decider.restate(&record, contributions, &own, retired) else { return Ok(None) };
+        let Some(change) = decider.restate(&record, contributions, is_meant, retired) else { return Ok(None) };
         let RecordChange::Put(content) = &change else { return Ok(None) };
         let before = record.alive.then_some(&record.golden[..]);
         let after = content.exists.then_some(&content.golden[..]);
