@@ -1,5 +1,6 @@
 //! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
 
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId, SourceId};
 use stook_catalogue::definition::{AsOfRule, KeyDefinition, SourceRef, Survivorship};
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
@@ -15,9 +16,9 @@ fn the_authorities_example_is_accepted() {
     let text = include_str!("../../../examples/authorities/catalogue.yaml");
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
     let (_, authority) = catalogue.collection("authority").expect("defined");
-    assert!(matches!(authority.key, KeyDefinition::Field(0)));
+    assert!(matches!(authority.key, KeyDefinition::Field(FieldId::from(0))));
     assert!(authority.keep_raw);
-    assert!(matches!(catalogue.sources[0].as_of, AsOfRule::Field(_)));
+    assert!(matches!(catalogue.sources[SourceId::from(0)].as_of, AsOfRule::Field(_)));
     assert_eq!(catalogue.collection("item").expect("defined").1.transitions.len(), 2);
 }
 
@@ -168,8 +169,8 @@ fn a_link_of_a_list_is_a_list() {
         ("key: name", false),
     ] {
         let found = parse(&with("", link)).unwrap_or_else(|problems| panic!("{link}: {problems:?}"));
-        let field = &found.collections[0].fields[found.links[0].field];
-        assert_eq!((found.links[0].many, field.ty.is_list()), (many, many), "{link}");
+        let field = &found.collections[CollectionId::from(0)].fields[found.links[LinkId::from(0)].field];
+        assert_eq!((found.links[LinkId::from(0)].many, field.ty.is_list()), (many, many), "{link}");
     }
     for (fields, link, expected) in [
         ("", "key: \"{names}:{sides}\"", "a key can use the elements of one list only; `names` and `sides` are two"),
@@ -267,7 +268,7 @@ fn derived_fields_are_of_their_own_type_whatever_the_rule_is() {
     let text = "catalogue: a\nsources: { s: { format: csv, into: x, as_of: meta.received } }\ncollections: { x: { key: k, survivorship: by_contributor, \
                 fields: { k: text, d: { type: text, derive: \"'a'\" } } } }";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let types: Vec<String> = catalogue.collections[0].fields.iter().map(|field| field.golden_type().to_string()).collect();
+    let types: Vec<String> = catalogue.collections[CollectionId::from(0)].fields.iter().map(|field| field.golden_type().to_string()).collect();
     assert_eq!(types, ["json", "text"]);
 }
 
@@ -343,8 +344,8 @@ collections:
   version:  { key: \"{ref}/{sample}\", fields: { ref: text, sample: text, name: text } }
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
-    assert_eq!(catalogue.sources[0].feeds.len(), 2);
-    assert!(matches!(catalogue.collections[1].key, KeyDefinition::Template(_)));
+    assert_eq!(catalogue.sources[SourceId::from(0)].feeds.len(), 2);
+    assert!(matches!(catalogue.collections[CollectionId::from(1)].key, KeyDefinition::Template(_)));
 }
 
 #[test]
@@ -361,17 +362,17 @@ collections:
     fields: { k: text, all: { type: [text], survivorship: union }, only: { type: text, from: [staff] } }
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
-    let fields = &catalogue.collections[0].fields;
-    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![SourceRef::Source(1), SourceRef::Source(0)], then_earliest: false });
-    assert_eq!(fields[1].survivorship, Survivorship::Union);
-    assert_eq!(fields[2].from, Some(vec![SourceRef::Source(1)]));
+    let fields = &catalogue.collections[CollectionId::from(0)].fields;
+    assert_eq!(fields[FieldId::from(0)].survivorship, Survivorship::Prefer { sources: vec![SourceRef::Source(SourceId::from(1)), SourceRef::Source(SourceId::from(0))], then_earliest: false });
+    assert_eq!(fields[FieldId::from(1)].survivorship, Survivorship::Union);
+    assert_eq!(fields[FieldId::from(2)].from, Some(vec![SourceRef::Source(SourceId::from(1))]));
 }
 
 #[test]
 fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
     let text = include_str!("../../../examples/machines/catalogue.yaml");
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
-    let tags = catalogue.collections[0].tags.as_ref().expect("tags");
+    let tags = catalogue.collections[CollectionId::from(0)].tags.as_ref().expect("tags");
     let document = tags.document.as_ref().expect("a document");
     assert_eq!((document.placeholder.as_str(), tags.steps), ("list", 200_000));
     assert_eq!(document.embedded.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["lldp", "lshw"]);
@@ -407,7 +408,7 @@ collections:
       parts: { type: [{ site: text, at: timestamp, runs: ranges }], by: site, index: { site: [equal, prefix] } }
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
-    let names: Vec<&str> = catalogue.collections[0].fields.iter().map(|field| field.name.as_str()).collect();
+    let names: Vec<&str> = catalogue.collections[CollectionId::from(0)].fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["k", "parts", "parts.site", "parts.at", "parts.runs"]);
     let shown = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");

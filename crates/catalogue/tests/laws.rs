@@ -1,5 +1,6 @@
 //! The laws of consolidation, over random sets of contributions.
 
+use stook_catalogue::ids::CollectionId;
 use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
@@ -44,7 +45,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 fn spot(at: Option<String>, n: Option<i64>, seen: i64) -> Value {
     let catalogue = catalogue();
-    let members = catalogue.collections[0].field("spots").expect("spots").1.ty.members().to_vec();
+    let members = catalogue.collections[CollectionId::from(0)].field("spots").expect("spots").1.ty.members().to_vec();
     let seen = ranges_of((0..seen).map(|number| (number * 2, number * 2)).collect());
     struct_of(&members, [at.map_or(Value::Null, Value::text), n.map_or(Value::Null, Value::Int), seen])
 }
@@ -128,7 +129,7 @@ proptest! {
         order in any::<u64>(),
     ) {
         let catalogue = asked();
-        let collection = &catalogue.collections[0];
+        let collection = &catalogue.collections[CollectionId::from(0)];
         let (list, members) = collection.field("spots").map(|(list, field)| (list, field.ty.members().to_vec())).expect("spots");
         let names = ["a", "ab", "b", "bb", "c"];
         let fits = |pattern: &str, name: &str| pattern.is_empty() || matches(&pattern.split('*').collect::<Vec<_>>(), name);
@@ -180,7 +181,7 @@ proptest! {
     fn golden_fields_depend_on_the_set_of_contributions_only(all in proptest::collection::vec(contribution(), 0..8), seed in any::<u64>()) {
         let catalogue = catalogue();
         let evaluator = Evaluator::new(catalogue.tables.clone());
-        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
         let all = consistent(all);
         let mut shuffled = all.clone();
         let mut state = seed;
@@ -198,7 +199,7 @@ proptest! {
     #[test]
     fn structs_of_one_key_are_one_with_the_newest_of_each_member(all in proptest::collection::vec(contribution(), 0..8)) {
         let catalogue = catalogue();
-        let collection = &catalogue.collections[0];
+        let collection = &catalogue.collections[CollectionId::from(0)];
         let (place, spots) = collection.field("spots").expect("spots");
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mut all = newest_per_contributor(&consistent(all));
@@ -230,7 +231,7 @@ proptest! {
     #[test]
     fn who_says_something_is_known(all in proptest::collection::vec(contribution(), 0..8)) {
         let catalogue = catalogue();
-        let collection = &catalogue.collections[0];
+        let collection = &catalogue.collections[CollectionId::from(0)];
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
@@ -248,7 +249,7 @@ proptest! {
     fn withdrawing_a_fresh_contributor_restores_the_record(all in proptest::collection::vec(contribution(), 0..6), mut fresh in contribution()) {
         let catalogue = catalogue();
         let evaluator = Evaluator::new(catalogue.tables.clone());
-        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
         fresh.contributor = "a:fresh".into();
         let before = newest_per_contributor(&consistent(all));
         let golden = consolidator.survive(&before);
@@ -262,7 +263,7 @@ proptest! {
     #[test]
     fn what_is_retired_is_not_heard(all in proptest::collection::vec(contribution(), 0..6)) {
         let catalogue = catalogue();
-        let collection = &catalogue.collections[0];
+        let collection = &catalogue.collections[CollectionId::from(0)];
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
         let all = newest_per_contributor(&all);
@@ -274,7 +275,7 @@ proptest! {
     fn packed_contributions_come_back_equal(all in proptest::collection::vec(contribution(), 0..6)) {
         let catalogue = catalogue();
         let evaluator = Evaluator::new(catalogue.tables.clone());
-        let collection = &catalogue.collections[0];
+        let collection = &catalogue.collections[CollectionId::from(0)];
         let contributions = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&contributions);
         let packed = pack(&contributions, collection, &golden.values);
@@ -284,8 +285,8 @@ proptest! {
     #[test]
     fn damaged_bytes_are_an_error_not_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let catalogue = catalogue();
-        let golden = vec![Value::Null; catalogue.collections[0].fields.len()];
-        let _ = unpack(&bytes, &catalogue.collections[0], &golden, None);
+        let golden = vec![Value::Null; catalogue.collections[CollectionId::from(0)].fields.len()];
+        let _ = unpack(&bytes, &catalogue.collections[CollectionId::from(0)], &golden, None);
     }
 }
 
@@ -294,7 +295,7 @@ proptest! {
 fn a_newer_time_counts_even_when_the_content_is_equal() {
     let catalogue = catalogue();
     let evaluator = Evaluator::new(catalogue.tables.clone());
-    let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+    let consolidator = Consolidator::new(&catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
     let say = |contributor: &str, as_of: i64, text: &str| {
         let mut values = vec![Value::Null; 9];
         values[1] = Value::text(text);

@@ -4,6 +4,7 @@
 
 mod support;
 
+use stook_catalogue::ids::CollectionId;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -396,7 +397,7 @@ impl Desk {
         settle::drain(&*self.stores[turn % self.stores.len()], &self.rules, &AtomicBool::new(false)).expect("it settles");
     }
 
-    fn find(&self, tenant: &Tenant, collection: usize, columns: Vec<PlanColumn>, conditions: Vec<Condition>) -> Vec<Vec<Value>> {
+    fn find(&self, tenant: &Tenant, collection: CollectionId, columns: Vec<PlanColumn>, conditions: Vec<Condition>) -> Vec<Vec<Value>> {
         let plan =
             QueryPlan { columns: [PlanColumn::Key].into_iter().chain(columns).collect(), conditions, ..QueryPlan::all(tenant.clone(), collection) };
         self.stores[0].find(&plan).expect("rows").rows
@@ -404,9 +405,9 @@ impl Desk {
 
     /// Every record of every collection as JSON: the collection, the key, its golden fields.
     fn see(&self, tenant: &Tenant) -> BTreeMap<String, Records> {
-        let collections = self.catalogue.collections.iter().enumerate();
+        let collections = self.catalogue.collections.enumerate();
         let records = collections.map(|(index, collection)| {
-            let rows = self.find(tenant, index, (0..collection.fields.len()).map(PlanColumn::Field).collect(), Vec::new());
+            let rows = self.find(tenant, index, collection.fields.ids().map(PlanColumn::Field).collect(), Vec::new());
             let record = |row: Vec<Value>| {
                 let shown = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.elements().iter().all(Value::is_null));
                 let shown = shown.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type())));
@@ -427,7 +428,7 @@ impl Desk {
             }
             assert_eq!(seen[collection].len(), records.len(), "{collection}: {:?} {:?}", seen[collection].keys(), records.keys());
         }
-        let (links, link) = (&self.catalogue.links, self.catalogue.links.iter().position(|link| link.name == "authors").expect("a link"));
+        let (links, link) = (&self.catalogue.links, self.catalogue.links.position(|link| link.name == "authors").expect("a link"));
         let asked = |condition: Condition| -> Vec<String> {
             let rows = self.find(tenant, links[link].child_collection, vec![PlanColumn::TargetsExist(link)], vec![condition]);
             rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()

@@ -5,6 +5,7 @@
 
 mod support;
 
+use stook_catalogue::ids::{FieldId, SourceId};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl Doc {
 
 #[derive(Debug, Clone)]
 struct Delivery {
-    source: usize,
+    source: SourceId,
     as_of: i64,
     matched: OnMatched,
     unmatched: OnUnmatched,
@@ -447,7 +448,7 @@ fn contributions(said: &Voices) -> Vec<Contribution> {
 }
 
 /// What the newest of older statements says in which a field could be read.
-fn last_read(field: usize, newest: &NewContribution, older: &[NewContribution]) -> UnreadableField {
+fn last_read(field: FieldId, newest: &NewContribution, older: &[NewContribution]) -> UnreadableField {
     let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unreadable.contains(&field));
     let Some(read) = read else { return UnreadableField::new(field) };
     let value = if let ContributionContent::Values(values) = &read.content { values[field].clone() } else { Value::Null };
@@ -662,7 +663,7 @@ collections:
       twice: { expr: only + only, type: text }
 ";
     let read = |text: &str| parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let said = |catalogue: &Catalogue, source: usize, only: &str| {
+    let said = |catalogue: &Catalogue, source: SourceId, only: &str| {
         let text = bytes::Bytes::from(format!(r#"{{"id":"a","only":"{only}"}}"#));
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
         let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, partial_list: None };

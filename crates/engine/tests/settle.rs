@@ -233,9 +233,9 @@ impl Desk {
     /// Every record of every collection as JSON: the collection, the key, its golden fields.
     fn see(&self, tenant: &Tenant) -> BTreeMap<String, BTreeMap<String, Json>> {
         let mut seen = BTreeMap::new();
-        for (index, collection) in self.catalogue.collections.iter().enumerate() {
+        for (index, collection) in self.catalogue.collections.enumerate() {
             let mut plan = QueryPlan::all(tenant.clone(), index);
-            plan.columns = [PlanColumn::Key].into_iter().chain((0..collection.fields.len()).map(PlanColumn::Field)).collect();
+            plan.columns = [PlanColumn::Key].into_iter().chain(collection.fields.ids().map(PlanColumn::Field)).collect();
             let mut records = BTreeMap::new();
             for row in self.stores[0].find(&plan).expect("rows").rows {
                 let shown =

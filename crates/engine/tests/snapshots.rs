@@ -224,9 +224,9 @@ impl Desk {
 
     fn see(&self, tenant: &Tenant) -> Json {
         let mut seen = json!({});
-        for (index, collection) in self.catalogue.collections.iter().enumerate() {
+        for (index, collection) in self.catalogue.collections.enumerate() {
             let mut plan = QueryPlan::all(tenant.clone(), index);
-            plan.columns = [PlanColumn::Key].into_iter().chain((0..collection.fields.len()).map(PlanColumn::Field)).collect();
+            plan.columns = [PlanColumn::Key].into_iter().chain(collection.fields.ids().map(PlanColumn::Field)).collect();
             let mut records = json!({});
             for row in self.stores[0].find(&plan).expect("rows").rows {
                 let fields = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.is_null());

@@ -173,7 +173,7 @@ impl Dice {
             };
         }
         record.alive = !self.once_in(20);
-        record.conflicts = (0..collection.fields.len()).filter(|_| self.once_in(60)).collect();
+        record.conflicts = collection.fields.ids().filter(|_| self.once_in(60)).collect();
         record
     }
 
@@ -207,7 +207,7 @@ impl Named {
     fn all(collection: &Collection) -> Vec<Named> {
         let named = |name: &str, ty: &FieldType, fold: bool, place: Place| Named { name: name.to_owned(), ty: ty.clone(), fold, place };
         let mut all = vec![named("key", &FieldType::Text, false, Place::Key)];
-        let fields = collection.fields.iter().enumerate();
+        let fields = collection.fields.enumerate();
         all.extend(fields.map(|(index, field)| named(&field.name, &field.ty, field.fold, Place::Field(index))));
         let states = collection.states.iter().enumerate();
         all.extend(states.map(|(index, state)| named(&state.name, &state.ty, false, Place::State(index))));

@@ -50,7 +50,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let mut v1 = v1.merge(routes::router(&app.catalogue));
     let rows = get(export::rows).layer(CompressionLayer::new());
     let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export", rows);
-    for (index, collection) in app.catalogue.collections.iter().enumerate() {
+    for (index, collection) in app.catalogue.collections.enumerate() {
         v1 = v1.merge(of_collection(index, collection));
         let export = move |ctx: RequestContext| export::collection(ctx.about(index));
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));

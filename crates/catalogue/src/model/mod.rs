@@ -2,6 +2,7 @@
 
 pub mod definition;
 pub mod golden;
+pub mod ids;
 pub mod key;
 pub mod links;
 pub mod parts;

@@ -5,6 +5,7 @@
 //! source says is a function of its statements, whatever order they came in.
 
 use crate::model::definition::{Catalogue, Collection, Survivorship};
+use crate::model::ids::FieldId;
 use crate::model::record::{Contribution, ContributionContent};
 use crate::model::union::{union, union_by};
 use crate::value::{StructMember, Value, member_of};
@@ -17,7 +18,7 @@ pub const LONGEST: usize = 200;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartialList<'c> {
     /// The list's index.
-    pub list: usize,
+    pub list: FieldId,
     member: &'c StructMember,
     pieces: Vec<&'c str>,
 }
@@ -44,7 +45,7 @@ impl<'c> PartialList<'c> {
 }
 
 /// The part of a contributor's name for elements whose member, a field by index, is as `pattern` says.
-pub fn name(collection: &Collection, field: usize, pattern: &str) -> String {
+pub fn name(collection: &Collection, field: FieldId, pattern: &str) -> String {
     format!("{}={pattern}", collection.fields[field].name)
 }
 
@@ -101,7 +102,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
     let Some(newest) = newest else {
         return counted.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
     };
-    let values = (0..collection.fields.len()).map(|index| {
+    let values = collection.fields.ids().map(|index| {
         if counted.iter().any(|(_, part)| part.as_ref().is_some_and(|part| part.list == index)) {
             return elements(collection, index, counted);
         }
@@ -113,7 +114,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
 }
 
 /// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.
-fn elements(collection: &Collection, list: usize, counted: &[Statement<'_>]) -> Value {
+fn elements(collection: &Collection, list: FieldId, counted: &[Statement<'_>]) -> Value {
     let left = counted.iter().enumerate().filter_map(|(place, (own, _))| {
         let is_over = |element: &Value| {
             let mut newer = counted[place + 1..].iter().filter_map(|(_, part)| part.as_ref());

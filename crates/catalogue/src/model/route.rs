@@ -4,6 +4,7 @@
 //! found. Everything is looked up in bulk: one look-up for each include, however many records it is for.
 
 use crate::eval::Expression;
+use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
 use crate::value::FieldType;
 
@@ -88,7 +89,7 @@ pub enum RouteAction {
     /// Does a transition.
     Transition {
         /// The collection's index.
-        collection: usize,
+        collection: CollectionId,
         /// The transition's index.
         transition: usize,
         /// The record's key, from parameters.
@@ -193,7 +194,7 @@ pub struct PageParams {
 #[derive(Debug, Clone)]
 pub struct Lookup {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// One record, the first by `sort`, rather than a list.
     pub single: bool,
     /// What must hold; the first equality finds the records.
@@ -254,7 +255,7 @@ pub enum RecordColumn {
     /// Its key.
     Key,
     /// A field, by index.
-    Field(usize),
+    Field(FieldId),
     /// A state field, by index.
     State(usize),
 }

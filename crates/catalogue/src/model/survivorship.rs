@@ -6,6 +6,7 @@
 use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::model::golden::GoldenValues;
+use crate::model::ids::{FieldId, IdVec};
 use crate::model::links::{Derivation, keyed};
 use crate::model::parts;
 use crate::model::record::{Contribution, ContributionContent, Hash, Retirement};
@@ -22,7 +23,7 @@ pub struct GoldenRecord {
     /// Whether the record exists.
     pub alive: bool,
     /// Fields, by index, on which contributors disagree.
-    pub conflicts: Vec<usize>,
+    pub conflicts: Vec<FieldId>,
 }
 
 /// Derives the golden fields of a collection's records. One per thread; it owns the expression evaluator.
@@ -31,19 +32,19 @@ pub struct Consolidator<'c> {
     collection: &'c Collection,
     evaluator: &'c Evaluator,
     /// Derived fields, each after those it reads.
-    derived: Vec<usize>,
+    derived: Vec<FieldId>,
     /// Whether a lone contribution's values are the golden ones.
     plain: bool,
     /// Rules by which fields choose among contributions, each once: whose contributions count, and in which order.
     rules: Vec<(Option<&'c [SourceRef]>, &'c Survivorship)>,
     /// By field, its rule.
-    rule_of: Vec<usize>,
+    rule_of: IdVec<FieldId, usize>,
 }
 
 impl<'c> Consolidator<'c> {
     /// Orders derived fields so that each comes after those it reads.
     pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
-        let mut derived: Vec<usize> = Vec::new();
+        let mut derived: Vec<FieldId> = Vec::new();
         // members that no index asks for are only found in their structs
         let is_asked = |field: &Field| !field.is_member() || field.index.ordered;
         let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_asked(field);
@@ -57,7 +58,7 @@ impl<'c> Consolidator<'c> {
                 _ => Vec::new(),
             }
         };
-        let mut waiting: Vec<usize> = (0..collection.fields.len()).filter(|index| own(&collection.fields[*index])).collect();
+        let mut waiting: Vec<FieldId> = collection.fields.ids().filter(|index| own(&collection.fields[*index])).collect();
         // parsing refused cycles, so every round places at least one
         while !waiting.is_empty() {
             let before = waiting.len();
@@ -99,11 +100,11 @@ impl<'c> Consolidator<'c> {
             return GoldenRecord { values, alive, conflicts: Vec::new() };
         }
         let live = self.live(contributions);
-        let fields = || self.collection.fields.iter().enumerate();
+        let fields = || self.collection.fields.enumerate();
         // what could not be read has an order of its own, by when it could be; that is rare
-        let is_unread = |field: usize| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
+        let is_unread = |field: FieldId| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
         let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &live, None)).collect();
-        let choose = |(index, field): (usize, &Field)| {
+        let choose = |(index, field): (FieldId, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
                 let (from, rule) = self.rules[rule];
@@ -175,7 +176,7 @@ impl<'c> Consolidator<'c> {
     /// records that exist because others name them.
     fn source_of(&self, contribution: &Contribution) -> Option<SourceRef> {
         let name = contribution.source();
-        let known = self.catalogue.sources.iter().position(|source| source.name == name);
+        let known = self.catalogue.sources.position(|source| source.name == name);
         known.map(SourceRef::Source).or((name == API_NAME).then_some(SourceRef::Api))
     }
 
@@ -190,7 +191,7 @@ impl<'c> Consolidator<'c> {
     }
 
     /// Those that say something of a field, with what they say.
-    fn said_of<'a>(&self, index: usize, field: &Field, live: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
+    fn said_of<'a>(&self, index: FieldId, field: &Field, live: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
         live.iter().filter_map(move |own| {
             let (value, _) = own.contribution.value(index)?;
             let counted = field.from.as_ref().is_none_or(|allowed| is_among(own.source, allowed));
@@ -204,7 +205,7 @@ impl<'c> Consolidator<'c> {
         from: Option<&[SourceRef]>,
         rule: &Survivorship,
         live: &'v [LiveContribution<'a>],
-        field: Option<usize>,
+        field: Option<FieldId>,
     ) -> Vec<&'v LiveContribution<'a>> {
         let mut counted: Vec<&LiveContribution<'_>> = live.iter().filter(|own| from.is_none_or(|allowed| is_among(own.source, allowed))).collect();
         match field {
@@ -226,13 +227,13 @@ impl<'c> Consolidator<'c> {
         counted
     }
 
-    fn disagree(&self, index: usize, field: &Field, live: &[LiveContribution<'_>]) -> bool {
+    fn disagree(&self, index: FieldId, field: &Field, live: &[LiveContribution<'_>]) -> bool {
         let mut said = self.said_of(index, field, live).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = said.next();
         said.any(|value| Some(value) != first)
     }
 
-    fn derive(&self, index: usize, values: &[Value]) -> Value {
+    fn derive(&self, index: FieldId, values: &[Value]) -> Value {
         let field = &self.collection.fields[index];
         match &field.derive {
             Some(Derivation::SameRecord(expression)) => {
@@ -251,7 +252,7 @@ impl<'c> Consolidator<'c> {
     /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
         let live = self.live(contributions);
-        let explain_field = |(index, field): (usize, &'a Field)| {
+        let explain_field = |(index, field): (FieldId, &'a Field)| {
             let said: Vec<(&Contribution, &Value)> = self.said_of(index, field, &live).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
@@ -259,7 +260,7 @@ impl<'c> Consolidator<'c> {
             let (won, lost) = said.into_iter().partition(|(_, said)| combines || is_value(said));
             Explanation { field: index, won, lost }
         };
-        self.collection.fields.iter().enumerate().map(explain_field).collect()
+        self.collection.fields.enumerate().map(explain_field).collect()
     }
 }
 
@@ -277,7 +278,7 @@ fn is_among(source: Option<SourceRef>, allowed: &[SourceRef]) -> bool {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation<'a> {
     /// The field's index.
-    pub field: usize,
+    pub field: FieldId,
     /// Contributions that say the golden value, or all that were combined.
     pub won: Vec<(&'a Contribution, &'a Value)>,
     /// Contributions that say something else.
@@ -285,7 +286,7 @@ pub struct Explanation<'a> {
 }
 
 /// The golden value of a field, of contributions that count for it, in the order of its rule.
-fn pick(index: usize, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
+fn pick(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
     let mut said = counted.iter().filter_map(|own| Some((own.contribution, own.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(said.map(|(_, value)| value)),
@@ -299,7 +300,7 @@ fn pick(index: usize, field: &Field, counted: &[&LiveContribution<'_>]) -> Value
 }
 
 /// The order of what statements say of a field, which is older than they are where they could not be read.
-fn order_of(contribution: &Contribution, field: usize) -> (i64, Hash, &str) {
+fn order_of(contribution: &Contribution, field: FieldId) -> (i64, Hash, &str) {
     let (as_of, hash) = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
     (as_of, hash, &contribution.contributor)
 }

@@ -7,6 +7,7 @@ use super::words;
 use super::yaml::Node;
 use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefinition, Source, Survivorship};
+use crate::model::ids::{CollectionId, FieldId, IdVec, SourceId};
 use crate::model::key::Template;
 
 /// Most fields of a collection.
@@ -26,7 +27,7 @@ impl DefinitionParser<'_> {
         let mut field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
         let link_fields = self.link_fields(node, &field_names);
         field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
-        let mut fields = Vec::with_capacity(field_nodes.len());
+        let mut fields = IdVec::new();
         let mut rules = Vec::with_capacity(field_nodes.len());
         for (name, name_node, node) in &field_nodes {
             if RESERVED.contains(name) {
@@ -34,7 +35,7 @@ impl DefinitionParser<'_> {
             }
             let field = self.field(name, node, &default_rule, source_names, &field_names);
             if field.is_some() && node.get("derive").or(node.get("rollup")).is_none() {
-                rules.push((fields.len(), (*node).clone()));
+                rules.push((FieldId::from(fields.len()), (*node).clone()));
             }
             fields.push(field.unwrap_or_else(|| placeholder(name)));
         }
@@ -46,7 +47,7 @@ impl DefinitionParser<'_> {
         if fields.len() > MAX_FIELDS {
             self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
         }
-        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyDefinition::Field(0), String::new()));
+        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyDefinition::Field(FieldId::from(0)), String::new()));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
         let exists = self
             .choice(node.get("exists"), "choice for exists", &[("latest", ExistenceRule::Latest), ("any", ExistenceRule::Any)])
@@ -57,7 +58,7 @@ impl DefinitionParser<'_> {
         Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions, tags: None, rows_of: None }
     }
 
-    fn key_rule(&mut self, name: &str, node: &Node, fields: &[Field]) -> Option<(KeyDefinition, String)> {
+    fn key_rule(&mut self, name: &str, node: &Node, fields: &IdVec<FieldId, Field>) -> Option<(KeyDefinition, String)> {
         let Some(key) = node.get("key") else {
             self.problem(node, format!("collection `{name}` has no key"));
             return None;
@@ -66,8 +67,8 @@ impl DefinitionParser<'_> {
         let contributed: Vec<&str> = fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
         let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if is_name {
-            self.reference(key, "field", &contributed)?;
-            let index = fields.iter().position(|field| field.name == text)?;
+            self.reference::<FieldId>(key, "field", &contributed)?;
+            let index = fields.position(|field| field.name == text)?;
             if !fields[index].ty.is_ordered() {
                 self.problem(key, format!("a key is a scalar, `{text}` is {}", fields[index].ty));
             }
@@ -99,8 +100,8 @@ impl DefinitionParser<'_> {
         collection: &Collection,
         created: bool,
         name_node: &Node,
-        sources: &[Source],
-        collections: &[Collection],
+        sources: &IdVec<SourceId, Source>,
+        collections: &IdVec<CollectionId, Collection>,
     ) {
         let own = |feed: &&Feed| collections[feed.collection].name == collection.name;
         if !created && !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
@@ -108,7 +109,7 @@ impl DefinitionParser<'_> {
         }
         for source in sources {
             for feed in source.feeds.iter().filter(own) {
-                for (index, field) in collection.fields.iter().enumerate() {
+                for (index, field) in collection.fields.enumerate() {
                     if field.required && feed.map.iter().all(|entry| entry.field != index) {
                         self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));
                     }

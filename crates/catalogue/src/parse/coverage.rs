@@ -9,6 +9,7 @@ use super::yaml::{Node, NodeKind};
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
+use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
 use crate::model::links::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Link, Measure, MeasureCase, RUN_FIELDS};
 use crate::value::FieldType;
@@ -17,12 +18,12 @@ impl DefinitionParser<'_> {
     #[expect(clippy::too_many_arguments, reason = "expressions of a coverage can use its parent, the parent's links and other coverages")]
     pub(super) fn coverage(
         &mut self,
-        parent: usize,
+        parent: CollectionId,
         name: &str,
         name_node: &Node,
         node: &Node,
-        collections: &mut Vec<Collection>,
-        links: &mut [Link],
+        collections: &mut IdVec<CollectionId, Collection>,
+        links: &mut IdVec<LinkId, Link>,
         coverages: &mut Vec<Coverage>,
     ) -> Option<()> {
         self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
@@ -32,12 +33,12 @@ impl DefinitionParser<'_> {
         for item in self.items(node.get("with"), "with") {
             with.extend(self.field_of(item, &collections[parent]));
         }
-        let of = |kind| Coverage { name: name.to_owned(), parent, rows: collections.len(), when: when.clone(), kind };
+        let of = |kind| Coverage { name: name.to_owned(), parent, rows: CollectionId::from(collections.len()), when: when.clone(), kind };
         let (coverage, ty) = if let Some(of_node) = node.get("of") {
             let known: Vec<(usize, &str)> =
                 coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
             let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
-            let place = self.reference(of_node, "coverage above this one", &names)?;
+            let place = self.reference::<usize>(of_node, "coverage above this one", &names)?;
             let summed = known[place].0;
             if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
                 self.problem(of_node, "`runs` have no values to sum");
@@ -53,7 +54,7 @@ impl DefinitionParser<'_> {
             };
             let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
-            let ty = collections[coverages[summed].rows].fields[2].ty.clone();
+            let ty = collections[coverages[summed].rows].fields[FieldId::from(2)].ty.clone();
             (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), Some(ty))
         } else {
             let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
@@ -93,7 +94,7 @@ impl DefinitionParser<'_> {
         Some(())
     }
 
-    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<MeasureCase> {
+    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<MeasureCase> {
         let pattern = node.get("match").and_then(|node| self.pattern(node));
         let measure_node = self.required(node, "measure")?;
         let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
@@ -144,11 +145,11 @@ impl DefinitionParser<'_> {
 }
 
 /// The collection of a coverage's rows.
-fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
+fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[FieldId]) -> Collection {
     let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
     let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };
     let key_text;
-    let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
+    let mut fields = IdVec::from(vec![field(&parent.name, FieldType::Text, ordered)]);
     match ty {
         Some(ty) => {
             key_text = format!("{{{}}}#{{group}}", parent.name);
@@ -171,7 +172,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<
             fields.push(field(&copied.name, copied.golden_type().clone(), FieldIndexes { ordered: copied.index.ordered, ..FieldIndexes::default() }));
         }
     }
-    let key = Template::parse(&key_text).map_or(KeyDefinition::Field(0), KeyDefinition::Template);
+    let key = Template::parse(&key_text).map_or(KeyDefinition::Field(FieldId::from(0)), KeyDefinition::Template);
     Collection {
         name: format!("{}.{name}", parent.name),
         key,

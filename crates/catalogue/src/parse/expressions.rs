@@ -1,11 +1,12 @@
 //! The expressions of a definition: what they may name, and of which types that is; see [`crate::eval::types`] for the check itself.
 
-use super::parser::DefinitionParser;
+use super::parser::{CollectionNode, DefinitionParser};
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{self, Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, KeyDefinition, PatternSet, StateField, Survivorship, TransitionArgument, ValueOrigin, ValueRule};
+use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::links::{Derivation, Link};
 use crate::value::FieldType;
 use std::collections::HashMap;
@@ -60,8 +61,13 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks the expressions of collections, when all collections and links are known.
-    pub(super) fn collections_are_typed(&mut self, collections: &[Collection], nodes: &[(&str, &Node, &Node)], links: &[Link]) {
-        for (index, (_, _, node)) in nodes.iter().enumerate() {
+    pub(super) fn collections_are_typed(
+        &mut self,
+        collections: &IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        links: &IdVec<LinkId, Link>,
+    ) {
+        for (index, (_, _, node)) in nodes.enumerate() {
             let collection = &collections[index];
             let created = links.iter().any(|link| link.create && link.target_collection == index);
             let own = golden(collection, created);
@@ -191,12 +197,12 @@ fn callers() -> [(String, Type); 2] {
 
 /// The golden fields of a collection's records. Those of a record that exists because others name it are null but its key.
 pub(super) fn golden(collection: &Collection, created: bool) -> Types {
-    let in_key = |index: usize, name: &str| match &collection.key {
+    let in_key = |index: FieldId, name: &str| match &collection.key {
         KeyDefinition::Field(field) => *field == index,
         KeyDefinition::Template(template) => template.names().any(|own| own == name),
         KeyDefinition::Expression(_) => false,
     };
-    let of = |(index, field): (usize, &crate::model::definition::Field)| {
+    let of = |(index, field): (FieldId, &crate::model::definition::Field)| {
         let ty = match field.survivorship {
             Survivorship::ByContributor if field.derive.is_none() => Type::mapping(format!("`{}`", field.name), Type::of(&field.ty).as_json()),
             _ => Type::of(field.golden_type()),
@@ -204,5 +210,5 @@ pub(super) fn golden(collection: &Collection, created: bool) -> Types {
         let is_there = field.derive.is_none() && field.from.is_none() && (in_key(index, &field.name) || field.required && !created);
         (field.name.clone(), if is_there { ty } else { ty.or_null() })
     };
-    collection.fields.iter().enumerate().map(of).collect()
+    collection.fields.enumerate().map(of).collect()
 }

@@ -9,6 +9,7 @@ use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::types::{Expected, Type};
 use crate::model::definition::{Feed, FieldMapping, FormatFamily, LetValue};
+use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
 use crate::model::path::Path;
 
@@ -45,7 +46,7 @@ impl DefinitionParser<'_> {
                     let into = self.required(item, "into").and_then(|into| self.reference(into, "collection", &collection_names));
                     let Some(collection) = into else { continue };
                     if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
-                        self.problem(item, format!("this source feeds `{}` twice", collection_names[collection]));
+                        self.problem(item, format!("this source feeds `{}` twice", context.collections[collection].name));
                     }
                     feeds.extend(self.feed(collection, item, node, format, lets, context));
                 }
@@ -59,7 +60,7 @@ impl DefinitionParser<'_> {
     /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
     fn feed(
         &mut self,
-        collection: usize,
+        collection: CollectionId,
         node: &Node,
         source: &Node,
         format: PathSettings<'_>,
@@ -103,7 +104,7 @@ impl DefinitionParser<'_> {
 
     fn map(
         &mut self,
-        collection: usize,
+        collection: CollectionId,
         node: &Node,
         format: PathSettings<'_>,
         (lets, types): (&[LetValue], &Types),
@@ -112,7 +113,7 @@ impl DefinitionParser<'_> {
         let fields = &context.collections[collection].fields;
         let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
         // which node gives each field its rule: the feed's own map, or the field itself
-        let mut rules: Vec<(usize, Node)> = Vec::new();
+        let mut rules: Vec<(FieldId, Node)> = Vec::new();
         match node.get("map") {
             Some(map) => {
                 for (_, name_node, rule) in self.named(Some(map), "fields to map") {

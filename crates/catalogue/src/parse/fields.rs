@@ -1,5 +1,6 @@
 //! The fields of a collection: their types, indexes, allowed values, survivorship and derivations; and the members of their structs.
 
+use crate::model::ids::{FieldId, IdVec};
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
@@ -49,7 +50,7 @@ impl DefinitionParser<'_> {
         }
         if let Some(by) = node.get("by") {
             let names: Vec<&str> = field.ty.members().iter().map(|member| member.name.as_str()).collect();
-            match self.reference(by, "member", &names) {
+            match self.reference::<usize>(by, "member", &names) {
                 Some(member) if field.ty.members()[member].ty.is_ordered() => own_rule = Some(Survivorship::UnionBy(member)),
                 Some(_) => self.problem(by, "ranges cannot identify structs"),
                 None => {}
@@ -86,7 +87,7 @@ impl DefinitionParser<'_> {
                     None
                 }
                 // replaced when links are read
-                (Some(_), None) => Some(Derivation::LinkKeys(usize::MAX)),
+                (Some(_), None) => Some(Derivation::Pending),
                 (None, _) if !others.contains(&"sources") && matches!(&derive.kind, NodeKind::Scalar { text, .. } if text == "sources") => {
                     if field.ty != FieldType::List(Box::new(FieldType::Text)) {
                         self.problem(derive, format!("`sources` are names, of type [text]; `{name}` is {}", field.ty));
@@ -150,22 +151,22 @@ impl DefinitionParser<'_> {
             return Vec::new();
         };
         let names: Vec<&str> = source_names.iter().copied().chain([API_NAME]).collect();
-        let indexes = items.iter().filter_map(|item| self.reference(item, "source", &names));
-        indexes.map(|index| if index == source_names.len() { SourceRef::Api } else { SourceRef::Source(index) }).collect()
+        let indexes = items.iter().filter_map(|item| self.reference::<usize>(item, "source", &names));
+        indexes.map(|index| if index == source_names.len() { SourceRef::Api } else { SourceRef::Source(index.into()) }).collect()
     }
 
     /// A derived field may read other derived fields, but not itself through them.
-    pub(super) fn derivations_are_acyclic(&mut self, fields: &[Field], nodes: &[(&str, &Node, &Node)]) {
-        fn reaches(fields: &[Field], from: usize, target: usize, depth: usize) -> bool {
+    pub(super) fn derivations_are_acyclic(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[(&str, &Node, &Node)]) {
+        fn reaches(fields: &IdVec<FieldId, Field>, from: FieldId, target: FieldId, depth: usize) -> bool {
             let Some(derive) = fields[from].derive.as_ref().and_then(Derivation::expression) else { return false };
             derive.variables().iter().any(|name| {
-                let Some(next) = fields.iter().position(|field| field.name == *name) else { return false };
+                let Some(next) = fields.position(|field| field.name == *name) else { return false };
                 next == target || (depth > 0 && reaches(fields, next, target, depth - 1))
             })
         }
-        for (index, field) in fields.iter().enumerate() {
+        for (index, field) in fields.enumerate() {
             if field.derive.is_some() && reaches(fields, index, index, fields.len()) {
-                self.problem(nodes[index].1, format!("`{}` is derived from itself", field.name));
+                self.problem(nodes[index.index()].1, format!("`{}` is derived from itself", field.name));
             }
         }
     }
@@ -226,9 +227,9 @@ impl DefinitionParser<'_> {
     }
 
     /// The fields that the members of structs are, to be asked for: `replica.site`.
-    pub(super) fn member_fields(&mut self, fields: &[Field], nodes: &[(&str, &Node, &Node)]) -> Vec<Field> {
+    pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[(&str, &Node, &Node)]) -> Vec<Field> {
         let mut members = Vec::new();
-        for (list, (field, (name, _, node))) in fields.iter().zip(nodes).enumerate() {
+        for ((list, field), (name, _, node)) in fields.enumerate().zip(nodes) {
             let own = field.ty.members();
             let indexes = node.get("index").filter(|_| !own.is_empty());
             if let Some(index) = indexes.filter(|index| !matches!(index.kind, NodeKind::Map(_))) {
@@ -240,7 +241,7 @@ impl DefinitionParser<'_> {
             };
             let names: Vec<&str> = own.iter().map(|member| member.name.as_str()).collect();
             for (_, name_node, _) in &indexes {
-                self.reference(name_node, "member", &names);
+                self.reference::<usize>(name_node, "member", &names);
             }
             for (place, member) in own.iter().enumerate() {
                 let ty = match &member.ty {

@@ -1,11 +1,18 @@
 //! The definition as text by which two of them are compared: the same text, the same meaning.
 
+use super::parser::CollectionNode;
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::Collection;
+use crate::model::ids::{CollectionId, IdVec, LinkId};
 use crate::model::links::Link;
 
 /// Everything by which records are settled, as text.
-pub(super) fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], collections: &[Collection]) -> String {
+pub(super) fn settling_text(
+    root: &Node,
+    nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+    links: &IdVec<LinkId, Link>,
+    collections: &IdVec<CollectionId, Collection>,
+) -> String {
     let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
     let mut text = String::new();
     for (name, _, node) in nodes {

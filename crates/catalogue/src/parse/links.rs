@@ -9,6 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, Field, KeyDefinition};
+use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
 use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, listed, members_of};
 use crate::value::FieldType;
@@ -28,21 +29,32 @@ impl DefinitionParser<'_> {
             let mut field = placeholder(name);
             field.index = self.index(link.get("index"), &FieldType::Text);
             // replaced when links are read
-            field.derive = Some(Derivation::LinkKeys(usize::MAX));
+            field.derive = Some(Derivation::Pending);
             fields.push(field);
         }
         fields
     }
 
     /// Links, rollups and coverages of all collections; the collections of coverages are added after the others.
-    pub(super) fn relations(&mut self, collections: &mut Vec<Collection>, nodes: &[CollectionNode<'_>]) -> (Vec<Link>, Vec<Coverage>) {
-        let mut links = Vec::new();
-        for (from, (_, _, node)) in nodes.iter().enumerate() {
+    pub(super) fn relations(
+        &mut self,
+        collections: &mut IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+    ) -> (IdVec<LinkId, Link>, Vec<Coverage>) {
+        let mut links = IdVec::new();
+        for (from, (_, _, node)) in nodes.enumerate() {
             for (name, name_node, link) in self.named(node.get("links"), "links") {
-                links.extend(self.link(from, name, name_node, link, collections, nodes));
+                let Some(link) = self.link(from, (name, name_node, link), collections, nodes) else { continue };
+                let field = &mut collections[from].fields[link.field];
+                let (key, when) = (link.target_rule.clone(), link.when.clone());
+                let id = links.push(link);
+                field.derive = Some(match key {
+                    TargetRule::Key(key) => Derivation::TargetKey(id, when, key),
+                    TargetRule::Same { .. } => Derivation::LinkKeys(id),
+                });
             }
         }
-        for (parent, (_, _, node)) in nodes.iter().enumerate() {
+        for (parent, (_, _, node)) in nodes.enumerate() {
             for (name, _, field) in self.named(node.get("fields"), "fields") {
                 let Some(rollup) = field.get("rollup") else { continue };
                 let read = self.rollup(parent, rollup, collections, &mut links);
@@ -62,7 +74,7 @@ impl DefinitionParser<'_> {
         self.spread_settling(collections);
         self.through(collections, nodes, &mut links);
         let mut coverages = Vec::new();
-        for (parent, (_, _, node)) in nodes.iter().enumerate() {
+        for (parent, (_, _, node)) in nodes.enumerate() {
             for (name, name_node, coverage) in self.named(node.get("coverage"), "coverages") {
                 self.coverage(parent, name, name_node, coverage, collections, &mut links, &mut coverages);
             }
@@ -97,12 +109,10 @@ impl DefinitionParser<'_> {
 
     fn link(
         &mut self,
-        from: usize,
-        name: &str,
-        name_node: &Node,
-        node: &Node,
-        collections: &mut [Collection],
-        nodes: &[CollectionNode<'_>],
+        from: CollectionId,
+        (name, name_node, node): CollectionNode<'_>,
+        collections: &mut IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
     ) -> Option<Link> {
         self.section(node, "a link", &[words::LINK])?;
         let names: Vec<&str> = nodes.iter().map(|(name, ..)| *name).collect();
@@ -146,10 +156,6 @@ impl DefinitionParser<'_> {
             collections[from].fields[field].index = self.index(node.get("index"), &ty);
             collections[from].fields[field].ty = ty;
         }
-        collections[from].fields[field].derive = Some(match &rule {
-            TargetRule::Key(key) => Derivation::TargetKey(usize::MAX, when.clone(), key.clone()),
-            TargetRule::Same { .. } => Derivation::LinkKeys(usize::MAX),
-        });
         let (conditions, told, reads, asks) = (Vec::new(), Vec::new(), Vec::new(), false);
         Some(Link {
             name: name.to_owned(),
@@ -212,7 +218,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(usize, usize)>> {
+    fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(FieldId, FieldId)>> {
         let mut fields = Vec::new();
         match &node.kind {
             NodeKind::Map(entries) => {
@@ -256,7 +262,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Two fields of type timestamp.
-    fn span(&mut self, node: &Node, collection: &Collection) -> Option<(usize, usize)> {
+    fn span(&mut self, node: &Node, collection: &Collection) -> Option<(FieldId, FieldId)> {
         let NodeKind::List(items) = &node.kind else {
             self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
             return None;
@@ -268,7 +274,7 @@ impl DefinitionParser<'_> {
         Some((self.time_field(start, collection)?, self.time_field(stop, collection)?))
     }
 
-    fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+    fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<FieldId> {
         let index = self.field_of(node, collection)?;
         let field = &collection.fields[index];
         if *field.golden_type() != FieldType::Timestamp {
@@ -277,21 +283,14 @@ impl DefinitionParser<'_> {
         Some(index)
     }
 
-    pub(super) fn field_of(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+    pub(super) fn field_of(&mut self, node: &Node, collection: &Collection) -> Option<FieldId> {
         let names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
         self.reference(node, "field", &names)
     }
 
-    /// Numbers the links of fields, and notes what is read through them.
-    fn through(&mut self, collections: &mut [Collection], nodes: &[CollectionNode<'_>], links: &mut [Link]) {
-        for (index, link) in links.iter().enumerate() {
-            if let Some(Derivation::LinkKeys(number) | Derivation::TargetKey(number, ..)) =
-                &mut collections[link.child_collection].fields[link.field].derive
-            {
-                *number = index;
-            }
-        }
-        for (from, (_, _, node)) in nodes.iter().enumerate() {
+    /// Notes what is read through links.
+    fn through(&mut self, collections: &mut IdVec<CollectionId, Collection>, nodes: &IdVec<CollectionId, CollectionNode<'_>>, links: &mut IdVec<LinkId, Link>) {
+        for (from, (_, _, node)) in nodes.enumerate() {
             for (name, _, field_node) in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collections[from].field(name) else { continue };
                 let Some(Derivation::ThroughLinks(expression)) = &field.derive else { continue };
@@ -343,8 +342,8 @@ pub(super) fn own_types(collection: &Collection) -> Types {
 }
 
 impl Link {
-    fn rule_text(&self, collections: &[Collection]) -> String {
-        let name = |collection: usize, field: usize| collections[collection].fields[field].name.as_str();
+    fn rule_text(&self, collections: &IdVec<CollectionId, Collection>) -> String {
+        let name = |collection: CollectionId, field: FieldId| collections[collection].fields[field].name.as_str();
         let rule = match &self.target_rule {
             TargetRule::Key(key) => format!("{key:?}"),
             TargetRule::Same { fields, overlap } => {

@@ -26,6 +26,7 @@ mod vocabulary;
 pub mod words;
 pub mod yaml;
 
+use crate::model::ids::IdVec;
 use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
 use crate::model::definition::{API_NAME, Catalogue, Service};
@@ -98,20 +99,20 @@ impl DefinitionParser<'_> {
         let service_nodes = self.named(root.get("services"), "services");
         let service_names: Vec<&str> = service_nodes.iter().map(|(name, ..)| *name).collect();
         let services: Vec<Service> = service_nodes.iter().filter_map(|(name, _, node)| self.service(name, node)).collect();
-        let source_nodes = self.named(root.get("sources"), "sources");
+        let source_nodes = IdVec::from(self.named(root.get("sources"), "sources"));
         let source_names: Vec<&str> = source_nodes.iter().map(|(name, ..)| *name).collect();
-        let collection_nodes = self.named(root.get("collections"), "collections");
+        let collection_nodes = IdVec::from(self.named(root.get("collections"), "collections"));
         if collection_nodes.is_empty() {
             self.problem(root, "a catalogue has at least one collection");
         }
-        let mut collections = Vec::with_capacity(collection_nodes.len());
+        let mut collections = IdVec::new();
         for (name, name_node, node) in &collection_nodes {
             if API_WORDS.contains(name) {
                 self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
             collections.push(self.collection(name, node, &source_names));
         }
-        let mut sources = Vec::with_capacity(source_nodes.len());
+        let mut sources = IdVec::new();
         for (name, name_node, node) in &source_nodes {
             if *name == API_NAME {
                 self.problem(name_node, "`api` is reserved for edits; choose another name");
@@ -126,13 +127,14 @@ impl DefinitionParser<'_> {
             };
             sources.extend(self.source(name, name_node, node, &context));
         }
-        for (index, (_, name_node, _)) in source_nodes.iter().enumerate().filter(|_| sources.len() == source_nodes.len()) {
+        for (index, (_, name_node, _)) in source_nodes.enumerate().filter(|_| sources.len() == source_nodes.len()) {
             self.embedded_are_fit(&sources, index, name_node);
         }
-        for (index, (collection, (_, _, node))) in collections.iter_mut().zip(&collection_nodes).enumerate() {
+        for (index, (_, _, node)) in collection_nodes.enumerate() {
             // a source that is not sound is missing among them
             if let (Some(tags), true) = (node.get("tags"), sources.len() == source_nodes.len()) {
-                collection.tags = self.tags((index, collection), tags, &sources);
+                let tags = self.tags((index, &collections[index]), tags, &sources);
+                collections[index].tags = tags;
             }
         }
         let (links, coverages) = self.relations(&mut collections, &collection_nodes);
@@ -141,7 +143,7 @@ impl DefinitionParser<'_> {
         if sound {
             self.collections_are_typed(&collections, &collection_nodes, &links);
         }
-        for (index, (_, name_node, _)) in collection_nodes.iter().enumerate().filter(|_| sound) {
+        for (index, (_, name_node, _)) in collection_nodes.enumerate().filter(|_| sound) {
             let created = links.iter().any(|link| link.create && link.target_collection == index);
             self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }

@@ -1,5 +1,6 @@
 //! The reader of a definition: what it has found wrong so far, and how it takes a single node, with a problem where that is not as it should be.
 
+use crate::model::ids::FieldId;
 use super::words::Keyword;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::{Diagnostic, did_you_mean};
@@ -18,7 +19,7 @@ pub(super) struct DefinitionParser<'t> {
     /// Expressions whose types are wrong.
     pub(super) mistyped: Vec<Diagnostic>,
     /// By collection, the fields that documents give, by index, each with the node of its rule: for sources without a `map` of their own.
-    pub(super) field_rules: HashMap<String, Vec<(usize, Node)>>,
+    pub(super) field_rules: HashMap<String, Vec<(FieldId, Node)>>,
     /// Constant tables.
     pub(super) tables: ConstantTables,
     /// Expressions by their text: sources that are alike repeat theirs.
@@ -126,10 +127,10 @@ impl DefinitionParser<'_> {
     }
 
     /// The index of a name among others, or a problem that lists them.
-    pub(super) fn reference(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<usize> {
+    pub(super) fn reference<I: From<usize>>(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<I> {
         let text = self.text_of(node, what)?.to_owned();
         if let Some(index) = names.iter().position(|name| *name == text) {
-            return Some(index);
+            return Some(I::from(index));
         }
         let message = format!("there is no {what} `{text}`");
         match did_you_mean(&text, names.iter().copied()) {

@@ -7,11 +7,18 @@ use super::yaml::Node;
 use crate::eval::Expression;
 use crate::eval::types::Expected;
 use crate::model::definition::Collection;
+use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::links::{Link, Rollup, RollupFunction};
 use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
-    pub(super) fn rollup(&mut self, parent: usize, node: &Node, collections: &[Collection], links: &mut [Link]) -> Option<Rollup> {
+    pub(super) fn rollup(
+        &mut self,
+        parent: CollectionId,
+        node: &Node,
+        collections: &IdVec<CollectionId, Collection>,
+        links: &mut IdVec<LinkId, Link>,
+    ) -> Option<Rollup> {
         self.section(node, "a rollup", &[words::ROLLUP])?;
         let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
         let groups = node.get("groups").and_then(|node| self.pattern(node));
@@ -57,20 +64,25 @@ impl DefinitionParser<'_> {
     }
 
     /// A link as `COLLECTION.LINK`, which leads to `parent`.
-    pub(super) fn over(&mut self, node: &Node, parent: usize, collections: &[Collection], links: &[Link]) -> Option<usize> {
-        let here: Vec<(usize, String)> = links
-            .iter()
+    pub(super) fn over(
+        &mut self,
+        node: &Node,
+        parent: CollectionId,
+        collections: &IdVec<CollectionId, Collection>,
+        links: &IdVec<LinkId, Link>,
+    ) -> Option<LinkId> {
+        let here: Vec<(LinkId, String)> = links
             .enumerate()
             .filter(|(_, link)| link.target_collection == parent)
             .map(|(index, link)| (index, format!("{}.{}", collections[link.child_collection].name, link.name)))
             .collect();
         let names: Vec<&str> = here.iter().map(|(_, name)| name.as_str()).collect();
-        let place = self.reference(node, "link to this collection", &names)?;
+        let place = self.reference::<usize>(node, "link to this collection", &names)?;
         Some(here[place].0)
     }
 
     /// The number of a condition on a link's children.
-    pub(super) fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+    pub(super) fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<usize> {
         let condition = match node {
             Some(node) => self.cel_of(node, &own_types(&collections[link.child_collection]), Expected::Condition)?,
             None => Expression::compile("true", &[]).ok()?,
@@ -83,14 +95,14 @@ impl DefinitionParser<'_> {
     }
 
     /// The place of a child's field among those that edges carry.
-    pub(super) fn edge_field(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+    pub(super) fn edge_field(&mut self, node: &Node, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<usize> {
         let field = self.field_of(node, &collections[link.child_collection])?;
         Some(carried(link, field))
     }
 }
 
 /// The place of a child's field among those that edges carry.
-fn carried(link: &mut Link, field: usize) -> usize {
+fn carried(link: &mut Link, field: FieldId) -> usize {
     link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
         link.edge_fields.push(field);
         link.edge_fields.len() - 1

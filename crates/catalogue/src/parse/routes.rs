@@ -6,6 +6,7 @@ use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::Collection;
+use crate::model::ids::{CollectionId, IdVec};
 use crate::model::key::Template;
 use crate::model::route::{
     ASK_PARTS, IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
@@ -24,7 +25,7 @@ const OWN_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "op
 /// What names mean inside a route.
 #[derive(Clone, Copy)]
 struct RouteScope<'s> {
-    collections: &'s [Collection],
+    collections: &'s IdVec<CollectionId, Collection>,
     params: &'s [Param],
     /// The collection of the record that a look-up is included with.
     parent: Option<&'s Collection>,
@@ -32,7 +33,7 @@ struct RouteScope<'s> {
 }
 
 impl DefinitionParser<'_> {
-    pub(super) fn routes(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<Route> {
+    pub(super) fn routes(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         for item in self.items(node, "routes") {
             let Some(route) = self.route(item, collections) else { continue };
@@ -49,7 +50,7 @@ impl DefinitionParser<'_> {
         routes
     }
 
-    fn route(&mut self, node: &Node, collections: &[Collection]) -> Option<Route> {
+    fn route(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>) -> Option<Route> {
         self.section(node, "a route", &[words::ROUTE, words::LOOK])?;
         let methods: Vec<(Method, &Node)> = METHODS.iter().filter_map(|(method, word)| Some((*method, node.get(word)?))).collect();
         let [(method, path_node)] = methods.as_slice() else {
@@ -80,7 +81,7 @@ impl DefinitionParser<'_> {
         let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
         let mut param = |word: &str, ty: &FieldType| {
             let own = ask.get(word)?;
-            let index = self.reference(own, "parameter", &names)?;
+            let index = self.reference::<usize>(own, "parameter", &names)?;
             if scope.params[index].ty != *ty {
                 self.problem(own, format!("the parameter is of type {ty}"));
             }
@@ -205,7 +206,7 @@ impl DefinitionParser<'_> {
         let collection = self.required(node, "of").and_then(|node| self.reference(node, "collection", &names))?;
         let definition = &scope.collections[collection];
         let transitions: Vec<&str> = definition.transitions.iter().map(|transition| transition.name.as_str()).collect();
-        let transition = self.reference(transition_node, "transition", &transitions)?;
+        let transition = self.reference::<usize>(transition_node, "transition", &transitions)?;
         let key_node = self.required(node, "key")?;
         let text = self.text_of(key_node, "a key")?.to_owned();
         let text = text.strip_prefix("params.").map_or(text.clone(), |name| format!("{{{name}}}"));
@@ -224,7 +225,7 @@ impl DefinitionParser<'_> {
         let mut args = Vec::new();
         let known: Vec<&str> = definition.transitions[transition].args.iter().map(|argument| argument.name.as_str()).collect();
         for (_, name_node, node) in self.named(node.get("args"), "arguments") {
-            let Some(index) = self.reference(name_node, "argument", &known) else { continue };
+            let Some(index) = self.reference::<usize>(name_node, "argument", &known) else { continue };
             args.extend(self.param_index(node, scope).map(|param| (known[index].to_owned(), param)));
         }
         Some(RouteAction::Transition { collection, transition, key, args })

@@ -1,7 +1,8 @@
 //! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
 
+use crate::model::ids::{CollectionId, IdVec};
 use super::expressions::Types;
-use super::parser::DefinitionParser;
+use super::parser::{CollectionNode, DefinitionParser};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
@@ -12,8 +13,8 @@ use crate::model::path::{Path, PathLanguage};
 use crate::value::{FieldType, from_text};
 
 pub(super) struct SourceContext<'a> {
-    pub(super) collections: &'a [Collection],
-    pub(super) collection_nodes: &'a [(&'a str, &'a Node, &'a Node)],
+    pub(super) collections: &'a IdVec<CollectionId, Collection>,
+    pub(super) collection_nodes: &'a IdVec<CollectionId, CollectionNode<'a>>,
     pub(super) tables: &'a ConstantTables,
     pub(super) patterns: &'a [PatternSet],
     pub(super) source_names: &'a [&'a str],
@@ -97,7 +98,7 @@ impl DefinitionParser<'_> {
                 let names: Vec<&str> = scope.context.patterns.iter().map(|pattern| pattern.name.as_str()).collect();
                 let pattern = self.reference(node.get("match")?, "pattern", &names)?;
                 let of = self.required(node, "of")?;
-                let position = self.reference(of, "value", scope.names)?;
+                let position = self.reference::<usize>(of, "value", scope.names)?;
                 ValueOrigin::Match { pattern, of: scope.names[position].to_owned() }
             }
             (_, Some(path)) => ValueOrigin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
@@ -125,7 +126,7 @@ impl DefinitionParser<'_> {
             None => None,
             Some(lookup) => {
                 let names: Vec<&str> = scope.context.tables.keys().map(String::as_str).collect();
-                let index = self.reference(lookup, "lookup", &names)?;
+                let index = self.reference::<usize>(lookup, "lookup", &names)?;
                 Some(names[index].to_owned())
             }
         };
@@ -169,7 +170,7 @@ impl DefinitionParser<'_> {
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         let mut rules = Vec::new();
         for (_, name_node, rule_node) in self.named(Some(map), "members") {
-            let Some(index) = self.reference(name_node, "member", &names) else { continue };
+            let Some(index) = self.reference::<usize>(name_node, "member", &names) else { continue };
             if let Some(other) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
                 self.problem(other, "a member comes from a path");
                 continue;

@@ -5,6 +5,7 @@ use super::rules::SourceContext;
 use crate::model::definition::{
     ArgumentForm, AsOfRule, CallArgument, Collection, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
 };
+use crate::model::ids::{CollectionId, FieldId};
 use crate::model::links::{Derivation, id_of};
 use crate::parse::words;
 use crate::parse::yaml::{Node, NodeKind};
@@ -95,7 +96,7 @@ impl DefinitionParser<'_> {
         Some(ServiceBinding { id: id_of(&format!("{source} asks")), service, calls })
     }
 
-    fn call(&mut self, name: &str, node: &Node, family: FormatFamily, collection: usize, context: &SourceContext<'_>) -> Option<ServiceCall> {
+    fn call(&mut self, name: &str, node: &Node, family: FormatFamily, collection: CollectionId, context: &SourceContext<'_>) -> Option<ServiceCall> {
         self.section(node, "a call", &[words::CALL])?;
         let get_node = self.required(node, "get")?;
         let get = self.text_of(get_node, "a path")?.to_owned();
@@ -128,7 +129,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    fn call_arg(&mut self, name: &str, node: &Node, collection: usize, context: &SourceContext<'_>) -> Option<CallArgument> {
+    fn call_arg(&mut self, name: &str, node: &Node, collection: CollectionId, context: &SourceContext<'_>) -> Option<CallArgument> {
         let collection = &context.collections[collection];
         let fields: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
         let is_short = matches!(node.kind, NodeKind::Scalar { .. });
@@ -141,12 +142,12 @@ impl DefinitionParser<'_> {
         let list = collection.member(field).map(|(list, _)| list);
         let ty = if list.is_some() { own.golden_type().element() } else { own.golden_type() };
         if !ty.is_ordered() {
-            self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", fields[field]));
+            self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", collection.fields[field].name));
         }
         if let Some(list) = list {
             self.part(field_node, collection, (list, field));
         } else if own.derive.is_some() {
-            self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", fields[field]));
+            self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", collection.fields[field].name));
         }
         let kinds = [
             ("value", ArgumentForm::Value),
@@ -160,14 +161,14 @@ impl DefinitionParser<'_> {
             self.problem(node, "for elements of a list, an argument takes one value or a pattern");
         }
         if takes == ArgumentForm::Pattern && *ty != FieldType::Text {
-            self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
+            self.problem(node, format!("patterns are for text; `{}` is of type {ty}", collection.fields[field].name));
         }
         let shape = node.get("shape").and_then(|node| self.regex(node, str::to_owned));
         let required = self.boolean(node.get("required"), "required");
         let default = node.get("default").and_then(|node| {
             let text = self.text_of(node, "a default")?.to_owned();
             if !matches!(from_text(&text, ty, None), Ok(value) if value != Value::Null) {
-                self.problem(node, format!("`{text}` is no value of `{}`, which is of type {ty}", fields[field]));
+                self.problem(node, format!("`{text}` is no value of `{}`, which is of type {ty}", collection.fields[field].name));
             }
             if matches!(takes, ArgumentForm::From | ArgumentForm::To) || list.is_some() {
                 self.problem(node, "a bound has no default, nor has a condition on elements of a list");
@@ -176,13 +177,13 @@ impl DefinitionParser<'_> {
         });
         let epoch = self.choice(node.get("as"), "choice for as", &[("text", false), ("epoch", true)]).unwrap_or(false);
         if epoch && *ty != FieldType::Timestamp {
-            self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", fields[field]));
+            self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", collection.fields[field].name));
         }
         Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch })
     }
 
     /// An argument about elements of a list: the answer has those alone, so it must be possible to find them among others.
-    fn part(&mut self, node: &Node, collection: &Collection, (list, field): (usize, usize)) {
+    fn part(&mut self, node: &Node, collection: &Collection, (list, field): (FieldId, FieldId)) {
         let (list, own) = (&collection.fields[list], &collection.fields[field]);
         if !matches!(list.survivorship, Survivorship::UnionBy(_)) {
             let add = format!("answers may contain `{}` partially: give `by`, the member that identifies a struct", list.name);

@@ -3,11 +3,12 @@
 use super::parser::{CollectionNode, DefinitionParser};
 use crate::eval::Expression;
 use crate::model::definition::{Collection, Field, KeyDefinition};
+use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::links::{Derivation, Link, TargetRule, members_of};
 
 impl DefinitionParser<'_> {
     /// A derivation that reads a settled field, or a linked record, is settled itself.
-    pub(super) fn spread_settling(&mut self, collections: &mut [Collection]) {
+    pub(super) fn spread_settling(&mut self, collections: &mut IdVec<CollectionId, Collection>) {
         for collection in collections {
             loop {
                 let reads_settled = |field: &Field| {
@@ -18,7 +19,7 @@ impl DefinitionParser<'_> {
                     };
                     expression.variables().iter().any(settled)
                 };
-                let Some(place) = collection.fields.iter().position(reads_settled) else { break };
+                let Some(place) = collection.fields.position(reads_settled) else { break };
                 if let Some(Derivation::SameRecord(expression)) = collection.fields[place].derive.take() {
                     collection.fields[place].derive = Some(Derivation::ThroughLinks(expression));
                 }
@@ -27,11 +28,16 @@ impl DefinitionParser<'_> {
     }
 
     /// What edges carry must not be settled, or settling would not end.
-    pub(super) fn edges_have_what_documents_say(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+    pub(super) fn edges_have_what_documents_say(
+        &mut self,
+        collections: &IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        links: &IdVec<LinkId, Link>,
+    ) {
         for link in links {
             let child = &collections[link.child_collection];
-            let settled = |field: usize| child.fields[field].is_settled();
-            let mut used: Vec<usize> = link.edge_fields.clone();
+            let settled = |field: FieldId| child.fields[field].is_settled();
+            let mut used: Vec<FieldId> = link.edge_fields.clone();
             let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
             used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
             used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
@@ -62,11 +68,16 @@ impl DefinitionParser<'_> {
 
     /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
     /// they would keep each other for ever.
-    pub(super) fn created_records_end(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
+    pub(super) fn created_records_end(
+        &mut self,
+        collections: &IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        links: &IdVec<LinkId, Link>,
+    ) {
         let goes_on = |link: &&Link| {
             let (TargetRule::Key(key), collection) = (&link.target_rule, &collections[link.child_collection]) else { return false };
             let has_value = |name: &str| {
-                let is_key = |index: usize| matches!(collection.key, KeyDefinition::Field(key) if key == index);
+                let is_key = |index: FieldId| matches!(collection.key, KeyDefinition::Field(key) if key == index);
                 collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::SameRecord(_))))
             };
             link.create && key.names().all(has_value)
@@ -94,12 +105,18 @@ impl DefinitionParser<'_> {
     }
 
     /// A settled field may read others through links, but not itself.
-    pub(super) fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[CollectionNode<'_>], links: &[Link]) {
-        let settled: Vec<(usize, usize)> = (0..collections.len())
-            .flat_map(|collection| (0..collections[collection].fields.len()).map(move |field| (collection, field)))
+    pub(super) fn settling_is_acyclic(
+        &mut self,
+        collections: &IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        links: &IdVec<LinkId, Link>,
+    ) {
+        let settled: Vec<(CollectionId, FieldId)> = collections
+            .ids()
+            .flat_map(|collection| collections[collection].fields.ids().map(move |field| (collection, field)))
             .filter(|(collection, field)| collections[*collection].fields[*field].is_settled())
             .collect();
-        let reads = |(collection, field): (usize, usize)| -> Vec<(usize, usize)> {
+        let reads = |(collection, field): (CollectionId, FieldId)| -> Vec<(CollectionId, FieldId)> {
             let Some(Derivation::ThroughLinks(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
             let mut reads = Vec::new();
             for name in expression.variables() {

@@ -4,6 +4,7 @@ use super::parser::DefinitionParser;
 use super::rules::{PathSettings, SourceContext};
 use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
+use crate::model::ids::{CollectionId, IdVec, SourceId};
 use crate::model::key::Template;
 use crate::model::links::id_of;
 use crate::parse::words;
@@ -41,7 +42,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Documents inside documents are of sources that have none inside, and are not whole files.
-    pub(super) fn embedded_are_fit(&mut self, sources: &[Source], index: usize, name_node: &Node) {
+    pub(super) fn embedded_are_fit(&mut self, sources: &IdVec<SourceId, Source>, index: SourceId, name_node: &Node) {
         for inner in sources[index].embeds.iter().filter_map(|embed| sources.get(embed.source)) {
             if !inner.embeds.is_empty() {
                 self.problem(name_node, format!("`{}` is embedded, so it embeds nothing itself", inner.name));
@@ -52,7 +53,12 @@ impl DefinitionParser<'_> {
         }
     }
 
-    pub(super) fn tags(&mut self, (own, collection): (usize, &Collection), node: &Node, sources: &[Source]) -> Option<TagSettings> {
+    pub(super) fn tags(
+        &mut self,
+        (own, collection): (CollectionId, &Collection),
+        node: &Node,
+        sources: &IdVec<SourceId, Source>,
+    ) -> Option<TagSettings> {
         self.section(node, "tags", &[words::TAGS])?;
         let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
         let document = match node.get("document") {
@@ -67,7 +73,7 @@ impl DefinitionParser<'_> {
                 if otherwise.is_empty() || !otherwise.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
                     self.problem(document, "`otherwise` is the name of an element");
                 }
-                let mut parts: Vec<(String, usize)> = Vec::new();
+                let mut parts: Vec<(String, SourceId)> = Vec::new();
                 for (prefix, _, source) in self.named(document.get("parts"), "parts") {
                     let Some(index) = self.reference(source, "source", &names) else { continue };
                     used.push((source, index));

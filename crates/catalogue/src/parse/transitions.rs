@@ -1,5 +1,6 @@
 //! The state of records: its fields, and the transitions that change them.
 
+use crate::model::ids::{FieldId, IdVec};
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
@@ -35,7 +36,7 @@ impl DefinitionParser<'_> {
         states
     }
 
-    pub(super) fn transitions(&mut self, node: &Node, fields: &[Field], states: &[StateField]) -> Vec<Transition> {
+    pub(super) fn transitions(&mut self, node: &Node, fields: &IdVec<FieldId, Field>, states: &[StateField]) -> Vec<Transition> {
         let state_names: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
         let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).chain(state_names.iter().copied()).collect();
         names.extend(["args", "now", "caller", "role", "key"]);

@@ -2,11 +2,12 @@
 
 use super::parser::DefinitionParser;
 use crate::model::definition::{AliasTarget, Collection, QueryAlias};
+use crate::model::ids::{CollectionId, IdVec};
 use crate::parse::words;
 use crate::parse::yaml::{Node, NodeKind};
 
 impl DefinitionParser<'_> {
-    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryAlias> {
+    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<QueryAlias> {
         let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut found = Vec::new();
         for (name, name_node, word) in self.named(node, "words") {
@@ -15,7 +16,7 @@ impl DefinitionParser<'_> {
             }
             let select = word.get("select").and_then(|node| self.reference(node, "collection", &names));
             // `site: ...` of a query selects records of the collection `site` whatever else is said
-            if let (Some(own), Some(select)) = (names.iter().position(|own| *own == name), select)
+            if let (Some(own), Some(select)) = (collections.position(|own| own.name == name), select)
                 && own != select
             {
                 self.problem(name_node, format!("`{name}` is a collection; a word of its name selects it"));
@@ -32,7 +33,7 @@ impl DefinitionParser<'_> {
         found
     }
 
-    fn word_test(&mut self, node: &Node, collections: &[Collection], names: &[&str]) -> AliasTarget {
+    fn word_test(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>, names: &[&str]) -> AliasTarget {
         let mut test = AliasTarget { matches: None, fields: Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, "`tests` says for each collection which field is tested: { block: name }");
@@ -43,7 +44,7 @@ impl DefinitionParser<'_> {
                 test.matches = self.regex(value, str::to_owned);
                 continue;
             }
-            let Some(index) = self.reference(name, "collection", names) else { continue };
+            let Some(index) = self.reference::<CollectionId>(name, "collection", names) else { continue };
             let collection = &collections[index];
             let fields: Vec<&str> = collection
                 .fields
@@ -52,7 +53,7 @@ impl DefinitionParser<'_> {
                 .chain(collection.states.iter().map(|state| state.name.as_str()))
                 .chain(["key"])
                 .collect();
-            if let Some(field) = self.reference(value, "field", &fields) {
+            if let Some(field) = self.reference::<usize>(value, "field", &fields) {
                 test.fields.push((index, fields[field].to_owned()));
             }
         }

@@ -99,7 +99,7 @@ fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -
 /// Asks the services that queries ask for all they tell.
 fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
     let asker = Fetcher::new(catalogue);
-    let concerned: Vec<usize> = (0..catalogue.collections.len()).filter(|collection| asker.concerns(*collection)).collect();
+    let concerned: Vec<usize> = catalogue.collections.ids().filter(|collection| asker.concerns(*collection)).collect();
     if concerned.is_empty() {
         return Err(CommandError::new("no source of this catalogue fetches on demand (`asks:`)"));
     }
@@ -123,7 +123,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
 /// Source and service of each that is asked.
 fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(usize, usize)>, CommandError> {
     let mut all = Vec::new();
-    for (index, source) in catalogue.sources.iter().enumerate() {
+    for (index, source) in catalogue.sources.enumerate() {
         let names = source.collect.iter().flat_map(|own| &own.services).enumerate();
         all.extend(names.map(|(service, (name, _))| (index, service, source.name.as_str(), name.as_str())));
     }

@@ -4,6 +4,7 @@
 //! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
 //! contribution too, which competes by time.
 
+use stook_catalogue::ids::CollectionId;
 use crate::Result;
 use crate::content::allowed::check;
 use crate::content::allowed::strict_from_json;
@@ -66,7 +67,7 @@ pub struct Edit {
     /// Whose record.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The record; for [`EditAction::Create`] the fields say it.
     pub key: Option<Key>,
     /// What is done.

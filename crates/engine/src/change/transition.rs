@@ -4,6 +4,7 @@
 //! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
 //! twice are written in the same commit.
 
+use stook_catalogue::ids::CollectionId;
 use crate::Result;
 use crate::content::allowed::check;
 pub use crate::content::allowed::strict_from_json;
@@ -25,7 +26,7 @@ pub struct TransitionRequest {
     /// Whose records.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The transition's index.
     pub transition: usize,
     /// Arguments, checked by [`arguments`].

@@ -1,5 +1,6 @@
 //! Taking back what a source has said, as if it had never spoken.
 
+use stook_catalogue::ids::CollectionId;
 use crate::content::collection::find_collection;
 use crate::content::history::golden_change;
 use crate::job::sizes::PAGE;
@@ -69,7 +70,7 @@ pub fn withdraw(
     let collections: Vec<usize> = match (collection, known) {
         (Some(name), _) => vec![find_collection(catalogue, name)?.0],
         (None, Some(source)) => source.feeds.iter().map(|feed| feed.collection).collect(),
-        (None, None) => (0..catalogue.collections.len()).collect(),
+        (None, None) => catalogue.collections.ids().collect(),
     };
     if key.is_some() && collections.len() != 1 {
         return Err(EngineError::Wrong("--key requires --collection".into()));
@@ -117,7 +118,7 @@ pub(crate) fn page(
     store: &dyn Store,
     tenant: &Tenant,
     (taken, caller): (&RemoveContributions, &str),
-    collection: usize,
+    collection: CollectionId,
     keys: &[Key],
 ) -> Result<WithdrawalReport> {
     let stored = store.read(tenant, collection, keys, ReadDetail::Full)?;
@@ -159,7 +160,7 @@ struct WithdrawUnit {
     tenant: Tenant,
     taken: RemoveContributions,
     caller: String,
-    collection: usize,
+    collection: CollectionId,
     writes: Vec<RecordWrite>,
     counted: Arc<std::sync::Mutex<CountedWithdrawal>>,
     logged: BTreeMap<Key, NewChangeLogEntry>,

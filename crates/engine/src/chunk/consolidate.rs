@@ -1,5 +1,6 @@
 //! Consolidates a mapped chunk with what is stored, and prepares it to be submitted.
 
+use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::OnUnmatched;
@@ -48,7 +49,7 @@ impl ConsolidatedChunk {
         store: Option<&dyn Store>,
         read: impl Fn(&Tenant, usize, &[Key]) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
     ) -> std::result::Result<(), StoreError> {
-        let mut by_collection: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+        let mut by_collection: BTreeMap<CollectionId, Vec<Key>> = BTreeMap::new();
         for (collection, key) in self.mapped.records.keys() {
             by_collection.entry(*collection).or_default().push(key.clone());
         }

@@ -1,5 +1,6 @@
 //! A chunk and what is known of it: its documents, the merged records, what it has read of others, its journal.
 
+use stook_catalogue::ids::CollectionId;
 use super::mapped::{ChunkInput, MappedDocuments, map_documents};
 use crate::Result;
 use crate::job::JobContext;
@@ -21,12 +22,12 @@ pub struct ConsolidatedChunk {
     pub(super) file: usize,
     /// Its documents, with what they contribute.
     pub(super) mapped: MappedDocuments,
-    pub(super) decisions: BTreeMap<(usize, Key), MergeResult>,
+    pub(super) decisions: BTreeMap<(CollectionId, Key), MergeResult>,
     pub(super) writes: Vec<RecordWrite>,
     /// Records that were settled at once, by their targets.
-    pub(super) settled_by: HashMap<(usize, Key), Vec<(usize, Key)>>,
+    pub(super) settled_by: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
     /// Records whose targets were looked for in a range of the reliance.
-    pub(super) search_ranges: Vec<Vec<(usize, Key)>>,
+    pub(super) search_ranges: Vec<Vec<(CollectionId, Key)>>,
     pub(super) reliance: ReadSet,
     /// Who carries what, where records carry tags.
     pub(super) tagger: Option<TagEvaluator>,
@@ -62,7 +63,7 @@ impl ConsolidatedChunk {
     }
 
     /// Decides about records.
-    pub(super) fn decide(&mut self, collection: usize, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
+    pub(super) fn decide(&mut self, collection: CollectionId, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
         let definition = &self.context.rules.catalogue.collections[collection];
         let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
         let decider = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
@@ -97,7 +98,7 @@ impl ConsolidatedChunk {
     }
 
     /// The writes as they stand, left in place; for a dry run.
-    pub fn planned(&self) -> impl Iterator<Item = (usize, &Key, &MergeResult)> {
+    pub fn planned(&self) -> impl Iterator<Item = (CollectionId, &Key, &MergeResult)> {
         self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
     }
 
@@ -122,7 +123,7 @@ impl ConsolidatedChunk {
         self.mapped.entries.len()
     }
 
-    pub(super) fn take_writes(&mut self, wanted: impl Fn(&(usize, Key)) -> bool) -> Vec<RecordWrite> {
+    pub(super) fn take_writes(&mut self, wanted: impl Fn(&(CollectionId, Key)) -> bool) -> Vec<RecordWrite> {
         let mut writes = Vec::with_capacity(self.decisions.len());
         for (place, decision) in &mut self.decisions {
             if !wanted(place) {

@@ -1,5 +1,6 @@
 //! The documents of a chunk, mapped: contributions by record, and what failed.
 
+use stook_catalogue::ids::CollectionId;
 use super::map::{DocumentMapper, Envelope};
 use super::read;
 use crate::job::JobContext;
@@ -48,7 +49,7 @@ pub(super) struct MappedDocuments {
     /// All documents, in their order.
     pub(super) entries: Vec<PendingDocument>,
     /// Contributions by record, in key order.
-    pub(super) records: BTreeMap<(usize, Key), Vec<NumberedContribution>>,
+    pub(super) records: BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
     /// Documents that never reached a record.
     pub(super) without_record: Vec<UnmappedDocument>,
     /// Failures and warnings.
@@ -146,7 +147,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.
 fn part_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
-    records: &mut BTreeMap<(usize, Key), Vec<NumberedContribution>>,
+    records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
     (slice, retires_all): (&ChunkSlice, bool),
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<FilePart> {

@@ -1,5 +1,6 @@
 //! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
 
+use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::content::history::indexed_stay;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
@@ -40,7 +41,7 @@ impl ConsolidatedChunk {
         Ok(())
     }
 
-    fn settle_at_once(&mut self, rules: &SettleRules, collection: usize, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+    fn settle_at_once(&mut self, rules: &SettleRules, collection: CollectionId, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
         // where nobody else looks at what they are, they are settled in their places: with a store at hand none waits for a pass
         let in_place = store.is_some() && !rules.reads_of(collection, collection);
         let mut is_own = vec![false; self.decisions.len()];
@@ -58,9 +59,9 @@ impl ConsolidatedChunk {
             }
         }
         let beside = self.decisions.iter().filter(|((own, _), decision)| decision.write.is_some() && rules.reads_of(collection, *own));
-        let beside: HashMap<(usize, &Key), Option<&[Value]>> =
+        let beside: HashMap<(CollectionId, &Key), Option<&[Value]>> =
             beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
-        let written = |collection: usize, key: &Key| beside.get(&(collection, key)).copied();
+        let written = |collection: CollectionId, key: &Key| beside.get(&(collection, key)).copied();
         let context = (rules, &self.evaluator, &self.context.tenant);
         let settled = at_once(context, collection, values, &written, store, &mut self.reliance)?;
         self.search_ranges.resize_with(self.reliance.ranges.len(), Vec::new);
@@ -111,7 +112,7 @@ impl ConsolidatedChunk {
     }
 
     /// Asks for a pass over records that were settled by what is not so any more.
-    pub(super) fn ask(&mut self, places: &[(usize, Key)]) {
+    pub(super) fn ask(&mut self, places: &[(CollectionId, Key)]) {
         for (collection, key) in places {
             if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
                 decision.propagation.ask(&self.context.rules, *collection, key, self.context.policy.job);
@@ -121,7 +122,7 @@ impl ConsolidatedChunk {
 
     /// What other records are told of records that were decided again, with what they were taken for before. Who was settled by one
     /// of them asks for a pass, unless it would find the same.
-    pub(super) fn follow_again(&mut self, again: &BTreeMap<(usize, Key), Option<Arc<[Value]>>>) {
+    pub(super) fn follow_again(&mut self, again: &BTreeMap<(CollectionId, Key), Option<Arc<[Value]>>>) {
         let (rules, job) = (self.context.rules.clone(), self.context.policy.job);
         for (place, taken_for) in again {
             let Some(decision) = self.decisions.get_mut(place) else { continue };

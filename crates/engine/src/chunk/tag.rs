@@ -1,5 +1,6 @@
 //! The tags that records of a chunk carry after its changes.
 
+use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::tags::{ChangedDocuments, TagEvaluator};
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ impl ConsolidatedChunk {
     }
 
     /// The same for records that were decided again, inside the store's transaction: by what they keep now.
-    pub(super) fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (usize, Key)>) -> std::result::Result<(), StoreError> {
+    pub(super) fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (CollectionId, Key)>) -> std::result::Result<(), StoreError> {
         let Some(tagger) = &mut self.tagger else { return Ok(()) };
         let catalogue = &self.context.rules.catalogue;
         for place in again {

@@ -1,5 +1,6 @@
 //! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
 
+use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::merge::MergeResult;
 use crate::relations::Propagation;
@@ -64,8 +65,8 @@ impl Unit for ConsolidatedChunk {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(usize, Key)> {
-        let mut places: Vec<(usize, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
+    fn broken(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+        let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
         for record in records {
             let (collection, key, _) = self.reliance.records[*record].clone();
             places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
@@ -99,7 +100,7 @@ impl Unit for ConsolidatedChunk {
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
-        let entry = |((collection, key), decision): (&(usize, Key), &MergeResult)| {
+        let entry = |((collection, key), decision): (&(CollectionId, Key), &MergeResult)| {
             let change = decision.logged.clone()?;
             Some(NewChangeLogEntry { collection: *collection, key: key.clone(), transition: None, caller: self.caller.clone(), change })
         };

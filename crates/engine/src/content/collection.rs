@@ -1,5 +1,6 @@
 //! The collection of a name.
 
+use stook_catalogue::ids::CollectionId;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection};
 
@@ -7,7 +8,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 ///
 /// # Errors
 /// When there is none.
-pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection)> {
+pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c Collection)> {
     catalogue.collection(name).ok_or_else(|| {
         let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
         EngineError::Wrong(format!("there is no collection `{name}`; the definition has {}", known.join(", ")))

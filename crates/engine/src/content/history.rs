@@ -27,6 +27,6 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
         let fields = collection.shown_fields().filter(|(index, _)| if both { differs(*index) } else { !values[*index].is_null() });
         fields.map(|(index, field)| (field.name.clone(), values[index].to_json(field.golden_type()))).collect::<Map<_, _>>().into()
     };
-    let changed = (before.is_some() || after.is_some()) && (0..collection.fields.len()).any(differs);
+    let changed = (before.is_some() || after.is_some()) && collection.fields.ids().any(differs);
     changed.then(|| json!({ "before": before.map(shown), "after": after.map(shown) }))
 }

@@ -10,7 +10,7 @@ pub(crate) fn carry_settled(collection: &Collection, before: &[Value], after: &m
         return;
     }
     let after = Arc::make_mut(after);
-    for (index, _) in collection.fields.iter().enumerate().filter(|(_, field)| field.is_settled()) {
+    for (index, _) in collection.fields.enumerate().filter(|(_, field)| field.is_settled()) {
         after[index] = before[index].clone();
     }
 }

@@ -3,6 +3,7 @@
 //! An argument tells the service a condition that every document of its answer satisfies and that can be checked here. So any call
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
+use stook_catalogue::ids::FieldId;
 use crate::content::order::order;
 use std::cmp::Ordering;
 use stook_catalogue::definition::{ArgumentForm, CallArgument, Collection, Field, ServiceBinding, ServiceCall};
@@ -37,7 +38,7 @@ impl<'p> QueryConditions<'p> {
                 PlanColumn::Element(member) => {
                     let is_own =
                         |field: &Field| matches!(field.derive, Some(Derivation::Member(list, own)) if Some(list) == plan.each && own == member);
-                    let own = collection.fields.iter().position(is_own);
+                    let own = collection.fields.position(is_own);
                     of_row.extend(own.map(|field| (field, &condition.test)));
                 }
                 _ => {}
@@ -60,12 +61,12 @@ impl<'p> QueryConditions<'p> {
         format!("{:?}", self.complete_lists)
     }
 
-    fn on(&self, field: usize) -> impl Iterator<Item = &'p Comparison> {
+    fn on(&self, field: FieldId) -> impl Iterator<Item = &'p Comparison> {
         self.by_field.iter().chain(&self.of_row).filter(move |(own, _)| *own == field).map(|(_, test)| *test)
     }
 
     /// Whether a condition on a field holds of everything that the query asks for. A call's default stands for a missing one.
-    fn imply(&self, field: usize, test: &Comparison, default: Option<&Comparison>) -> bool {
+    fn imply(&self, field: FieldId, test: &Comparison, default: Option<&Comparison>) -> bool {
         let mut own = self.on(field).peekable();
         match (own.peek(), default) {
             (None, Some(default)) => implies(default, test),
@@ -75,7 +76,7 @@ impl<'p> QueryConditions<'p> {
 
     /// What a call was told that the query does not say.
     pub fn by_default(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
-        let is_said = |field: usize| self.on(field).next().is_some();
+        let is_said = |field: FieldId| self.on(field).next().is_some();
         let assumed = told.iter().filter_map(|(place, test)| match test {
             Comparison::Equal(value) if !is_said(call.args[*place].field) && call.args[*place].default.is_some() => {
                 let arg = &call.args[*place];
@@ -110,7 +111,7 @@ impl<'p> QueryConditions<'p> {
     }
 
     /// Whether a query needs of a list only elements of which a condition on a member holds; true for other fields.
-    fn bears_part(&self, collection: &Collection, field: usize, test: &Comparison) -> bool {
+    fn bears_part(&self, collection: &Collection, field: FieldId, test: &Comparison) -> bool {
         let Some((list, _)) = collection.member(field) else { return true };
         let is_told = |own: &(usize, &Comparison)| own.0 == field && implies(own.1, test);
         let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();

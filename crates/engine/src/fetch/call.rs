@@ -1,5 +1,6 @@
 //! One call of one service: its pages are requested and imported, and what the answer does not repeat is withdrawn.
 
+use stook_catalogue::ids::SourceId;
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer, is_wide, noted};
 use super::bind::{BoundArguments, part};
 use super::limits::ServiceLimits;
@@ -18,7 +19,7 @@ pub struct FetchRequest<'q> {
     /// Whose records.
     pub tenant: &'q Tenant,
     /// The source's index.
-    pub source: usize,
+    pub source: SourceId,
     /// The call's index.
     pub call: usize,
     /// What it is told.

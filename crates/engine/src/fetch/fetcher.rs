@@ -1,5 +1,6 @@
 //! Fetches from services what queries need: which calls are made, which are in progress, and which answers are fetched ahead.
 
+use stook_catalogue::ids::{CollectionId, SourceId};
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, MissingCondition, QueryConditions};
 use super::call::{FetchRequest, fetch};
@@ -117,7 +118,7 @@ impl Fetcher {
     }
 
     /// Whether services know anything of a collection.
-    pub fn concerns(&self, collection: usize) -> bool {
+    pub fn concerns(&self, collection: CollectionId) -> bool {
         self.candidates(collection).next().is_some()
     }
 
@@ -125,7 +126,7 @@ impl Fetcher {
     /// are on their way.
     pub fn services(&self, tenant: &Tenant) -> Vec<(ServiceStatus, usize)> {
         let catalogue = &self.rules.catalogue;
-        let candidates = (0..catalogue.sources.len()).filter_map(|index| CandidateSource::of(catalogue, index));
+        let candidates = catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index));
         let (newest, flights) = (lock(&self.newest), lock(&self.in_flight));
         candidates
             .map(|candidate| {
@@ -143,10 +144,10 @@ impl Fetcher {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    fn candidates(&self, collection: usize) -> impl Iterator<Item = CandidateSource<'_>> {
+    fn candidates(&self, collection: CollectionId) -> impl Iterator<Item = CandidateSource<'_>> {
         let catalogue = &self.rules.catalogue;
         let feeds = move |candidate: &CandidateSource<'_>| candidate.source.feeds[0].collection == collection;
-        (0..catalogue.sources.len()).filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
+        catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
     }
 
     /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One status for each source of the collection.
@@ -262,7 +263,7 @@ impl Fetcher {
         Ok(FetchStep::Wait(ServiceStatus { request: Some(asked), ..status }, flight))
     }
 
-    fn note_need(&self, tenant: &Tenant, source: usize, answer: &ServiceAnswer) {
+    fn note_need(&self, tenant: &Tenant, source: SourceId, answer: &ServiceAnswer) {
         let mut needed = lock(&self.in_demand);
         if needed.len() < MOST_LATELY {
             let own = needed.entry((tenant.clone(), source, answer.asked.clone())).or_insert_with(|| (answer.clone(), 0));
@@ -279,7 +280,7 @@ impl Fetcher {
     pub fn refresh(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<()> {
         let now = store.clock();
         let catalogue = &self.rules.catalogue;
-        let ahead = |source: usize| CandidateSource::of(catalogue, source)?.service.ahead;
+        let ahead = |source: SourceId| CandidateSource::of(catalogue, source)?.service.ahead;
         let mut due: Vec<(u32, FetchKey, ServiceAnswer)> = Vec::new();
         lock(&self.in_demand).retain(|place, (answer, times)| {
             let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
@@ -316,7 +317,7 @@ impl Fetcher {
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         tenant: &Tenant,
-        source: usize,
+        source: SourceId,
         (call, told, asked): (usize, BoundArguments, String),
     ) -> Arc<InFlightFetch> {
         let place = (tenant.clone(), source, asked);

@@ -1,5 +1,6 @@
 //! Withdraws what a service contributed before and does not repeat in a complete answer.
 
+use stook_catalogue::ids::FieldId;
 use super::answer::{AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, holds, implies, key_field, part};
 use super::run::FetchRun;
@@ -24,7 +25,7 @@ impl FetchRun<'_> {
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
         let tests = tests_of(call, told);
-        let column = |field: usize| if key == Some(field) { PlanColumn::Key } else { PlanColumn::Field(field) };
+        let column = |field: FieldId| if key == Some(field) { PlanColumn::Key } else { PlanColumn::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
         let wider = Arc::new(BroaderAnswers::of(known, &tests, key, begun)?);

@@ -1,5 +1,6 @@
 //! An import that reports what it would do and changes nothing.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::plan::plan;
 use super::request::ImportRequest;
 use super::split;
@@ -104,7 +105,7 @@ struct DryRun<'t> {
     store: &'t dyn Store,
     files: &'t [JobFile],
     /// Records as the job would have left them: `None` for deleted ones.
-    written: HashMap<(usize, Key), Option<StoredRecord>>,
+    written: HashMap<(CollectionId, Key), Option<StoredRecord>>,
     /// Who took a value of a unique field last, by collection, field and value.
     taken: HashMap<(usize, usize, Vec<u8>), Key>,
     /// What files would retire that take the place of others.
@@ -156,7 +157,7 @@ impl DryRun<'_> {
     /// What a record would be after a change, without the documents it keeps: nothing of a dry run reads them.
     fn changed(
         &self,
-        (collection, key): &(usize, Key),
+        (collection, key): &(CollectionId, Key),
         before: Option<StoredRecord>,
         version: Option<Version>,
         change: &RecordChange,
@@ -191,11 +192,11 @@ impl DryRun<'_> {
     }
 
     /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
-    fn reserve(&mut self, collection: usize, key: &Key, change: &RecordChange) -> Result<Option<(usize, Key)>> {
+    fn reserve(&mut self, collection: CollectionId, key: &Key, change: &RecordChange) -> Result<Option<(CollectionId, Key)>> {
         let RecordChange::Put(content) = change else { return Ok(None) };
         let definition = &self.context.rules.catalogue.collections[collection];
         let unique =
-            definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
+            definition.fields.enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
         let mut wanted = Vec::new();
         for (index, field) in unique {
             let value = &content.golden[index];
@@ -223,7 +224,7 @@ impl DryRun<'_> {
         }
     }
 
-    fn stored_holder(&self, collection: usize, field: usize, value: &Value) -> Result<Option<Key>> {
+    fn stored_holder(&self, collection: CollectionId, field: FieldId, value: &Value) -> Result<Option<Key>> {
         let condition = Condition { column: PlanColumn::Field(field), test: Comparison::Equal(value.clone()) };
         let plan = QueryPlan { conditions: vec![condition], limit: Some(1), ..QueryPlan::all(self.context.tenant.clone(), collection) };
         let found = self.store.find(&plan)?;

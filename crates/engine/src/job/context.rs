@@ -1,5 +1,6 @@
 //! What all chunks of a job share, and how many of the records that they are about exist.
 
+use stook_catalogue::ids::{CollectionId, SourceId};
 use super::policy::{ImportPolicy, policy};
 use crate::relations::SettleRules;
 use crate::{EngineError, Result};
@@ -16,7 +17,7 @@ pub struct JobContext {
     /// Whose records.
     pub tenant: Tenant,
     /// The source's index.
-    pub source: usize,
+    pub source: SourceId,
     /// Matched and unmatched.
     pub policy: ImportPolicy,
     /// The time of the delivery, in microseconds.
@@ -39,7 +40,7 @@ impl MatchRatio {
     /// Of so many one may be there.
     const SELDOM: u64 = 50;
 
-    pub(crate) fn note(&self, collection: usize, about: usize, there: usize) {
+    pub(crate) fn note(&self, collection: CollectionId, about: usize, there: usize) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(collection).or_default();
         *known = (known.0 + about as u64, known.1 + there as u64);
@@ -48,7 +49,7 @@ impl MatchRatio {
         }
     }
 
-    pub(crate) fn is_seldom(&self, collection: usize) -> bool {
+    pub(crate) fn is_seldom(&self, collection: CollectionId) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&collection).is_some_and(|(about, there)| *about >= Self::ENOUGH && there * Self::SELDOM <= *about)
     }

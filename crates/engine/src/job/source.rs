@@ -36,7 +36,7 @@ pub(crate) fn guess_source(catalogue: &Catalogue, opened: &OpenedInput, name: &s
     let syntax = opened.syntax;
     let fits = |family: FormatFamily| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
     let exact = |family: FormatFamily| syntax.is_some_and(|syntax| syntax.family() == family);
-    let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
+    let candidates: Vec<usize> = catalogue.sources.ids().filter(|index| fits(catalogue.sources[*index].family)).collect();
     let best: Vec<usize> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
     let found = syntax.map_or("nothing", |syntax| syntax.name());
     match (best.as_slice(), candidates.as_slice()) {

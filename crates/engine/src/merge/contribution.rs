@@ -1,5 +1,6 @@
 //! A contribution that a document makes, before it is known whether it is stored.
 
+use stook_catalogue::ids::{CollectionId, SourceId};
 use bytes::Bytes;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{
@@ -12,9 +13,9 @@ use stook_store::queue::JobId;
 #[derive(Debug, Clone)]
 pub struct NewContribution {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The index of the source whose document it is.
-    pub source: usize,
+    pub source: SourceId,
     /// The feed's index in that source.
     pub feed: usize,
     /// Whether the document stood inside another one.

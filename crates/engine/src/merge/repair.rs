@@ -1,5 +1,6 @@
 //! A record that is damaged in the store is written again from documents that say what cannot be read of it.
 
+use stook_catalogue::ids::FieldId;
 use super::contribution::{NewContribution, NumberedContribution};
 use super::merger::RecordMerger;
 use super::result::MergeResult;
@@ -153,7 +154,7 @@ fn said_again(
 }
 
 /// What a contribution says of a field.
-fn said(own: &Contribution, field: usize) -> Value {
+fn said(own: &Contribution, field: FieldId) -> Value {
     match &own.said {
         ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
         ContributionContent::Tombstone => Value::Null,

@@ -27,7 +27,7 @@ pub struct DamageReport {
 pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<DamageReport> {
     let mut found = DamageReport::default();
     for tenant in store.tenants()? {
-        for (index, collection) in catalogue.collections.iter().enumerate() {
+        for (index, collection) in catalogue.collections.enumerate() {
             let mut after = String::new();
             loop {
                 let keys = store.keys_behind(&tenant, index, &after, PAGE)?;

@@ -1,5 +1,6 @@
 //! The edges of a record: what it passes to its targets, as a pure function of its golden values.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::payload::ChildPayload;
 use super::rules::SettleRules;
 use std::collections::{BTreeMap, HashSet};
@@ -27,7 +28,7 @@ pub(super) struct EdgeKey {
 pub(super) struct EdgeBuilder<'t> {
     pub(super) rules: &'t SettleRules,
     pub(super) evaluator: &'t Evaluator,
-    pub(super) collection: usize,
+    pub(super) collection: CollectionId,
     pub(super) key: &'t Key,
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[usize], val
 }
 
 /// The elements of a field, or its value, as texts: each once.
-pub(super) fn elements(collection: &Collection, field: usize, values: &[Value]) -> Vec<String> {
+pub(super) fn elements(collection: &Collection, field: FieldId, values: &[Value]) -> Vec<String> {
     let ty = collection.fields[field].golden_type().element();
     let mut seen = HashSet::new();
     let elements = values[field].elements().iter().filter(|value| !value.is_null()).map(|value| value.show(ty));

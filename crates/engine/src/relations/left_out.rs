@@ -1,12 +1,13 @@
 //! What the links of a record leave out, because lists are longer than a link takes.
 
+use stook_catalogue::ids::CollectionId;
 use super::edges::elements;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{TargetRule, listed};
 use stook_catalogue::value::Value;
 
 /// What links of a record leave out because there is more of it than they take, in sentences.
-pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value]) -> Vec<String> {
+pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: &[Value]) -> Vec<String> {
     let definition = &catalogue.collections[collection];
     let mut left_out = Vec::new();
     for link in catalogue.links.iter().filter(|link| link.speaks_of_lists(&catalogue.collections)) {

@@ -1,5 +1,6 @@
 //! What follows from a change of a record: edges, and marks of the records that must be settled.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{EdgeBuilder, EdgeKey};
 use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
 use super::rules::SettleRules;
@@ -29,7 +30,7 @@ pub enum ChangeCause {
 #[derive(Debug)]
 pub struct ValueChange<'c> {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The record.
     pub key: &'c Key,
     /// What it was.
@@ -83,13 +84,13 @@ impl Propagation {
     }
 
     /// Asks for a pass that settles a record as a child.
-    pub fn ask(&mut self, rules: &SettleRules, collection: usize, key: &Key, job: JobId) {
+    pub fn ask(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
     /// Asks for a pass that settles a record as a parent, with the part that is asked for.
-    pub fn ask_as_parent(&mut self, rules: &SettleRules, collection: usize, (key, part): (&Key, &str), job: JobId) {
+    pub fn ask_as_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
     }
@@ -112,7 +113,7 @@ impl Propagation {
         self.follow_edges(rules, evaluator, changed);
         let collection = &rules.catalogue.collections[changed.collection];
         let key = || changed.key.shared();
-        let differs = |field: usize| match (changed.before, changed.after) {
+        let differs = |field: FieldId| match (changed.before, changed.after) {
             (Some(before), Some(after)) => before[field] != after[field],
             (before, after) => before.is_some() != after.is_some(),
         };
@@ -134,8 +135,8 @@ impl Propagation {
                 }
             }
         }
-        let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
-        if own.is_parent() && changed.by != ChangeCause::ParentPass && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
+        let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
+        if own.is_parent() && changed.by != ChangeCause::ParentPass && collection.fields.ids().any(|field| !is_rollup(field) && differs(field)) {
             self.ask_as_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
     }

@@ -1,5 +1,6 @@
 //! What a catalogue says of the relations between its collections, made once and used by all that change or settle records.
 
+use stook_catalogue::ids::CollectionId;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
@@ -61,9 +62,9 @@ impl SettleRules {
     /// The rules of a catalogue.
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let mut relations: Vec<CollectionRelations> = Vec::with_capacity(catalogue.collections.len());
-        for (index, collection) in catalogue.collections.iter().enumerate() {
+        for (index, collection) in catalogue.collections.enumerate() {
             let mut own = CollectionRelations { id: id_of(&collection.name), ..CollectionRelations::default() };
-            for (number, link) in catalogue.links.iter().enumerate() {
+            for (number, link) in catalogue.links.enumerate() {
                 if link.child_collection == index {
                     own.from.push(number);
                     if matches!(link.target_rule, TargetRule::Same { .. }) {
@@ -76,7 +77,7 @@ impl SettleRules {
             }
             own.coverages = (0..catalogue.coverages.len()).filter(|coverage| catalogue.coverages[*coverage].parent == index).collect();
             let mut waiting = Vec::new();
-            for (place, field) in collection.fields.iter().enumerate() {
+            for (place, field) in collection.fields.enumerate() {
                 match &field.derive {
                     Some(Derivation::Rollup(_)) => own.rollups.push(place),
                     Some(Derivation::ThroughLinks(expression)) => waiting.push((place, expression)),
@@ -108,7 +109,7 @@ impl SettleRules {
                 }
             }
         }
-        let links = catalogue.links.iter().enumerate().map(|(number, link)| (link.id, number)).collect();
+        let links = catalogue.links.enumerate().map(|(number, link)| (link.id, number)).collect();
         let collections = relations.iter().enumerate().map(|(number, own)| (own.id, number)).collect();
         Self { catalogue: catalogue.clone(), relations, links, collections }
     }
@@ -119,28 +120,28 @@ impl SettleRules {
     }
 
     /// How many collections must be settled before this one.
-    pub fn depth(&self, collection: usize) -> u32 {
+    pub fn depth(&self, collection: CollectionId) -> u32 {
         self.relations[collection].order
     }
 
     /// Whether records of a collection find targets, or read of them.
-    pub fn is_child(&self, collection: usize) -> bool {
+    pub fn is_child(&self, collection: CollectionId) -> bool {
         self.relations[collection].is_child()
     }
 
     /// Whether records of a collection read those of another one.
-    pub fn reads_of(&self, collection: usize, other: usize) -> bool {
+    pub fn reads_of(&self, collection: CollectionId, other: usize) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
         links.any(|link| link.target_collection == other && link.is_read())
     }
 
     /// Whether a record that changes stays settled as a child.
-    pub fn stays_settled(&self, collection: usize, before: &[Value], after: &[Value]) -> bool {
+    pub fn stays_settled(&self, collection: CollectionId, before: &[Value], after: &[Value]) -> bool {
         self.relations[collection].settling.iter().all(|field| before[*field] == after[*field])
     }
 
     /// Whether children find the same in a record that changes.
-    pub fn reads_the_same(&self, collection: usize, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
+    pub fn reads_the_same(&self, collection: CollectionId, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
         let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].read_fields);
         match (before, after) {
             (Some(before), Some(after)) => read().all(|field| before[*field] == after[*field]),
@@ -149,7 +150,7 @@ impl SettleRules {
     }
 
     /// Whether records of a collection tell others, or are told: then their old values must be known when they change.
-    pub fn concern(&self, collection: usize) -> bool {
+    pub fn concern(&self, collection: CollectionId) -> bool {
         self.relations[collection].any()
     }
 

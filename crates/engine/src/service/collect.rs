@@ -5,6 +5,7 @@
 //! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
 //! window, so what is published meanwhile is not skipped.
 
+use stook_catalogue::ids::SourceId;
 use super::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
 use crate::import::{self, UploadRequest};
 use crate::relations::SettlingUnit;
@@ -35,7 +36,7 @@ const PAGE_TIME: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone)]
 pub struct CollectRequest {
     /// The source's index.
-    pub source: usize,
+    pub source: SourceId,
     /// The service's index in it.
     pub service: usize,
     /// Whose records.

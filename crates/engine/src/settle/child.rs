@@ -1,5 +1,6 @@
 //! The pass that settles records as children: which records they link to, and what they read there.
 
+use stook_catalogue::ids::CollectionId;
 use super::linked_values::read_through;
 use super::pass::{CausingJobs, PassState};
 use super::targets::{find, keys_of, sought};
@@ -13,7 +14,7 @@ use stook_store::{PassContext, Result, StoredRecord};
 
 impl PassState<'_> {
     /// Settles children of one collection.
-    pub(super) fn children(&mut self, desk: &mut dyn PassContext, collection: usize, children: &BTreeMap<Key, CausingJobs>) -> Result<()> {
+    pub(super) fn children(&mut self, desk: &mut dyn PassContext, collection: CollectionId, children: &BTreeMap<Key, CausingJobs>) -> Result<()> {
         let keys: Vec<Key> = children.keys().cloned().collect();
         if keys.is_empty() {
             return Ok(());
@@ -40,7 +41,7 @@ impl PassState<'_> {
     }
 
     /// The values of records as they must be.
-    fn settled(&mut self, desk: &mut dyn PassContext, collection: usize, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
+    fn settled(&mut self, desk: &mut dyn PassContext, collection: CollectionId, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
         let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
@@ -73,9 +74,9 @@ impl PassState<'_> {
     }
 
     /// Takes the values of settled fields with expressions.
-    fn take(&mut self, desk: &mut dyn PassContext, collection: usize, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
+    fn take(&mut self, desk: &mut dyn PassContext, collection: CollectionId, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
-        let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
+        let mut targets: HashMap<CollectionId, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
             let link = &self.rules.catalogue.links[*index];
             if !link.is_read() {

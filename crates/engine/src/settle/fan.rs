@@ -1,5 +1,6 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::pass::{CausingJobs, MOST_CHILDREN, PassState};
 use super::targets::merge;
 use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, key_of};
@@ -14,7 +15,7 @@ type ChildCursor = (String, i64, String);
 
 impl PassState<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
-    pub(super) fn found(&mut self, desk: &mut dyn PassContext, link: usize, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn found(&mut self, desk: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         // who has looked for them while they changed is a child when its transaction has ended
         desk.wait_for_new()?;
         let definition = &self.rules.catalogue.links[link];
@@ -85,7 +86,7 @@ impl PassState<'_> {
     }
 
     /// Fields that children read have changed: the children are settled.
-    pub(super) fn read(&mut self, desk: &mut dyn PassContext, link: usize, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn read(&mut self, desk: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
         let whole = |mark: &&StaleMark| mark.group.is_empty();
@@ -120,7 +121,7 @@ impl PassState<'_> {
         self.fan(desk, definition.child_collection, &page, |_| CausingJobs::from([mark.job]))
     }
 
-    fn fan(&mut self, desk: &mut dyn PassContext, collection: usize, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {
+    fn fan(&mut self, desk: &mut dyn PassContext, collection: CollectionId, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for edge in edges {
             children.entry(key_of(&edge.child)?).or_default().extend(jobs(edge));

@@ -1,5 +1,6 @@
 //! Inline settling: the derived values of records in the transaction that writes them, as far as that can be known.
 
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::linked_values::read_through;
 use super::targets::{find, keys_of, sought};
 use crate::relations::SettleRules;
@@ -12,14 +13,14 @@ use stook_catalogue::value::{SmolStr, Value};
 use stook_store::{ReadDetail, ReadSet, Result, Store, Tenant};
 
 /// Whether a record is written beside others, and what it is then if it exists.
-pub type PendingWrites<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
+pub type PendingWrites<'w, 't> = dyn Fn(CollectionId, &Key) -> Option<Option<&'t [Value]>> + 'w;
 
 /// A record that needs no pass: its settled values, and what they follow from.
 pub struct InlineResult {
     /// All its values.
     pub values: Arc<[Value]>,
     /// Linked records.
-    pub targets: Vec<(usize, Key)>,
+    pub targets: Vec<(CollectionId, Key)>,
     /// Ranges in which targets were looked for, by their places in the reliance.
     pub ranges: Vec<usize>,
     /// Expressions that failed.
@@ -34,7 +35,7 @@ pub struct InlineResult {
 /// When the store fails.
 pub fn at_once<'t>(
     (rules, evaluator, tenant): (&'t SettleRules, &'t Evaluator, &Tenant),
-    collection: usize,
+    collection: CollectionId,
     mut golden: Vec<Arc<[Value]>>,
     written: &PendingWrites<'_, 't>,
     store: Option<&dyn Store>,
@@ -58,7 +59,7 @@ pub fn at_once<'t>(
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
         reliance.ranges.push(read);
     }
-    let mut outside: HashMap<(usize, Key), Option<Vec<Value>>> = HashMap::new();
+    let mut outside: HashMap<(CollectionId, Key), Option<Vec<Value>>> = HashMap::new();
     for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
         let mut keys: BTreeSet<Key> = BTreeSet::new();
         for (values, waits) in golden.iter().zip(&mut waits) {
@@ -85,7 +86,7 @@ pub fn at_once<'t>(
         }
         let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
         let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
-        let target = |link: usize, key: &Key| {
+        let target = |link: LinkId, key: &Key| {
             let to = rules.catalogue.links[link].target_collection;
             match written(to, key) {
                 Some(written) => written,

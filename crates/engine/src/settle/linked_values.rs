@@ -1,5 +1,6 @@
 //! Fields through links: the values of a record that follow from the records it is linked to.
 
+use stook_catalogue::ids::CollectionId;
 use super::targets::keys_of;
 use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -17,9 +18,9 @@ use stook_store::{ReadDetail, Result, Store, StoredRecord, Tenant};
 pub(super) fn read_through<'t>(
     rules: &'t SettleRules,
     evaluator: &'t Evaluator,
-    collection: usize,
+    collection: CollectionId,
     values: &mut [Value],
-    target: &dyn Fn(usize, &Key) -> Option<&'t [Value]>,
+    target: &dyn Fn(CollectionId, &Key) -> Option<&'t [Value]>,
 ) {
     let own = &rules.relations[collection];
     let definition = &rules.catalogue.collections[collection];

@@ -1,5 +1,6 @@
 //! What one settle pass has found so far, and what it writes.
 
+use stook_catalogue::ids::CollectionId;
 use super::complete_delivery::keys::KeySample;
 use crate::relations::marks::CHECK;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
@@ -28,11 +29,11 @@ pub(super) struct PassState<'p> {
     pub(super) cleared: Vec<i64>,
     pub(super) log: Vec<NewChangeLogEntry>,
     /// Records that changed although nothing but a check asked for it.
-    pub(super) incorrect: Vec<(usize, Key)>,
+    pub(super) incorrect: Vec<(CollectionId, Key)>,
     /// Whether a check asks.
     pub(super) checks: bool,
     /// Records on which expressions have failed, with what has.
-    pub(super) failed: BTreeMap<(usize, Key), Vec<String>>,
+    pub(super) failed: BTreeMap<(CollectionId, Key), Vec<String>>,
     /// Whether some target was not there.
     pub(super) missing: bool,
     /// Files, by job and number, that were decided about.
@@ -68,7 +69,7 @@ impl<'p> PassState<'p> {
 
     /// Notes what the evaluator has found to fail on a record. Whoever evaluates something about a record says so before something is
     /// evaluated about the next one.
-    pub(super) fn note_failed(&mut self, collection: usize, key: &Key) {
+    pub(super) fn note_failed(&mut self, collection: CollectionId, key: &Key) {
         let failures = self.evaluator.failures();
         if !failures.is_empty() {
             let known = self.failed.entry((collection, key.clone())).or_default();
@@ -81,14 +82,14 @@ impl<'p> PassState<'p> {
     }
 
     /// Whether a record has to stay what it is, because another one has a unique value that it would have.
-    pub(super) fn is_refused(&mut self, collection: usize, key: &Key) -> bool {
+    pub(super) fn is_refused(&mut self, collection: CollectionId, key: &Key) -> bool {
         let found = self.refused.iter().position(|refused| refused.collection == collection && refused.key == *key);
         self.kept.extend(found);
         found.is_some()
     }
 
     /// Writes settled values that are new, and what follows from them.
-    pub(super) fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
+    pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
         if golden[..] == stored.golden[..] {
             return;
         }

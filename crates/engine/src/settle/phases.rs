@@ -1,5 +1,6 @@
 //! A settle pass: the marks of one phase are answered in one transaction of the store.
 
+use stook_catalogue::ids::CollectionId;
 use super::pass::{CausingJobs, PassState, why_refused};
 use crate::relations::SettleRules;
 use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
@@ -73,7 +74,7 @@ impl SettleRules {
 }
 
 impl PassState<'_> {
-    fn child_marks(&mut self, desk: &mut dyn PassContext, collection: usize, marks: &[StaleMark]) -> Result<()> {
+    fn child_marks(&mut self, desk: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);

@@ -1,6 +1,7 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. Values stay what they are until a pass
 //! finds others.
 
+use stook_catalogue::ids::CollectionId;
 use crate::Result;
 use crate::job::sizes::PAGE;
 use crate::relations::marks::MADE;
@@ -50,9 +51,9 @@ pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> 
 /// When the store fails.
 pub(super) fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<usize>), show: &dyn Fn(u64)) -> Result<u64> {
     let mut marked = 0;
-    let concerned = |collection: &usize| rules.concern(*collection) || created.contains(collection);
+    let concerned = |collection: &CollectionId| rules.concern(*collection) || created.contains(collection);
     for tenant in store.tenants()? {
-        for collection in (0..rules.catalogue.collections.len()).filter(concerned) {
+        for collection in rules.catalogue.collections.ids().filter(concerned) {
             let mut after = String::new();
             loop {
                 let keys = store.keys_behind(&tenant, collection, &after, PAGE)?;
@@ -81,7 +82,7 @@ struct ResettleUnit {
 }
 
 impl ResettleUnit {
-    fn new(rules: &SettleRules, tenant: &Tenant, collection: usize, records: Vec<StoredRecord>, job: JobId) -> Self {
+    fn new(rules: &SettleRules, tenant: &Tenant, collection: CollectionId, records: Vec<StoredRecord>, job: JobId) -> Self {
         let evaluator = Evaluator::new(rules.catalogue.tables.clone());
         let (mut followed, mut reliance) = (Vec::with_capacity(records.len()), ReadSet::default());
         for record in records {
@@ -114,7 +115,7 @@ impl Unit for ResettleUnit {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         // whoever has changed them has told what follows
         records.iter().for_each(|record| self.followed[*record] = Propagation::default());
         Vec::new()

@@ -1,5 +1,6 @@
 //! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
 
+use stook_catalogue::ids::LinkId;
 use crate::relations::SettleRules;
 use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
@@ -27,7 +28,7 @@ pub(super) struct TargetCriteria {
 /// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
 pub(super) fn find(
     rules: &SettleRules,
-    link: usize,
+    link: LinkId,
     golden: &mut [Arc<[Value]>],
     seek: &mut TargetSearch<'_>,
     between: &mut EdgeReader<'_>,

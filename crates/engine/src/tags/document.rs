@@ -1,5 +1,6 @@
 //! The document of a record that an XPath is asked of: trees of what sources say, put together.
 
+use stook_catalogue::ids::SourceId;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -115,13 +116,13 @@ impl TagDefinitions {
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
         let Some(document) = &rules.document else { return (carried, failed) };
         ROOM.with_borrow_mut(|(first, whole)| {
-            let find = |source: usize| {
+            let find = |source: SourceId| {
                 let name = catalogue.sources[source].name.as_str();
                 parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
             };
             let root = find(document.root).and_then(|tree| XmlTree::unpack_into(tree, std::mem::take(first)));
-            let is_root = |source: usize| source == document.root && root.is_some();
-            let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(XmlTree::unpack);
+            let is_root = |source: SourceId| source == document.root && root.is_some();
+            let other = |source: SourceId| find(source).filter(|_| !is_root(source)).and_then(XmlTree::unpack);
             let top = root.as_ref().map_or_else(|| Cow::Owned(XmlTree::empty(&document.placeholder)), Cow::Borrowed);
             let (_, _, element) = top.name(top.element());
             let mut composed = None;

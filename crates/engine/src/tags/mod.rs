@@ -15,6 +15,7 @@ mod tagger;
 pub use rebuild::{TagEvaluationUnit, is_rebuild, progress};
 pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
 
+use stook_catalogue::ids::CollectionId;
 use crate::{EngineError, Result};
 pub use collection::{collection, only_collection};
 use document::TagDefinitions;
@@ -201,7 +202,7 @@ pub fn list(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str)
 ///
 /// # Errors
 /// When the store fails.
-pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<Vec<String>> {
+pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<Vec<String>> {
     if catalogue.collections[collection].tags.is_none() {
         return Ok(Vec::new());
     }
@@ -228,7 +229,7 @@ pub fn show(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
     tags.iter().find(|tag| tag.name == name).map(|tag| to_json(store, tenant, index, tag)).transpose()
 }
 
-fn to_json(store: &dyn Store, tenant: &Tenant, collection: usize, tag: &Tag) -> Result<Json> {
+fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &Tag) -> Result<Json> {
     let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
     match &tag.definition {
         TagDefinition::Manual => {}

@@ -1,6 +1,7 @@
 //! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
 //! evaluated there.
 
+use stook_catalogue::ids::CollectionId;
 use super::collection::collection;
 use super::tagger::TagEvaluator;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -54,7 +55,7 @@ impl KeyRange {
 pub fn start(
     store: &dyn Store,
     tenant: &Tenant,
-    (index, collection): (usize, &Collection),
+    (index, collection): (CollectionId, &Collection),
     known: &[Tag],
     (stale, whole): (&[String], bool),
     put: impl FnOnce(JobId) -> Result<()>,
@@ -148,7 +149,7 @@ pub struct TagEvaluationUnit {
     tenant: Tenant,
     fence: LeaseToken,
     catalogue: Arc<Catalogue>,
-    collection: usize,
+    collection: CollectionId,
     tagger: TagEvaluator,
     reliance: ReadSet,
     first: u64,
@@ -216,7 +217,7 @@ impl TagEvaluationUnit {
 }
 
 /// Adds a record by the documents it keeps; a damaged one keeps its tags.
-fn add_whole(tagger: &mut TagEvaluator, definition: &Collection, collection: usize, record: &StoredRecord) {
+fn add_whole(tagger: &mut TagEvaluator, definition: &Collection, collection: CollectionId, record: &StoredRecord) {
     if let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) {
         tagger.add_whole(collection, record.key.clone(), Some(&contributions));
     }
@@ -237,7 +238,7 @@ impl Unit for TagEvaluationUnit {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         let key = |place: &usize| (self.collection, self.reliance.records[*place].1.clone());
         records.iter().map(key).collect()
     }

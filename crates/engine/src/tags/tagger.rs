@@ -1,5 +1,6 @@
 //! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
 
+use stook_catalogue::ids::CollectionId;
 use super::document::{self, DocumentChanges, RecordDocuments, TagDefinitions};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub struct ChangedDocuments {
 /// A record whose tags are to be known.
 #[derive(Debug)]
 struct PendingEvaluation {
-    collection: usize,
+    collection: CollectionId,
     key: Key,
     /// Changes of its documents.
     changes: DocumentChanges,
@@ -71,14 +72,14 @@ impl TagEvaluator {
     }
 
     /// Adds a record with changes of its documents, and all of its documents with those; nothing for a record that goes.
-    pub fn add(&mut self, collection: usize, key: Key, changes: DocumentChanges, documents: Option<RecordDocuments>) {
+    pub fn add(&mut self, collection: CollectionId, key: Key, changes: DocumentChanges, documents: Option<RecordDocuments>) {
         let mut pending = PendingEvaluation { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
         self.evaluate(&mut pending);
         self.pending.push(pending);
     }
 
     /// Adds records whose documents change; the others of their documents are those that the store keeps.
-    pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: usize, records: Vec<ChangedDocuments>) -> Result<()> {
+    pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: CollectionId, records: Vec<ChangedDocuments>) -> Result<()> {
         let old: Vec<Key> = records.iter().filter(|record| !record.is_new).map(|record| record.key.clone()).collect();
         let stored = if old.is_empty() { Vec::new() } else { store.trees(tenant, collection, &old)? };
         let mut stored: BTreeMap<Key, PackedTrees> = old.into_iter().zip(stored).collect();
@@ -93,7 +94,7 @@ impl TagEvaluator {
 
     /// Adds a record by all that it keeps, or as one that goes. All its documents are written, because what is stored of them
     /// is not known.
-    pub fn add_whole(&mut self, collection: usize, key: Key, contributions: Option<&[Contribution]>) {
+    pub fn add_whole(&mut self, collection: CollectionId, key: Key, contributions: Option<&[Contribution]>) {
         let catalogue = self.catalogue.clone();
         let Some(document) = catalogue.collections[collection].tag_document() else { return };
         let documents = contributions.map(|own| document::all(&catalogue, document, own));
@@ -104,7 +105,7 @@ impl TagEvaluator {
     }
 
     /// Forgets a record.
-    pub fn forget(&mut self, collection: usize, key: &Key) {
+    pub fn forget(&mut self, collection: CollectionId, key: &Key) {
         self.pending.retain(|pending| pending.collection != collection || pending.key != *key);
     }
 
@@ -139,7 +140,7 @@ impl TagEvaluator {
     }
 
     /// Records of which a tag's XPath took too long: collection, key, and why in words.
-    pub fn failures(&self) -> impl Iterator<Item = (usize, &Key, String)> {
+    pub fn failures(&self) -> impl Iterator<Item = (CollectionId, &Key, String)> {
         self.pending.iter().filter(|pending| !pending.failed.is_empty()).map(|pending| {
             let names = self.definitions.get(&pending.collection).map(|own| own.names.as_slice()).unwrap_or_default();
             let names: Vec<&str> = pending.failed.iter().filter_map(|place| names.get(*place as usize)).map(String::as_str).collect();

@@ -143,7 +143,7 @@ fn count(known: &mut HashMap<String, u64>, value: &Value, ty: &FieldType) {
 fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
     let is_kind = |ty: &FieldType| matches!(ty.element(), FieldType::Text | FieldType::Boolean | FieldType::Integer);
     let key = collection.key_field();
-    let fields = collection.fields.iter().enumerate();
+    let fields = collection.fields.enumerate();
     let fields = fields.filter(|(index, field)| field.index.ordered && !field.is_member() && Some(*index) != key && is_kind(field.golden_type()));
     let states = collection.states.iter().enumerate().filter(|(_, state)| is_kind(&state.ty));
     let tags = collection.tags.as_ref().map(|_| ("tag".to_owned(), PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text))));

@@ -80,8 +80,8 @@ impl Vocabulary {
     /// Cost: all values are read; words and values that are known already cost a look-up.
     pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
         let (mut own, mut learner) = (Self::default(), WordIndexBuilder::default());
-        for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
-            for (field, found) in definition.fields.iter().enumerate() {
+        for (collection, definition) in catalogue.collections.enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
+            for (field, found) in definition.fields.enumerate() {
                 let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
                 if found.golden_type().element() != &FieldType::Text || !is_indexed || is_who(found) {
                     continue;
@@ -192,7 +192,7 @@ pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
     let (exact, near) = (RefCell::default(), RefCell::default());
-    for (index, collection) in catalogue.collections.iter().enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
+    for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
         let reader = Suggester { vocabulary, catalogue, store, tenant, index, collection, found: &exact, near: &near };
         found.extend(reader.suggestion(&tokens)?);
     }
@@ -413,7 +413,7 @@ impl Suggester<'_> {
 
     /// Values that records have, or parts of them.
     fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
-        for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
+        for (place, (collection, field)) in self.vocabulary.fields.enumerate() {
             if *collection != self.index {
                 continue;
             }
@@ -507,7 +507,7 @@ impl Suggester<'_> {
 
     fn look_for(&self, token: &str) -> Result<Option<String>> {
         let small = token.to_lowercase();
-        for (index, field) in self.collection.fields.iter().enumerate() {
+        for (index, field) in self.collection.fields.enumerate() {
             let is_key = self.collection.key_field() == Some(index);
             if (!field.index.ordered && !is_key) || is_who(field) {
                 continue;
@@ -517,7 +517,7 @@ impl Suggester<'_> {
                 continue;
             }
             // all values of the field are known
-            let place = self.vocabulary.fields.iter().position(|own| *own == (self.index, index));
+            let place = self.vocabulary.fields.position(|own| *own == (self.index, index));
             if let Some(values) = place.and_then(|place| self.vocabulary.values.get(&(place as u16))) {
                 if values.get(small.as_str()).is_some_and(|written| **written == *token) {
                     return Ok(Some(field.name.clone()));

@@ -1,5 +1,6 @@
 //! Aliases, the words of a definition, in the place of collections and fields of a query.
 
+use stook_catalogue::ids::CollectionId;
 use super::syntax::{FieldPath, GrepItem, Query, QueryCondition, Stage};
 use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
@@ -96,7 +97,7 @@ impl<'c> AliasResolver<'c> {
         let names: Vec<&FieldPath> = std::iter::once(first).chain(query.lookup.extra_names.iter().map(|(path, _)| path)).collect();
         // the collection that is named first, else any of which all is said
         let named = names.iter().filter_map(|path| self.of_name(&path.text));
-        let mut candidates = named.chain(0..self.catalogue.collections.len());
+        let mut candidates = named.chainself.catalogue.collections.ids();
         let means = |candidate: usize| {
             let mut conditions = query.lookup.conditions.iter();
             names.iter().all(|path| self.column(&path.text, candidate).is_some())
@@ -122,7 +123,7 @@ impl<'c> AliasResolver<'c> {
     }
 
     /// What a name stands for among the fields of a collection.
-    fn column(&self, name: &str, collection: usize) -> Option<&'c str> {
+    fn column(&self, name: &str, collection: CollectionId) -> Option<&'c str> {
         let own = &self.catalogue.collections[collection];
         if self.of_name(name) == Some(collection) {
             return Some(own.key_field().map_or("key", |key| own.fields[key].name.as_str()));

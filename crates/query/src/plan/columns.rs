@@ -68,7 +68,7 @@ impl<'c> Resolver<'c> {
             return Ok((PlanColumn::State(index), state.ty.clone()));
         }
         let links = || {
-            self.catalogue.links.iter().enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name)
+            self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name)
         };
         if let Some(link) = name.strip_suffix(".exists")
             && let Some((index, _)) = links().find(|(_, own)| own.name == link)

@@ -1,5 +1,6 @@
 //! Tags that are queries: `tag=NAME` stands for their conditions.
 
+use stook_catalogue::ids::CollectionId;
 use super::compile::{CompiledQuery, compile};
 use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
 use std::collections::HashMap;
@@ -121,7 +122,7 @@ fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Di
 ///
 /// # Errors
 /// When the store fails.
-pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<TagQueries, StoreError> {
+pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<TagQueries, StoreError> {
     let query = |tag: Tag| match tag.definition {
         TagDefinition::Query(text) => Some((tag.name, text)),
         TagDefinition::Manual | TagDefinition::XPath(_) => None,
@@ -139,7 +140,7 @@ pub fn check_tag(
     catalogue: &Catalogue,
     store: &dyn Store,
     tenant: &Tenant,
-    collection: usize,
+    collection: CollectionId,
 ) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
@@ -160,7 +161,7 @@ pub fn check_tag(
 ///
 /// # Errors
 /// When the store fails.
-pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize, key: &Key) -> Result<Vec<String>, StoreError> {
+pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<Vec<String>, StoreError> {
     let mut names = store.tagged(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
     let known = queries(store, tenant, collection)?;
     for (name, text) in &known {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
+use stook_catalogue::ids::FieldId;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::{Diagnostic, render};
@@ -26,7 +27,7 @@ pub struct Record {
     /// A value per state field.
     pub state: Vec<Value>,
     /// Fields on which contributors disagree.
-    pub conflicts: Vec<usize>,
+    pub conflicts: Vec<FieldId>,
 }
 
 impl Record {

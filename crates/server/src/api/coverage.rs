@@ -116,6 +116,6 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
 /// The first time, the group and the percentage of a coverage's rows.
 fn columns(collection: &Collection) -> Option<[usize; 3]> {
     collection.rows_of?;
-    let time = collection.fields.iter().position(|field| field.ty == FieldType::Timestamp)?;
+    let time = collection.fields.position(|field| field.ty == FieldType::Timestamp)?;
     Some([time, collection.field("group")?.0, collection.field("percentage")?.0])
 }

@@ -1,5 +1,6 @@
 //! Records: one, many, why they are so, edits.
 
+use stook_catalogue::ids::CollectionId;
 use super::response::{json_answer, percent};
 use crate::App;
 use crate::guard::blocking::{blocking, reading};
@@ -78,7 +79,7 @@ fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
 }
 
 /// Fields that hold the key of another record, each with the collection of that one.
-fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
+fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
     let name = |index: usize| catalogue.collections[index].name.as_str();
     let fields = &catalogue.collections[collection].fields;
     let own = catalogue
@@ -191,7 +192,7 @@ pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
     one(ctx, collection, key).await
 }
 
-async fn one(mut ctx: RequestContext, collection: usize, key: Key) -> HandlerResult {
+async fn one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let known = tags(&ctx, header::IF_NONE_MATCH)?;
@@ -260,7 +261,7 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
 /// Reads a record with its contributions and shows something of it.
 async fn whole(
     ctx: &RequestContext,
-    collection: usize,
+    collection: CollectionId,
     key: &Key,
     deleted: bool,
     show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
@@ -375,7 +376,7 @@ pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
 
 async fn change(
     mut ctx: RequestContext,
-    collection: usize,
+    collection: CollectionId,
     key: Option<Key>,
     body: Option<(Body, &[&str])>,
     action: impl FnOnce(EditFields) -> EditAction,

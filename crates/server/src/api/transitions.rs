@@ -1,5 +1,6 @@
 //! Transitions by HTTP: of a named record, or of one that satisfies conditions.
 
+use stook_catalogue::ids::CollectionId;
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -49,7 +50,7 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
 /// 404 for one that is not known, 422 for wrong arguments.
 pub fn prepare(
     ctx: &RequestContext,
-    collection: usize,
+    collection: CollectionId,
     name: &str,
     args: &Map<String, Json>,
     call: Option<IdempotentCall>,

@@ -1,5 +1,6 @@
 //! How many records there are. Counting all of a collection costs what reading an index of it does, so a number is kept for some seconds.
 
+use stook_catalogue::ids::CollectionId;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -37,10 +38,10 @@ impl RecordCountCache {
     /// # Errors
     /// When the store fails.
     pub fn of(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<RecordCounts>> {
-        (0..catalogue.collections.len()).map(|collection| self.one(catalogue, store, tenant, collection)).collect()
+        catalogue.collections.ids().map(|collection| self.one(catalogue, store, tenant, collection)).collect()
     }
 
-    fn one(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<RecordCounts> {
+    fn one(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<RecordCounts> {
         let place = (tenant.as_str().to_owned(), collection);
         let known = self.0.lock().ok().and_then(|known| known.get(&place).copied());
         if let Some((_, number)) = known.filter(|(at, _)| at.elapsed() < FRESH) {

@@ -1,5 +1,6 @@
 //! What handlers are given of a request, checked: tenant, path, query parameters, body.
 
+use stook_catalogue::ids::CollectionId;
 use crate::App;
 use crate::guard::access::Caller;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -47,7 +48,7 @@ pub struct RequestContext {
     /// How much longer than others it may take, in milliseconds.
     pub extra_time: Arc<AtomicU64>,
     /// The index of the collection it is about, where the route is one of a collection.
-    collection: usize,
+    collection: CollectionId,
 }
 
 impl FromRequestParts<Arc<App>> for RequestContext {
@@ -88,7 +89,7 @@ impl RequestContext {
     }
 
     /// The same request, about a collection.
-    pub fn about(self, collection: usize) -> Self {
+    pub fn about(self, collection: CollectionId) -> Self {
         Self { collection, ..self }
     }
 
@@ -103,7 +104,7 @@ impl RequestContext {
     }
 
     /// The definition of a collection.
-    pub fn definition(&self, collection: usize) -> &Collection {
+    pub fn definition(&self, collection: CollectionId) -> &Collection {
         &self.app.catalogue.collections[collection]
     }
 

@@ -9,6 +9,7 @@
 //! not current is checked by its version before it is read anew. A store without a stand is asked for the version of every
 //! record that is used, and lists are not kept.
 
+use stook_catalogue::ids::CollectionId;
 use super::record::ServedRecord;
 use quick_cache::sync::Cache as Map;
 use quick_cache::{DefaultHashBuilder, Weighter};
@@ -28,7 +29,7 @@ pub struct Place {
     /// Whose.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// Its key.
     pub key: Key,
 }
@@ -39,7 +40,7 @@ pub struct KeyListId {
     /// Whose.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The column.
     pub column: PlanColumn,
     /// The value, packed.
@@ -109,11 +110,11 @@ impl CommitTracker {
         &self.slots[self.hasher.hash_one(what) as usize % SLOTS]
     }
 
-    fn of_record(&self, tenant: &Tenant, collection: usize, key: &Key) -> &AtomicI64 {
+    fn of_record(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> &AtomicI64 {
         self.slot((tenant, collection, key))
     }
 
-    fn of_lists(&self, tenant: &Tenant, collection: usize) -> &AtomicI64 {
+    fn of_lists(&self, tenant: &Tenant, collection: CollectionId) -> &AtomicI64 {
         self.slot((tenant, collection))
     }
 

@@ -1,6 +1,7 @@
 //! Lookups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
 //! is asked of the store together, by a few threads, so that many requests cost few statements.
 
+use stook_catalogue::ids::CollectionId;
 use super::batch::BatchQueue;
 use super::cache::{KeyListId, RecordCache};
 use super::reader::{KeyLists, KeyListsRequest, LookupState, RecordsRequest, VisibleFrom, packed};
@@ -140,7 +141,7 @@ impl RequestLookups<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn records(&self, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<ServedRecord>>>> {
+    pub async fn records(&self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Arc<ServedRecord>>>> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
             return Ok(found);
@@ -162,7 +163,7 @@ impl RequestLookups<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn record(&self, collection: usize, key: Key) -> Result<Option<Arc<ServedRecord>>> {
+    pub async fn record(&self, collection: CollectionId, key: Key) -> Result<Option<Arc<ServedRecord>>> {
         Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
     }
 
@@ -172,7 +173,7 @@ impl RequestLookups<'_> {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn keys(&self, collection: usize, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
+    pub async fn keys(&self, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         let places: Vec<KeyListId> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
         let cached = |place: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
@@ -215,6 +216,6 @@ fn ending() -> StoreError {
     StoreError::Other("the server is shutting down".into())
 }
 
-fn list_place(tenant: &Tenant, collection: usize, column: PlanColumn, value: &Value) -> KeyListId {
+fn list_place(tenant: &Tenant, collection: CollectionId, column: PlanColumn, value: &Value) -> KeyListId {
     KeyListId { tenant: tenant.clone(), collection, column, value: packed(value) }
 }

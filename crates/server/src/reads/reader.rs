@@ -1,5 +1,6 @@
 //! Reads from the store what the cache does not have: what several requests ask for meanwhile, by one question.
 
+use stook_catalogue::ids::CollectionId;
 use super::batch::{BatchQueue, answer, batch_failed, together};
 use super::cache::{CachedRecord, Place, ReadPoint, RecordCache};
 use super::record::ServedRecord;
@@ -25,7 +26,7 @@ pub type VisibleFrom = Option<Option<ReadPoint>>;
 /// Records of one collection that somebody asks for.
 pub struct RecordsRequest {
     pub tenant: Tenant,
-    pub collection: usize,
+    pub collection: CollectionId,
     pub keys: Vec<Key>,
     pub now: VisibleFrom,
     pub answer: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
@@ -34,7 +35,7 @@ pub struct RecordsRequest {
 /// Lists of keys that somebody asks for: of records that have one of these values in a column.
 pub struct KeyListsRequest {
     pub tenant: Tenant,
-    pub collection: usize,
+    pub collection: CollectionId,
     pub column: PlanColumn,
     pub values: Vec<Value>,
     pub answer: oneshot::Sender<Result<KeyLists>>,
@@ -68,7 +69,7 @@ impl LookupState {
     }
 
     /// All of these, if the cache has them as they are now.
-    pub fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Option<ReadPoint>) -> Option<Vec<Option<Arc<ServedRecord>>>> {
+    pub fn cached(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: Option<ReadPoint>) -> Option<Vec<Option<Arc<ServedRecord>>>> {
         let (cache, now) = (self.cache.as_ref()?, now?);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
@@ -174,7 +175,7 @@ impl LookupState {
     }
 
     /// Living records among `keys`.
-    pub fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: VisibleFrom) -> Result<HashMap<Key, Arc<ServedRecord>>> {
+    pub fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: VisibleFrom) -> Result<HashMap<Key, Arc<ServedRecord>>> {
         let mut found: HashMap<Key, Arc<ServedRecord>> = HashMap::with_capacity(keys.len());
         let mut missing: Vec<Key> = Vec::new();
         let mut unchecked: Vec<(Key, Arc<ServedRecord>)> = Vec::new();
@@ -219,7 +220,7 @@ impl LookupState {
     }
 
     /// The lists of some values, by one question: they are of one moment.
-    pub fn find_keys(&self, tenant: &Tenant, collection: usize, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
+    pub fn find_keys(&self, tenant: &Tenant, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let test = if let [only] = values { Comparison::Equal(only.clone()) } else { Comparison::In(values.to_vec()) };
         let mut plan = QueryPlan::all(tenant.clone(), collection);
         plan.conditions.push(Condition { column, test });

@@ -418,7 +418,7 @@ impl Place {
     pub fn see(&self, number: usize, tenant: &Tenant, case: &Case) -> Found<Json> {
         let mut seen = json!({});
         let own = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
-        for (index, collection) in self.catalogue.collections.iter().enumerate().filter(|(_, collection)| own(&collection.name)) {
+        for (index, collection) in self.catalogue.collections.enumerate().filter(|(_, collection)| own(&collection.name)) {
             let mut plan = QueryPlan::all(tenant.clone(), index);
             let fields: Vec<usize> = collection.shown_fields().map(|(index, _)| index).collect();
             plan.columns = [PlanColumn::Key, PlanColumn::Conflict].into_iter().chain(fields.iter().map(|field| PlanColumn::Field(*field))).collect();

@@ -57,7 +57,7 @@ pub enum RecordPart {
     /// The packed contributions, or their documents.
     Contributions,
     /// A golden value, by the number of its field.
-    Golden(usize),
+    Golden(FieldId),
     /// What follows from the rest: effective states, conflicts.
     Other,
 }

@@ -5,6 +5,7 @@
 //! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
 //! first; such corrections are rows too, and rare.
 
+use stook_catalogue::ids::CollectionId;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use stook_catalogue::record::{DecodeError, Decoder, put_bytes, put_varint};
@@ -99,7 +100,7 @@ pub struct DocumentOutcome {
     /// Position in its file.
     pub offset: u64,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// What became of it.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
@@ -131,7 +132,7 @@ pub struct OutcomeCorrection {
     /// The document, by its number inside the job.
     pub document: u64,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// What it is now.
     pub outcome: Outcome,
 }

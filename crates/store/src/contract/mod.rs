@@ -31,6 +31,7 @@ pub mod unit;
 pub mod vitals;
 pub mod wanted;
 
+use stook_catalogue::ids::SourceId;
 use access::Tokens;
 use commit::Units;
 use error::Result;
@@ -72,7 +73,7 @@ pub trait Store: Records + Queries + Units + Commits + Settling + Tags + Tokens 
     }
 
     /// The number under which contributions made by a feed's map are stored.
-    fn generation(&self, source: usize, feed: usize) -> u32;
+    fn generation(&self, source: SourceId, feed: usize) -> u32;
 
     /// How the store does.
     ///

@@ -1,5 +1,6 @@
 //! What a cache of records needs to know of commits to be exact.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::Result;
 use super::tenant::Tenant;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct ChangedRecord {
     /// Whose.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// Its key.
     pub key: Key,
     /// Whether its values may have changed, not only its contributions.

@@ -1,5 +1,6 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::Result;
 use super::tenant::Tenant;
 use stook_catalogue::key::Key;
@@ -11,13 +12,13 @@ pub struct QueryPlan {
     /// Whose records.
     pub tenant: Tenant,
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// All must hold.
     pub conditions: Vec<Condition>,
     /// Order; the key decides between equals. Without it, by key (or by the columns, for distinct rows).
     pub sort: Vec<SortKey>,
     /// A list of structs, by the field's index: a row for each of them instead of one for the record.
-    pub each: Option<usize>,
+    pub each: Option<FieldId>,
     /// What a row consists of.
     pub columns: Vec<PlanColumn>,
     /// Equal rows once.
@@ -32,7 +33,7 @@ pub struct QueryPlan {
 
 impl QueryPlan {
     /// Every record of a collection: its key, in the order of keys.
-    pub fn all(tenant: Tenant, collection: usize) -> Self {
+    pub fn all(tenant: Tenant, collection: CollectionId) -> Self {
         Self {
             tenant,
             collection,
@@ -56,7 +57,7 @@ pub enum PlanColumn {
     /// Its revision.
     Revision,
     /// A golden field, by index.
-    Field(usize),
+    Field(FieldId),
     /// A member, by index, of the struct that the row is of: [`QueryPlan::each`].
     Element(usize),
     /// A state field, by index.
@@ -66,7 +67,7 @@ pub enum PlanColumn {
     /// The names of the tags it was given; those of queries are not among them.
     Tag,
     /// Whether all records exist that a link of it leads to, by the link's index in the definition; nothing where it leads nowhere.
-    TargetsExist(usize),
+    TargetsExist(FieldId),
 }
 
 /// A condition on one column. On a list it holds when it holds for any element.

@@ -1,5 +1,6 @@
 //! Records as a store keeps them: their versions, what is read of them, how they change, and the log of their changes.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::damage::{Damage, DamagedPart};
 use super::error::{ForRecord, Result, StoreError};
 use super::ids::JobId;
@@ -61,7 +62,7 @@ pub struct StoredRecord {
     /// Effective state values, empty when only the head was read.
     pub state: Vec<Value>,
     /// Fields on which contributors disagree.
-    pub conflicts: Vec<usize>,
+    pub conflicts: Vec<FieldId>,
     /// Kept documents, concatenated; nothing unless everything was read.
     pub raw: Option<Vec<u8>>,
     /// Parts that cannot be read, and have no value here; none unless damage was asked for.
@@ -112,7 +113,7 @@ pub enum ReadDetail {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordWrite {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The record.
     pub key: Key,
     /// The version that was read; `None` when there was no record.
@@ -158,7 +159,7 @@ pub struct RecordContent {
     /// State fields that transitions have set, by index.
     pub state_set: Vec<(usize, Value)>,
     /// Fields on which contributors disagree.
-    pub conflicts: Vec<usize>,
+    pub conflicts: Vec<FieldId>,
     /// Packed contributions.
     pub contributions: Vec<u8>,
     /// Kept documents, concatenated.
@@ -171,7 +172,7 @@ pub struct RecordContent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteConflict {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The key.
     pub key: Key,
     /// The record as it is now, whole, or nothing. It may be damaged.
@@ -182,11 +183,11 @@ pub struct WriteConflict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueConflict {
     /// Its collection.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// Its key.
     pub key: Key,
     /// The unique field.
-    pub field: usize,
+    pub field: FieldId,
     /// The key of the record that has the value.
     pub holder: String,
 }
@@ -196,7 +197,7 @@ pub struct UniqueConflict {
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewChangeLogEntry {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// The record.
     pub key: Key,
     /// The transition's name; nothing for a change of golden fields.
@@ -229,19 +230,19 @@ pub trait Records {
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
+    fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
     /// The same, with records that are damaged, which say what of them cannot be read.
     ///
     /// # Errors
     /// When the database fails.
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
+    fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
     /// The versions of records, in the order of `keys`. One statement, whatever their number.
     ///
     /// # Errors
     /// When the database fails.
-    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+    fn versions(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Version>>> {
         let heads = self.read(tenant, collection, keys, ReadDetail::Head)?;
         Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
     }
@@ -250,11 +251,11 @@ pub trait Records {
     ///
     /// # Errors
     /// When the database fails.
-    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
+    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
 
     /// Changes of a record's state, newest first, `limit` of them before entry `before`.
     ///
     /// # Errors
     /// When the database fails.
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>>;
+    fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>>;
 }

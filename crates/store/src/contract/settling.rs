@@ -1,5 +1,6 @@
 //! Settling: the marks of what must be settled, the passes that clear them, and what a pass reads and writes.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{Edge, EdgeChange};
 use super::error::Result;
 use super::ids::JobId;
@@ -95,12 +96,12 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
-    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
+    fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
     /// Values of records by key, in the order of `keys`.
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
-    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
+    fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
     /// Edges of targets, each of one group or of all: target after target, by group, start and child; not more than `limit`.
     ///
     /// # Errors
@@ -127,12 +128,12 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails, or the field has no index.
-    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>>;
+    fn keys_by(&mut self, collection: CollectionId, field: FieldId, values: &[&str]) -> Result<Vec<Key>>;
     /// As [`Records::keys_behind`](super::records::Records::keys_behind).
     ///
     /// # Errors
     /// When the database fails.
-    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
+    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
     /// Jobs that have marks now, each once.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
 
+use stook_catalogue::ids::CollectionId;
 use super::damage::Damage;
 use super::error::{Result, StoreError};
 use super::tenant::Tenant;
@@ -56,7 +57,7 @@ pub struct CollectionTags {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TagWrites {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// Documents of records, each of a source: the tree, or nothing where there is none any more.
     pub trees: Vec<(Key, Arc<str>, Option<Bytes>)>,
     /// The tags that were evaluated, by name.
@@ -115,32 +116,32 @@ pub trait Tags {
     ///
     /// # Errors
     /// When its records carry none, or the database fails.
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags>;
+    fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags>;
 
     /// Writes tags: new ones, where `new` says so, and else in the place of those with the same names. A tag's
     /// times are the caller's.
     ///
     /// # Errors
     /// When one that must be new is not, or the database fails.
-    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()>;
+    fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()>;
 
     /// Removes a tag from the collection and from all records; false when there is none.
     ///
     /// # Errors
     /// When the database fails.
-    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool>;
+    fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool>;
 
     /// Names of the tags that records were given, in the order of `keys`; those of queries are not among them.
     ///
     /// # Errors
     /// When the database fails.
-    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>>;
+    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>>;
 
     /// Documents of records as trees, each of a source by name, in the order of `keys`.
     ///
     /// # Errors
     /// When the database fails.
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>>;
+    fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>>;
 }
 
 /// Packed trees of a record, each of a source by name.

@@ -1,5 +1,6 @@
 //! A unit of work: what is written in one transaction, and what the store asks of it on the way.
 
+use stook_catalogue::ids::CollectionId;
 use super::edges::EdgeRange;
 use super::error::{Result, StoreError};
 use super::ids::LeaseToken;
@@ -26,7 +27,7 @@ pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadSet {
     /// Collection, key, and the version; nothing where there was no record.
-    pub records: Vec<(usize, Key, Option<Version>)>,
+    pub records: Vec<(CollectionId, Key, Option<Version>)>,
     /// Ranges of edges.
     pub ranges: Vec<EdgeRange>,
 }
@@ -84,7 +85,7 @@ pub trait Unit: Send {
     }
     /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
     /// the unit wants to see as they are.
-    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         Vec::new()
     }
     /// The records that [`Unit::broken`] wanted to see, whole.
@@ -94,7 +95,7 @@ pub trait Unit: Send {
         None
     }
     /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.
-    fn retag(&mut self, _tags: Vec<(usize, CollectionTags)>) {}
+    fn retag(&mut self, _tags: Vec<(CollectionId, CollectionTags)>) {}
     /// Documents of records, and who carries what.
     fn tagging(&mut self) -> Vec<TagWrites> {
         Vec::new()

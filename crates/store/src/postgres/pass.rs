@@ -1,6 +1,7 @@
 //! Passes: one transaction locks lanes, takes their marks, holds the records it changes, and writes what follows. Statements see
 //! what was committed before they began, so a pass sees everything that its marks announce.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::session::{DatabaseError, DbResult, Session};
@@ -35,7 +36,7 @@ impl PostgresPassContext<'_> {
 }
 
 impl PassContext for PostgresPassContext<'_> {
-    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+    fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session, tables, tenant| {
             let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
             if !tables.distributed() {
@@ -46,7 +47,7 @@ impl PassContext for PostgresPassContext<'_> {
         })
     }
 
-    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, ReadDetail::Values))
     }
 
@@ -79,7 +80,7 @@ impl PassContext for PostgresPassContext<'_> {
         })
     }
 
-    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+    fn keys_by(&mut self, collection: CollectionId, field: FieldId, values: &[&str]) -> Result<Vec<Key>> {
         self.ask(|session, tables, tenant| {
             let own = &tables.collections[collection];
             let field = &tables.catalogue().collections[collection].fields[field];
@@ -94,7 +95,7 @@ impl PassContext for PostgresPassContext<'_> {
         })
     }
 
-    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.ask(|session, tables, tenant| records::keys_behind(session, tables, tenant, collection, key, limit))
     }
 
@@ -112,7 +113,7 @@ pub fn pass(
     (owner, tenant): (&Tenant, i64),
     (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
     stamp: i64,
-) -> DbResult<(PassReport, Vec<(usize, u64)>)> {
+) -> DbResult<(PassReport, Vec<(CollectionId, u64)>)> {
     let most = pass.most() as i64;
     let waiting = match tables.distributed() {
         true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,

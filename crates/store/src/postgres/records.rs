@@ -1,5 +1,6 @@
 //! Reads records in bulk, and the log of their changes.
 
+use stook_catalogue::ids::CollectionId;
 use super::session::{DatabaseError, DbResult, Session};
 use super::tables::StoreTables;
 use super::values::{self, RowExt};
@@ -43,7 +44,7 @@ pub fn read(
     session: &mut Session,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     keys: &[Key],
     detail: ReadDetail,
 ) -> DbResult<Vec<Option<StoredRecord>>> {
@@ -57,7 +58,7 @@ pub fn read_damaged(
     session: &mut Session,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     keys: &[Key],
     detail: ReadDetail,
 ) -> DbResult<Vec<Option<StoredRecord>>> {
@@ -128,7 +129,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
             })
         };
         let golden =
-            fields.iter().enumerate().map(|(index, field)| value(first + index, field.golden_type(), RecordPart::Golden(index), &field.name));
+            fields.enumerate().map(|(index, field)| value(first + index, field.golden_type(), RecordPart::Golden(index), &field.name));
         let golden = golden.collect();
         record.golden = crate::sql::row::with_members(collection, golden);
         record.state =
@@ -156,7 +157,7 @@ pub fn text(row: &Row, column: usize) -> DbResult<SmolStr> {
 }
 
 /// The versions of records, in the order of `keys`.
-pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<Option<Version>>> {
+pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<Option<Version>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let sql = by_key(tables, &own.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
@@ -170,7 +171,7 @@ pub fn log(
     session: &mut Session,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     key: &Key,
     before: Option<i64>,
     limit: usize,
@@ -192,7 +193,7 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, key: &str, limit: usize) -> DbResult<Vec<Key>> {
+pub fn keys_behind(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }

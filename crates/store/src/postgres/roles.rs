@@ -1,5 +1,6 @@
 //! What every store promises, by a server: each method finds the tenant and a connection, and the module that does the work.
 
+use stook_catalogue::ids::{CollectionId, SourceId};
 use super::session::{DbResult, Session};
 use super::store::{ObservedSnapshot, PostgresStore};
 use super::tenants::NO_TENANT;
@@ -35,7 +36,7 @@ impl Store for PostgresStore {
         self.ask(|session| tables::check(session, &self.bench.tables))
     }
 
-    fn generation(&self, source: usize, feed: usize) -> u32 {
+    fn generation(&self, source: SourceId, feed: usize) -> u32 {
         self.bench.tables.generation(source, feed)
     }
 
@@ -55,35 +56,35 @@ impl Store for PostgresStore {
 }
 
 impl Records for PostgresStore {
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(session, &self.bench.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read_damaged(session, &self.bench.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+    fn versions(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Version>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::versions(session, &self.bench.tables, tenant, collection, keys)
         })
     }
 
-    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+    fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
@@ -233,29 +234,29 @@ impl Settling for PostgresStore {
 }
 
 impl Tags for PostgresStore {
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+    fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
             None => Ok(CollectionTags::default()),
         })
     }
 
-    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+    fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
         self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
     }
 
-    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+    fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
         self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
     }
 
-    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+    fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),

@@ -1,5 +1,6 @@
 //! Writes rows of records that are locked, each only at the version that was read: one statement for each kind of change.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, name};
@@ -36,18 +37,18 @@ pub struct UnitWriter<'d> {
     /// Whether it waits for rows that others hold.
     pub waits_for_locks: bool,
     /// The rows that exist and are locked, and where they stand; which is not known where rows are spread.
-    pub locked: HashMap<(usize, Key), (Version, RowLocation)>,
+    pub locked: HashMap<(CollectionId, Key), (Version, RowLocation)>,
 }
 
 impl UnitWriter<'_> {
     /// Locks the rows that writes are about, in the order of collections and keys, and remembers them.
     pub fn lock(&mut self, writes: &[RecordWrite]) -> DbResult<()> {
-        let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
         for write in writes {
             keys.entry(write.collection).or_default().push(write.key.as_str());
         }
         let lock = if self.waits_for_locks { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
-        let keys: Vec<(usize, Vec<&str>)> = keys.into_iter().collect();
+        let keys: Vec<(CollectionId, Vec<&str>)> = keys.into_iter().collect();
         // one statement for all collections, where it can be
         for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
             let mut statements: Vec<String> = Vec::with_capacity(some.len());
@@ -84,7 +85,7 @@ impl UnitWriter<'_> {
     /// out and returned.
     pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
         let mut refused = Vec::new();
-        let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
+        let collections: BTreeSet<CollectionId> = writes.iter().map(|write| write.collection).collect();
         for collection in collections {
             let own = &self.tables.collections[collection];
             if own.uniques.is_empty() {
@@ -122,7 +123,7 @@ impl UnitWriter<'_> {
     }
 
     /// Writes rows whose versions are known to be current.
-    pub fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(usize, u64)>> {
+    pub fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(CollectionId, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
         let mut sizes = Vec::new();
         for own in writes.chunk_by(|a, b| a.collection == b.collection) {
@@ -137,7 +138,7 @@ impl UnitWriter<'_> {
         self.locked.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
     }
 
-    fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {
+    fn apply_to(&mut self, collection: CollectionId, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {
         let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
         let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
         let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -322,7 +323,7 @@ impl UnitWriter<'_> {
         &mut self,
         side: &str,
         collection: &Collection,
-        field: usize,
+        field: FieldId,
         puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w RecordContent)>,
     ) -> DbResult<()> {
         let definition = &collection.fields[field];

@@ -14,6 +14,7 @@
 //! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
+use stook_catalogue::ids::SourceId;
 use super::session::{DbResult, Session};
 use super::values::{RowExt, column_type};
 use crate::StoreError;
@@ -91,11 +92,11 @@ pub struct CollectionTables {
     /// Columns that are read: the head, the values, or all of it.
     pub read: [String; 3],
     /// Fields whose folded form has a column.
-    pub folded: Vec<usize>,
+    pub folded: Vec<FieldId>,
     /// Indexed list fields and their side tables.
-    pub lists: Vec<(usize, String)>,
+    pub lists: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
-    pub uniques: Vec<(usize, String)>,
+    pub uniques: Vec<(FieldId, String)>,
 }
 
 /// Tables of a definition.
@@ -158,7 +159,7 @@ impl StoreTables {
         self.distributed.get().copied().unwrap_or(false)
     }
 
-    pub fn generation(&self, source: usize, feed: usize) -> u32 {
+    pub fn generation(&self, source: SourceId, feed: usize) -> u32 {
         let hash = self.definition.sources.get(source).and_then(|source| source.feeds.get(feed)).map(|feed| feed.generation);
         hash.and_then(|hash| self.generations.get()?.get(&hash).copied()).unwrap_or(0)
     }
@@ -167,7 +168,7 @@ impl StoreTables {
 impl CollectionTables {
     fn new(collection: &Collection) -> Self {
         let fields = collection.stored_fields().iter().map(|field| (name(&["f", &field.name]), column_type(field.golden_type())));
-        let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
         let text = || column_type(&FieldType::Text);
         let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
         let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
@@ -186,7 +187,7 @@ impl CollectionTables {
         columns.extend(fields.chain(folded_columns).chain(states));
         columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
         let side = |prefix: &str, wanted: fn(&Field) -> bool| {
-            let table = |index: usize| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));
+            let table = |index: FieldId| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));
             positions(collection, wanted).into_iter().map(table).collect()
         };
         Self {
@@ -200,8 +201,8 @@ impl CollectionTables {
     }
 }
 
-fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<usize> {
-    collection.fields.iter().enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<FieldId> {
+    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
 }
 
 /// Whether records are made of what several say, or follow from others: a row that changes again and again stays on its page where

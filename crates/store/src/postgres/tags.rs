@@ -1,5 +1,6 @@
 //! Tags and trees.
 
+use stook_catalogue::ids::CollectionId;
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
@@ -12,11 +13,11 @@ use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
 
-fn id_of(tables: &StoreTables, collection: usize) -> DbResult<i64> {
+fn id_of(tables: &StoreTables, collection: CollectionId) -> DbResult<i64> {
     Ok(tagging::id_of(tables.catalogue(), collection)?.into())
 }
 
-pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize) -> DbResult<CollectionTags> {
+pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId) -> DbResult<CollectionTags> {
     // the stamp first: tags that change behind it are found again, never missed
     let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map(|row| row.at(0)).transpose()?.unwrap_or(0);
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
@@ -45,7 +46,7 @@ fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> DbResult<()> {
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
+pub fn put(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
     let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
     stamp_all(session, tenant, stamp)?;
     for tag in tags {
@@ -76,7 +77,7 @@ pub fn put(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collect
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> DbResult<bool> {
+pub fn delete(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, name: &str, stamp: i64) -> DbResult<bool> {
     let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
     stamp_all(session, tenant, stamp)?;
     session.execute("DELETE FROM tagged WHERE tenant = $1 AND collection = $2 AND value = $3", &[&tenant, &collection, &name])?;
@@ -106,14 +107,14 @@ fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> DbResult<T>)
 }
 
 /// Names of the tags that records carry.
-pub fn tagged(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<Vec<String>>> {
+pub fn tagged(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<Vec<String>>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "tagged", "value", "ORDER BY 1, 2");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.at(1))
 }
 
 /// Trees of records, each of a source.
-pub fn trees(session: &mut Session, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> DbResult<Vec<PackedTrees>> {
+pub fn trees(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<PackedTrees>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "trees", "source, tree", "");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| Ok((row.at(1)?, row.at(2)?)))

@@ -4,6 +4,7 @@
 //! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
 //! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
 
+use stook_catalogue::ids::CollectionId;
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::rows::UnitWriter;
@@ -31,7 +32,7 @@ pub fn write(
     tenant: Option<i64>,
     unit: &mut dyn Unit,
     stamp: i64,
-) -> DbResult<(CommitReceipt, Vec<(usize, u64)>)> {
+) -> DbResult<(CommitReceipt, Vec<(CollectionId, u64)>)> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(session, fence)?;
@@ -62,7 +63,7 @@ pub fn write(
     let mut applied: Vec<Cow<'_, RecordWrite>> = if lost.is_empty() {
         current.into_iter().map(Cow::Borrowed).collect()
     } else {
-        let mut keys: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+        let mut keys: BTreeMap<CollectionId, Vec<Key>> = BTreeMap::new();
         lost.iter().for_each(|write| keys.entry(write.collection).or_default().push(write.key.clone()));
         let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
@@ -149,11 +150,11 @@ type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
 /// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
 fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
-    let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
     for (collection, key, _) in &reliance.records {
         keys.entry(*collection).or_default().push(key.as_str());
     }
-    let mut now: HashMap<(usize, String), Version> = HashMap::new();
+    let mut now: HashMap<(CollectionId, String), Version> = HashMap::new();
     for (collection, keys) in keys {
         let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
         for row in session.query(&sql, &[&tenant, &keys])? {
@@ -171,7 +172,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
             ranges.push(place);
         }
     }
-    let is_other = |(_, (collection, key, version)): &(usize, &(usize, Key, Option<Version>))| {
+    let is_other = |(_, (collection, key, version)): &(usize, &(CollectionId, Key, Option<Version>))| {
         // a record that is not there cannot be kept away
         version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
     };

@@ -6,6 +6,7 @@
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
+use stook_catalogue::ids::CollectionId;
 use super::clock::{ServerClock, begin};
 use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::StoreTables;
@@ -86,7 +87,7 @@ pub struct PostgresWriter {
 }
 
 /// A receipt, and how many rows of which collections were written.
-type WriteResult = (CommitReceipt, Vec<(usize, u64)>);
+type WriteResult = (CommitReceipt, Vec<(CollectionId, u64)>);
 
 /// What every writing transaction needs.
 #[derive(Clone)]
@@ -170,11 +171,11 @@ const SMALL: u64 = 25;
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
 /// time.
 #[derive(Default)]
-pub struct TableGrowth(HashMap<usize, (u64, u64)>);
+pub struct TableGrowth(HashMap<CollectionId, (u64, u64)>);
 
 impl TableGrowth {
     /// How many rows of a collection were written, if that is the fourfold of what it was.
-    fn has_grown(&mut self, collection: usize, rows: u64) -> Option<u64> {
+    fn has_grown(&mut self, collection: CollectionId, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
         *written += rows;
         let grown = *written >= 4 * *analysed;
@@ -257,7 +258,7 @@ impl WriterState {
 
 impl WriteContext {
     /// Tells the server's planner of tables that have grown.
-    pub fn count(&self, sizes: Vec<(usize, u64)>) {
+    pub fn count(&self, sizes: Vec<(CollectionId, u64)>) {
         for (collection, rows) in sizes {
             let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
             if let Some(rows_written) = grown {
@@ -341,7 +342,7 @@ struct UnitGroup<'u> {
     units: Vec<&'u mut dyn Unit>,
     writes: Vec<RecordWrite>,
     /// Whose record it is.
-    owners: HashMap<(usize, Key), usize>,
+    owners: HashMap<(CollectionId, Key), usize>,
     /// Rows written for each.
     rows: Vec<Cell<u64>>,
 }

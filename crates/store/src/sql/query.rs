@@ -14,14 +14,14 @@ pub fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: usi
 }
 
 /// The list of structs that rows are of: [`QueryPlan::each`].
-pub fn structs(collection: &Collection, each: Option<usize>) -> Result<Option<&Field>> {
+pub fn structs(collection: &Collection, each: Option<FieldId>) -> Result<Option<&Field>> {
     let Some(index) = each else { return Ok(None) };
     let list = collection.fields.get(index).filter(|field| !field.golden_type().members().is_empty());
     list.map(Some).ok_or_else(|| StoreError::Wrong("there is no such list of structs".into()))
 }
 
 /// A member of them.
-pub fn member(collection: &Collection, each: Option<usize>, index: usize) -> Result<&StructMember> {
+pub fn member(collection: &Collection, each: Option<FieldId>, index: usize) -> Result<&StructMember> {
     let list = structs(collection, each)?;
     let member = list.and_then(|field| field.ty.members().get(index));
     member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))

@@ -1,5 +1,6 @@
 //! Parts of a row that every store keeps alike.
 
+use stook_catalogue::ids::FieldId;
 use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::{RecordContent, StoreError};
 use stook_catalogue::definition::Collection;
@@ -46,7 +47,7 @@ pub fn read_json<T: serde::de::DeserializeOwned>(text: &str, row: impl FnOnce() 
 }
 
 /// The fields that names in a row are of.
-pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<usize>, DamagedPart> {
+pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<FieldId>, DamagedPart> {
     let index = |name: &str| {
         let unknown = || DamagedPart { part: RecordPart::Other, reason: format!("it has a conflict of an unknown field {name:?}") };
         collection.field(name).map(|(index, _)| index).ok_or_else(unknown)
@@ -55,7 +56,7 @@ pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Colle
 }
 
 /// The value a record wants to have in a unique field; one that does not exist wants none.
-pub fn reserved_value(collection: &Collection, field: usize, content: &RecordContent) -> Value {
+pub fn reserved_value(collection: &Collection, field: FieldId, content: &RecordContent) -> Value {
     if !content.exists {
         return Value::Null;
     }

@@ -1,5 +1,6 @@
 //! What a unit changes of who carries which tag.
 
+use stook_catalogue::ids::CollectionId;
 use crate::tag::TagWrites;
 use crate::{Result, StoreError};
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 
 /// The number of a collection's tags in a store.
-pub fn id_of(catalogue: &Catalogue, collection: usize) -> Result<u32> {
+pub fn id_of(catalogue: &Catalogue, collection: CollectionId) -> Result<u32> {
     let rules = catalogue.collections.get(collection).and_then(|collection| collection.tags.as_ref());
     rules.map(|rules| rules.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
 }

@@ -1,6 +1,7 @@
 //! Who gets a value that only one record may have. It is decided for all records of a unit at once: values that some of them give up are
 //! free for the others, so the order in which a unit lists its records decides only between those that want the same value.
 
+use stook_catalogue::ids::FieldId;
 use crate::sql::row::reserved_value;
 use crate::{RecordChange, RecordWrite};
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +23,7 @@ pub fn digest(value: &Value) -> Option<Digest> {
 }
 
 /// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
-pub fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<Digest> {
+pub fn wanted(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
     let RecordChange::Put(content) = &write.change else { return None };
     digest(&reserved_value(collection, field, content))
 }
@@ -53,7 +54,7 @@ pub struct Refusal {
     /// The index of the claim.
     pub claim: usize,
     /// The index of the unique field.
-    pub field: usize,
+    pub field: FieldId,
     /// The key of the record that has the value.
     pub holder: String,
 }
@@ -85,7 +86,7 @@ pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Take
 }
 
 /// The first field of which a claim wants what another record has, and the key of that record.
-fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str)> {
+fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(FieldId, &'t str)> {
     claim.values.iter().enumerate().find_map(|(field, value)| {
         let holder = taken[field].holders.get(value.as_ref()?).filter(|holder| *holder != claim.key)?;
         Some((field, holder.as_str()))
@@ -195,7 +196,7 @@ mod tests {
                 .map(|key| Claim { key: KEYS[*key], values: vec![wanted[*key].0.map(|value| vec![value]), wanted[*key].1.map(|value| vec![value])] })
                 .collect();
             let (refusals, state) = decide(&claims, &before);
-            let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
+            let has = |state: &[Taken], field: FieldId, key: &str| -> Option<Digest> {
                 let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
                 let first = all.next();
                 assert!(all.next().is_none(), "{key} has two values");

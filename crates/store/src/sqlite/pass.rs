@@ -1,5 +1,6 @@
 //! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
 
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{self, ChildrenByField};
 use super::error::failure;
 use super::tables::StoreTables;
@@ -18,11 +19,11 @@ pub struct SqlitePassContext<'c> {
 }
 
 impl PassContext for SqlitePassContext<'_> {
-    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+    fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Full)
     }
 
-    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Values)
     }
 
@@ -56,7 +57,7 @@ impl PassContext for SqlitePassContext<'_> {
         Ok(())
     }
 
-    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+    fn keys_by(&mut self, collection: CollectionId, field: FieldId, values: &[&str]) -> Result<Vec<Key>> {
         let own = &self.tables.collections[collection];
         let name = &self.tables.catalogue().collections[collection].fields[field].name;
         let sql = format!("SELECT key FROM {} WHERE tenant = ? AND \"f_{name}\" = ?", own.table);
@@ -67,7 +68,7 @@ impl PassContext for SqlitePassContext<'_> {
         Ok(keys)
     }
 
-    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         records::keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
     }
 

@@ -1,5 +1,6 @@
 //! Reads records in bulk, and the log of their changes.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::sql::searched;
 use super::tables::{AT_VERSION, BY_KEY, StoreTables};
@@ -20,7 +21,7 @@ pub fn read(
     connection: &Connection,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     keys: &[Key],
     detail: ReadDetail,
 ) -> Result<Vec<Option<StoredRecord>>> {
@@ -34,7 +35,7 @@ pub fn read_damaged(
     connection: &Connection,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     keys: &[Key],
     detail: ReadDetail,
 ) -> Result<Vec<Option<StoredRecord>>> {
@@ -124,7 +125,7 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
             }))
         };
         let mut golden = Vec::with_capacity(collection.fields.len());
-        for (index, field) in fields.iter().enumerate() {
+        for (index, field) in fields.enumerate() {
             golden.push(value(first + index, field.golden_type(), RecordPart::Golden(index), &|| format!("`{}`", field.name))?);
         }
         record.golden = with_members(collection, golden);
@@ -145,7 +146,7 @@ pub fn log(
     connection: &Connection,
     tables: &StoreTables,
     tenant: i64,
-    collection: usize,
+    collection: CollectionId,
     key: &Key,
     before: Option<i64>,
     limit: usize,
@@ -169,7 +170,7 @@ pub fn is_current(
     connection: &Connection,
     tables: &StoreTables,
     tenant: i64,
-    (collection, key): (usize, &Key),
+    (collection, key): (CollectionId, &Key),
     expected: Option<Version>,
 ) -> Result<bool> {
     let known = expected.and_then(|version| version.location.0);
@@ -181,7 +182,7 @@ pub fn is_current(
 }
 
 /// The id of a record, if there is one of this key.
-pub fn find(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (usize, &Key)) -> Result<Option<i64>> {
+pub fn find(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<i64>> {
     let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
     statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(failure)
@@ -201,7 +202,7 @@ pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> 
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+pub fn keys_behind(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }

@@ -1,5 +1,6 @@
 //! What every store promises, by a file: each method finds the tenant and a connection, and the module that does the work.
 
+use stook_catalogue::ids::{CollectionId, SourceId};
 use super::connection::{SqliteOptions, connect};
 use super::error::{after_waiting, failure};
 use super::sql::execute;
@@ -58,7 +59,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn generation(&self, source: usize, feed: usize) -> u32 {
+    fn generation(&self, source: SourceId, feed: usize) -> u32 {
         self.tables.generation(source, feed)
     }
 
@@ -86,28 +87,28 @@ impl Store for SqliteStore {
 }
 
 impl Records for SqliteStore {
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(connection, &self.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read_damaged(connection, &self.tables, tenant, collection, keys, detail)
         })
     }
 
-    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::keys_behind(connection, &self.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
-    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+    fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
@@ -287,31 +288,31 @@ impl Settling for SqliteStore {
 }
 
 impl Tags for SqliteStore {
-    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<CollectionTags> {
+    fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
             None => Ok(CollectionTags::default()),
         })
     }
 
-    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+    fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
         let (tables, tenant) = (self.tables.clone(), tenant.clone());
         self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
     }
 
-    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+    fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
         let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
         self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
     }
 
-    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 
-    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+    fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),

@@ -1,5 +1,6 @@
 //! Writes rows of records, each only at the version that was read, and the side tables of what is indexed.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables};
@@ -16,7 +17,7 @@ use stook_catalogue::value::Value;
 /// An id that no row has.
 const NO_ROW: i64 = -1;
 
-fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
+fn pack_conflicts(conflicts: &[FieldId], collection: &Collection) -> Option<String> {
     let names: Vec<&str> = conflicts.iter().map(|index| collection.fields[*index].name.as_str()).collect();
     (!names.is_empty()).then(|| serde_json::Value::from(names).to_string())
 }
@@ -35,7 +36,7 @@ pub struct RowWriter<'c> {
     pub commit_time: i64,
     /// The statements that write into the collection written last, see [`RowWriter::statement`]: finding them anew for every row, and the
     /// memory for what is bound to them, would cost a tenth.
-    pub statements: [Option<(usize, CachedStatement<'c>)>; 3],
+    pub statements: [Option<(CollectionId, CachedStatement<'c>)>; 3],
 }
 
 impl<'c> RowWriter<'c> {
@@ -101,9 +102,9 @@ impl<'c> RowWriter<'c> {
 
     /// A statement of a collection; it stays in its place until the next one is another collection's.
     fn statement<'s>(
-        place: &'s mut Option<(usize, CachedStatement<'c>)>,
+        place: &'s mut Option<(CollectionId, CachedStatement<'c>)>,
         connection: &'c Connection,
-        collection: usize,
+        collection: CollectionId,
         sql: &str,
     ) -> Result<&'s mut Statement<'c>> {
         let own = match place.take().filter(|(of, _)| *of == collection) {
@@ -186,7 +187,7 @@ impl<'c> RowWriter<'c> {
         Ok(RowWriteResult::Done)
     }
 
-    fn write_side_rows(&self, collection: usize, id: i64, content: &RecordContent) -> Result<()> {
+    fn write_side_rows(&self, collection: CollectionId, id: i64, content: &RecordContent) -> Result<()> {
         let (connection, tenant) = (self.connection, self.tenant);
         let own = &self.tables.collections[collection];
         let collection = &self.tables.catalogue().collections[collection];

@@ -17,6 +17,7 @@
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
+use stook_catalogue::ids::SourceId;
 use super::error::failure;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
@@ -96,7 +97,7 @@ pub struct CollectionTables {
     /// `UPDATE` of the settled values of a row that is still at the version read.
     pub settle: String,
     /// Settled fields.
-    pub settled: Vec<usize>,
+    pub settled: Vec<FieldId>,
     /// `UPDATE` of the state of a row that is still at the version read.
     pub set_state: String,
     /// Reads one record by (tenant, key): its head, its values, or all of it.
@@ -104,16 +105,16 @@ pub struct CollectionTables {
     /// Reads records by (array of keys, tenant): their heads, their values, or all of them.
     pub read_many: [String; 3],
     /// Fields whose folded form has a column.
-    pub folded: Vec<usize>,
+    pub folded: Vec<FieldId>,
     /// Fields whose digest has a column.
-    pub digested: Vec<usize>,
+    pub digested: Vec<FieldId>,
     digested_names: Vec<String>,
     /// Indexed list fields and their side tables.
-    pub lists: Vec<(usize, String)>,
+    pub lists: Vec<(FieldId, String)>,
     /// Fields with trigrams and their tables.
-    pub trigrams: Vec<(usize, String)>,
+    pub trigrams: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
-    pub uniques: Vec<(usize, String)>,
+    pub uniques: Vec<(FieldId, String)>,
 }
 
 /// Tables of a definition.
@@ -195,7 +196,7 @@ impl StoreTables {
         let _ = self.generations.set(generations);
     }
 
-    pub fn generation(&self, source: usize, feed: usize) -> u32 {
+    pub fn generation(&self, source: SourceId, feed: usize) -> u32 {
         let hash = self.definition.sources.get(source).and_then(|source| source.feeds.get(feed)).map(|feed| feed.generation);
         let number = hash.and_then(|hash| self.generations.get()?.get(&hash).copied());
         number.unwrap_or(0)
@@ -206,13 +207,13 @@ impl CollectionTables {
     fn new(collection: &Collection) -> Self {
         let name = &collection.name;
         let table = format!("\"r_{name}\"");
-        let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
         let columns = value_columns(collection);
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
         let all = format!("tenant, key, packed, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
         let marks = vec!["?"; 7 + names.len() + 4].join(", ");
         let settled = positions(collection, stook_catalogue::definition::Field::is_settled);
-        let digested: Vec<usize> = positions(collection, |field| field.index.by_link);
+        let digested: Vec<FieldId> = positions(collection, |field| field.index.by_link);
         let folds = settled.iter().filter(|index| folded.contains(index));
         let digests = settled.iter().filter(|index| digested.contains(index));
         let settled_columns: String = settled
@@ -274,12 +275,12 @@ impl CollectionTables {
     }
 }
 
-fn positions(collection: &Collection, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<usize> {
-    collection.fields.iter().enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+fn positions(collection: &Collection, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<FieldId> {
+    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
 }
 
-fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<(usize, String)> {
-    let name = |index: usize| format!("\"{prefix}_{}_{}\"", collection.name, collection.fields[index].name);
+fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<(FieldId, String)> {
+    let name = |index: FieldId| format!("\"{prefix}_{}_{}\"", collection.name, collection.fields[index].name);
     positions(collection, wanted).into_iter().map(|index| (index, name(index))).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Tags and trees.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::sql::execute;
 use super::tables::StoreTables;
@@ -19,7 +20,7 @@ fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
     Ok(statement.query_row([tenant], |row| row.get(0)).optional().map_err(failure)?.unwrap_or(0))
 }
 
-pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize) -> Result<CollectionTags> {
+pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId) -> Result<CollectionTags> {
     // the revision first: tags that change after it are found again, never missed
     let revision = stamp_of(connection, tenant)?;
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
@@ -49,7 +50,7 @@ pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collecti
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
+pub fn put(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
     let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     for tag in tags {
@@ -73,7 +74,7 @@ pub fn put(connection: &Connection, tables: &StoreTables, tenant: &Tenant, colle
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Result<bool> {
+pub fn delete(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, name: &str, stamp: i64) -> Result<bool> {
     let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
@@ -105,7 +106,7 @@ fn by_key<T>(
 }
 
 /// Names of the tags that records carry.
-pub fn tagged(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+pub fn tagged(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
     carried(connection, (tenant, id_of(tables.catalogue(), collection)?), keys)
 }
 
@@ -116,7 +117,7 @@ fn carried(connection: &Connection, place: (i64, u32), keys: &[Key]) -> Result<V
 }
 
 /// Trees of records, each of a source.
-pub fn trees(connection: &Connection, tables: &StoreTables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<PackedTrees>> {
+pub fn trees(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
     let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
     by_key(connection, sql, (tenant, id_of(tables.catalogue(), collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
 }

@@ -20,7 +20,7 @@ pub fn may_change_values(tables: &StoreTables, write: &RecordWrite) -> bool {
 /// cannot be, because other records have or get their values.
 pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, writes: &[&RecordWrite]) -> Result<Vec<(usize, UniqueConflict)>> {
     let mut refused = Vec::new();
-    let mut by_collection: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut by_collection: BTreeMap<CollectionId, Vec<usize>> = BTreeMap::new();
     for (place, write) in writes.iter().enumerate() {
         by_collection.entry(write.collection).or_default().push(place);
     }

@@ -53,7 +53,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     }
     let writes = unit.writes();
     let mut rows = 0;
-    let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
+    let mut lost: Vec<(CollectionId, Vec<Key>)> = Vec::new();
     let mut writer = RowWriter { connection, tables, tenant, commit_time: stamp, statements: [const { None }; 3] };
     // who gets values that only one record may have is decided when all of them are known
     let mut waiting: Vec<usize> = Vec::new();

@@ -1,5 +1,6 @@
 //! The outcome of every document, listed and counted.
 
+use stook_catalogue::ids::CollectionId;
 use super::queue::{fence, new_job, progress, slice};
 use super::support::*;
 use stook_store::journal::*;
@@ -21,7 +22,7 @@ collections:
       name: text
 ";
 
-fn line(document: u64, collection: usize, outcome: Outcome, key: &str) -> DocumentOutcome {
+fn line(document: u64, collection: CollectionId, outcome: Outcome, key: &str) -> DocumentOutcome {
     DocumentOutcome { document, offset: document * 10, collection, outcome, key: key.into() }
 }
 

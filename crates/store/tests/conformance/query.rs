@@ -1,5 +1,6 @@
 //! Questions: conditions, order, pages, aggregates. Many answers are compared with those of [`Naive`], which reads everything.
 
+use stook_catalogue::ids::FieldId;
 use super::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -108,7 +109,7 @@ fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
     let collection = &catalogue.collections[0];
     let own = |name: &str, column, ty| Known { name: name.into(), column, ty, fold: false };
     let mut columns = vec![own("key", PlanColumn::Key, FieldType::Text)];
-    for (index, field) in collection.fields.iter().enumerate() {
+    for (index, field) in collection.fields.enumerate() {
         columns.push(Known { name: field.name.clone(), column: PlanColumn::Field(index), ty: field.ty.clone(), fold: field.fold });
     }
     for (index, state) in collection.states.iter().enumerate() {
@@ -730,7 +731,7 @@ pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
 
 pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
-    let disputed = |conflicts: Vec<usize>| RecordContent { conflicts, ..desk.content(&[]) };
+    let disputed = |conflicts: Vec<FieldId>| RecordContent { conflicts, ..desk.content(&[]) };
     let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
         .map(|(name, conflicts)| desk.work().write(put(0, name, None, disputed(conflicts))).done(&*desk.store).committed_at);
     assert_eq!(desk.keys_where("key", equal(text("b"))), ["b"]);

@@ -1,5 +1,6 @@
 //! What specifications are written with: a place to open stores in, units of work, short ways to say records and plans.
 
+use stook_catalogue::ids::CollectionId;
 use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
@@ -71,7 +72,7 @@ pub fn texts(texts: &[&str]) -> Value {
 }
 
 /// The column of a field or state field by name, or of `key`, `revision`, `conflict`.
-pub fn column(catalogue: &Catalogue, collection: usize, name: &str) -> PlanColumn {
+pub fn column(catalogue: &Catalogue, collection: CollectionId, name: &str) -> PlanColumn {
     let definition = &catalogue.collections[collection];
     match name {
         "key" => PlanColumn::Key,
@@ -86,7 +87,7 @@ pub fn column(catalogue: &Catalogue, collection: usize, name: &str) -> PlanColum
 }
 
 /// The content of a living record: the fields and state fields named, nothing in the others.
-pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)]) -> RecordContent {
+pub fn content(catalogue: &Catalogue, collection: CollectionId, values: &[(&str, Value)]) -> RecordContent {
     let definition = &catalogue.collections[collection];
     let mut golden = vec![Value::Null; definition.fields.len()];
     let mut state = vec![Value::Null; definition.states.len()];
@@ -110,15 +111,15 @@ pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)
     }
 }
 
-pub fn put(collection: usize, name: &str, expect: Option<Version>, content: RecordContent) -> RecordWrite {
+pub fn put(collection: CollectionId, name: &str, expect: Option<Version>, content: RecordContent) -> RecordWrite {
     RecordWrite { collection, key: key(name), expect, change: RecordChange::Put(Box::new(content)) }
 }
 
-pub fn touch(collection: usize, name: &str, expect: Option<Version>, contributions: &[u8]) -> RecordWrite {
+pub fn touch(collection: CollectionId, name: &str, expect: Option<Version>, contributions: &[u8]) -> RecordWrite {
     RecordWrite { collection, key: key(name), expect, change: RecordChange::Touch { contributions: contributions.to_vec() } }
 }
 
-pub fn delete(collection: usize, name: &str, expect: Option<Version>) -> RecordWrite {
+pub fn delete(collection: CollectionId, name: &str, expect: Option<Version>) -> RecordWrite {
     RecordWrite { collection, key: key(name), expect, change: RecordChange::Delete }
 }
 
@@ -322,7 +323,7 @@ pub struct Desk {
     pub catalogue: Catalogue,
     pub store: Box<dyn Store>,
     pub tenant: Tenant,
-    pub collection: usize,
+    pub collection: CollectionId,
 }
 
 impl Desk {

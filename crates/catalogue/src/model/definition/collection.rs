@@ -4,6 +4,7 @@ use super::field::Field;
 use super::tags::{TagDocument, TagSettings};
 use super::transition::{StateField, Transition};
 use crate::eval::Expression;
+use crate::model::ids::{FieldId, IdVec};
 use crate::model::key::Template;
 use crate::model::links::derivation::Derivation;
 use crate::value::StructMember;
@@ -24,7 +25,7 @@ pub struct Collection {
     /// How many changes of a record's golden fields are kept in its log.
     pub history: Option<u32>,
     /// Contributed and derived fields.
-    pub fields: Vec<Field>,
+    pub fields: IdVec<FieldId, Field>,
     /// Fields that only transitions write.
     pub states: Vec<StateField>,
     /// Named changes of state.
@@ -37,7 +38,7 @@ pub struct Collection {
 
 impl Collection {
     /// The field that is the key, if the key is one.
-    pub fn key_field(&self) -> Option<usize> {
+    pub fn key_field(&self) -> Option<FieldId> {
         match self.key {
             KeyDefinition::Field(field) => Some(field),
             _ => None,
@@ -50,13 +51,13 @@ impl Collection {
     }
 
     /// The fields that a store keeps. Members come after all others, and are found in their structs.
-    pub fn stored_fields(&self) -> &[Field] {
-        let members = self.fields.iter().position(Field::is_member);
-        &self.fields[..members.unwrap_or(self.fields.len())]
+    pub fn stored_fields(&self) -> impl ExactSizeIterator<Item = (FieldId, &Field)> {
+        let members = self.fields.position(Field::is_member);
+        self.fields.enumerate().take(members.map_or(self.fields.len(), FieldId::index))
     }
 
     /// The member, and the list whose structs have it, if the field with this index is one.
-    pub fn member(&self, field: usize) -> Option<(usize, &StructMember)> {
+    pub fn member(&self, field: FieldId) -> Option<(FieldId, &StructMember)> {
         match self.fields.get(field)?.derive {
             Some(Derivation::Member(list, member)) => Some((list, &self.fields[list].ty.members()[member])),
             _ => None,
@@ -64,13 +65,13 @@ impl Collection {
     }
 
     /// The fields that a record is shown with: all but members, which stand in their structs.
-    pub fn shown_fields(&self) -> impl Iterator<Item = (usize, &Field)> {
-        self.fields.iter().enumerate().filter(|(_, field)| !field.is_member())
+    pub fn shown_fields(&self) -> impl Iterator<Item = (FieldId, &Field)> {
+        self.fields.enumerate().filter(|(_, field)| !field.is_member())
     }
 
     /// The field called `name` and its index.
-    pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
-        self.fields.iter().enumerate().find(|(_, field)| field.name == name)
+    pub fn field(&self, name: &str) -> Option<(FieldId, &Field)> {
+        self.fields.enumerate().find(|(_, field)| field.name == name)
     }
 
     /// The state field called `name` and its index.
@@ -93,7 +94,7 @@ impl Collection {
 #[derive(Debug, Clone)]
 pub enum KeyDefinition {
     /// The text of a field.
-    Field(usize),
+    Field(FieldId),
     /// A template over fields.
     Template(Template),
     /// CEL over fields.

@@ -1,5 +1,6 @@
 //! Fields of a collection, and the rules by which their golden values are chosen.
 
+use crate::model::ids::SourceId;
 use crate::model::links::derivation::Derivation;
 use crate::value::{FieldType, Value};
 
@@ -7,7 +8,7 @@ use crate::value::{FieldType, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SourceRef {
     /// The source with this index.
-    Source(usize),
+    Source(SourceId),
     /// Edits through the API.
     Api,
 }
@@ -55,7 +56,7 @@ impl Field {
 
     /// Whether it holds the key of a linked record.
     pub fn is_link(&self) -> bool {
-        matches!(self.derive, Some(Derivation::LinkKeys(_) | Derivation::TargetKey(..)))
+        matches!(self.derive, Some(Derivation::Pending | Derivation::LinkKeys(_) | Derivation::TargetKey(..)))
     }
 
     /// Type of golden values: JSON for fields kept by contributor. Nobody contributes what is derived, whatever the collection's rule is.

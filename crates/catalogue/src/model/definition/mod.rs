@@ -23,6 +23,7 @@ pub use tags::{TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};
 
 use crate::eval::ConstantTables;
+use crate::model::ids::{CollectionId, IdVec, LinkId, SourceId};
 use crate::model::links::coverage::Coverage;
 use crate::model::links::link::Link;
 use crate::model::route::Route;
@@ -43,15 +44,15 @@ pub struct Catalogue {
     /// Pattern sets.
     pub patterns: Vec<PatternSet>,
     /// Collections, in the order written; after them those of coverages.
-    pub collections: Vec<Collection>,
+    pub collections: IdVec<CollectionId, Collection>,
     /// Links of all collections.
-    pub links: Vec<Link>,
+    pub links: IdVec<LinkId, Link>,
     /// Coverages of all collections, each after those it sums up.
     pub coverages: Vec<Coverage>,
     /// Services that are asked when a query needs them, in the order written.
     pub services: Vec<Service>,
     /// Sources, in the order written.
-    pub sources: Vec<Source>,
+    pub sources: IdVec<SourceId, Source>,
     /// Words of queries, in the order written.
     pub words: Vec<QueryAlias>,
     /// Profiles, in the order written.
@@ -73,11 +74,11 @@ impl Catalogue {
             settling: String::new(),
             tables: Arc::default(),
             patterns: Vec::new(),
-            collections: Vec::new(),
-            links: Vec::new(),
+            collections: IdVec::new(),
+            links: IdVec::new(),
             coverages: Vec::new(),
             services: Vec::new(),
-            sources: Vec::new(),
+            sources: IdVec::new(),
             words: Vec::new(),
             profiles: Vec::new(),
             tenants: BTreeMap::new(),
@@ -95,13 +96,13 @@ impl Catalogue {
     }
 
     /// The collection called `name` and its index.
-    pub fn collection(&self, name: &str) -> Option<(usize, &Collection)> {
-        self.collections.iter().enumerate().find(|(_, collection)| collection.name == name)
+    pub fn collection(&self, name: &str) -> Option<(CollectionId, &Collection)> {
+        self.collections.enumerate().find(|(_, collection)| collection.name == name)
     }
 
     /// The collections whose records carry tags, with their indexes.
-    pub fn with_tags(&self) -> impl Iterator<Item = (usize, &Collection)> {
-        self.collections.iter().enumerate().filter(|(_, collection)| collection.tags.is_some())
+    pub fn with_tags(&self) -> impl Iterator<Item = (CollectionId, &Collection)> {
+        self.collections.enumerate().filter(|(_, collection)| collection.tags.is_some())
     }
 
     /// The link with this number, if its children are found by their field, see [`Link::is_only_read`].
@@ -115,8 +116,8 @@ impl Catalogue {
     }
 
     /// The source called `name` and its index.
-    pub fn source(&self, name: &str) -> Option<(usize, &Source)> {
-        self.sources.iter().enumerate().find(|(_, source)| source.name == name)
+    pub fn source(&self, name: &str) -> Option<(SourceId, &Source)> {
+        self.sources.enumerate().find(|(_, source)| source.name == name)
     }
 
     /// Whether documents of a source stand inside those of another one.

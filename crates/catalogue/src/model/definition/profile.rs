@@ -1,12 +1,14 @@
 //! What imports do: profiles, and the shares of the workers that tenants have.
 
+use crate::model::ids::SourceId;
+
 /// What an import does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.
     pub name: String,
     /// The source's index.
-    pub source: usize,
+    pub source: SourceId,
     /// For documents whose record existed before the job.
     pub matched: OnMatched,
     /// For the others.

@@ -1,5 +1,6 @@
 //! Services: those that are asked when a query needs what they know, and those from which new documents are collected.
 
+use crate::model::ids::FieldId;
 use regex::Regex;
 
 /// OData services that are asked for what they have published in a window of time.
@@ -88,7 +89,7 @@ pub struct CallArgument {
     /// Its name.
     pub name: String,
     /// The field, by index, of the collection that is fed.
-    pub field: usize,
+    pub field: FieldId,
     /// What of the condition it takes.
     pub takes: ArgumentForm,
     /// What a value must look like.

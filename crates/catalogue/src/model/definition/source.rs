@@ -3,6 +3,7 @@
 use super::rule::ValueRule;
 use super::service::{Collect, ServiceBinding};
 use crate::eval::Expression;
+use crate::model::ids::{CollectionId, FieldId, SourceId};
 use crate::model::key::Template;
 use crate::model::path::{Path, PathLanguage};
 use regex::Regex;
@@ -79,7 +80,7 @@ pub struct Source {
 #[derive(Debug, Clone)]
 pub struct EmbeddedDocument {
     /// The source whose document it is.
-    pub source: usize,
+    pub source: SourceId,
     /// Where it stands, as text.
     pub path: Path,
     /// What its file would be called, a template over `let` values.
@@ -114,7 +115,7 @@ pub enum AsOfRule {
     /// The `let` with this index.
     Let(usize),
     /// The field with this index of the only feed.
-    Field(usize),
+    Field(FieldId),
     /// CEL giving a timestamp.
     Expression(Expression),
 }
@@ -123,7 +124,7 @@ pub enum AsOfRule {
 #[derive(Debug, Clone)]
 pub struct Feed {
     /// The collection's index.
-    pub collection: usize,
+    pub collection: CollectionId,
     /// Only documents for which this holds.
     pub when: Option<Expression>,
     /// Names the part of the source that contributes.
@@ -138,7 +139,7 @@ pub struct Feed {
 #[derive(Debug, Clone)]
 pub struct FieldMapping {
     /// The field's index.
-    pub field: usize,
+    pub field: FieldId,
     /// The rule.
     pub rule: ValueRule,
 }

@@ -1,5 +1,6 @@
 //! Whether and how records carry tags, and the document that the XPath of a tag is asked of.
 
+use crate::model::ids::SourceId;
 use crate::value::FieldType;
 
 /// How records carry tags.
@@ -20,19 +21,19 @@ pub struct TagSettings {
 #[derive(Debug, Clone)]
 pub struct TagDocument {
     /// The source whose document it is.
-    pub root: usize,
+    pub root: SourceId,
     /// The name of the empty element where that source says nothing.
     pub placeholder: String,
     /// Prefixes, each with the source whose document is in that namespace, by prefix.
-    pub embedded: Vec<(String, usize)>,
+    pub embedded: Vec<(String, SourceId)>,
     /// Prefixes of expressions.
     pub namespaces: Vec<(String, String)>,
 }
 
 impl TagDocument {
     /// The sources it is made of, each once.
-    pub fn sources(&self) -> Vec<usize> {
-        let mut sources: Vec<usize> = self.embedded.iter().map(|(_, source)| *source).chain([self.root]).collect();
+    pub fn sources(&self) -> Vec<SourceId> {
+        let mut sources: Vec<SourceId> = self.embedded.iter().map(|(_, source)| *source).chain([self.root]).collect();
         sources.sort_unstable();
         sources.dedup();
         sources

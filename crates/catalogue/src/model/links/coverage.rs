@@ -1,6 +1,7 @@
 //! Coverages: how much of what is expected of a record its children provide.
 
 use crate::eval::Expression;
+use crate::model::ids::{CollectionId, LinkId};
 use crate::value::FieldType;
 use regex::Regex;
 
@@ -10,9 +11,9 @@ pub struct Coverage {
     /// Its name.
     pub name: String,
     /// The parent's collection.
-    pub parent: usize,
+    pub parent: CollectionId,
     /// The collection of its rows.
-    pub rows: usize,
+    pub rows: CollectionId,
     /// Only parents for which this holds have rows.
     pub when: Option<Expression>,
     /// What is measured.
@@ -27,7 +28,7 @@ pub enum CoverageKind {
     /// Runs of a value: a row for each.
     Runs {
         /// The link, by index.
-        link: usize,
+        link: LinkId,
         /// Only children that meet the link's condition with this number.
         condition: usize,
         /// Which of the fields that edges carry.
@@ -43,7 +44,7 @@ pub enum CoverageKind {
 #[derive(Debug, Clone)]
 pub struct GroupedChildren {
     /// The link, by index.
-    pub link: usize,
+    pub link: LinkId,
     /// Only children that meet the link's condition with this number.
     pub condition: usize,
     /// Groups that have a row without children, too: a list of texts. Others have no expected value then.

@@ -1,6 +1,7 @@
 //! How a field gets its value from other fields, of the same record or of others.
 
 use crate::eval::Expression;
+use crate::model::ids::{FieldId, LinkId};
 use crate::model::key::Template;
 use regex::Regex;
 
@@ -10,13 +11,15 @@ pub enum Derivation {
     /// From golden values of the same record.
     SameRecord(Expression),
     /// The key of a link's target, or keys, from golden values of the same record: index of the link, condition, key.
-    TargetKey(usize, Option<Expression>, Template),
+    TargetKey(LinkId, Option<Expression>, Template),
     /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
-    Member(usize, usize),
+    Member(FieldId, usize),
     /// The names of the sources that say something of the record: of one that is asked, its service's.
     Sources,
+    /// Settled, by a link or a rollup that has not been read yet. No field of a definition has it.
+    Pending,
     /// Settled: the key of the target of the link with this index, or the keys.
-    LinkKeys(usize),
+    LinkKeys(LinkId),
     /// Settled: from golden values, some of them settled or of linked records.
     ThroughLinks(Expression),
     /// Settled: from the record's children.
@@ -42,7 +45,7 @@ impl Derivation {
 #[derive(Debug, Clone)]
 pub struct Rollup {
     /// The link, by index.
-    pub link: usize,
+    pub link: LinkId,
     /// Only children of these groups.
     pub groups: Option<Regex>,
     /// Only children that meet the link's condition with this number.

@@ -1,6 +1,7 @@
 //! A link, and the rule by which its target is found.
 
 use crate::eval::{Expression, MemberReference};
+use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
 use crate::value::{SmolStr, Value};
 
@@ -12,11 +13,11 @@ pub struct Link {
     /// The name edges have in a store; the three numbers after it are the link's, too.
     pub id: u32,
     /// The child's collection.
-    pub child_collection: usize,
+    pub child_collection: CollectionId,
     /// The target's collection.
-    pub target_collection: usize,
+    pub target_collection: CollectionId,
     /// The child's field that holds the target's key, or the keys of all targets.
-    pub field: usize,
+    pub field: FieldId,
     /// Whether a child has all records as targets that the rule finds; else one.
     pub many: bool,
     /// Only children for which this holds have a target.
@@ -28,13 +29,13 @@ pub struct Link {
     /// Groups a target's children.
     pub group: Option<Expression>,
     /// The child's interval: fields of type timestamp.
-    pub span: Option<(usize, usize)>,
+    pub span: Option<(FieldId, FieldId)>,
     /// Conditions on children that the target's rules ask about, in the order of their bits in edges.
     pub conditions: Vec<Expression>,
     /// The child's fields that edges carry.
-    pub edge_fields: Vec<usize>,
+    pub edge_fields: Vec<FieldId>,
     /// The target's fields that the child's fields read.
-    pub read_fields: Vec<usize>,
+    pub read_fields: Vec<FieldId>,
     /// Whether the child's fields read if the target exists.
     pub reads_existence: bool,
 }
@@ -88,7 +89,7 @@ pub enum TargetRule {
     /// One with equal fields.
     Same {
         /// The child's and the target's fields; of a list any element.
-        fields: Vec<(usize, usize)>,
+        fields: Vec<(FieldId, FieldId)>,
         /// Intervals that must overlap.
         overlap: Option<IntervalOverlap>,
     },
@@ -99,9 +100,9 @@ pub enum TargetRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalOverlap {
     /// The child's fields: from, to.
-    pub mine: (usize, usize),
+    pub mine: (FieldId, FieldId),
     /// The target's fields: from, to.
-    pub theirs: (usize, usize),
+    pub theirs: (FieldId, FieldId),
     /// How far apart they may be, in microseconds.
     pub tolerance: i64,
     /// The usual length of an interval, in microseconds: longer ones cost a row for each.

@@ -4,6 +4,7 @@ use super::link::{Link, TargetRule};
 use crate::eval::{Evaluator, Expression};
 use crate::model::definition::Collection;
 use crate::model::golden::GoldenValues;
+use crate::model::ids::{CollectionId, FieldId, IdVec};
 use crate::model::key::{Key, KeyError, Template};
 use crate::value::{SmolStr, Value};
 
@@ -16,14 +17,14 @@ pub const MOST_COMBINED: usize = 64;
 
 impl Link {
     /// Whether lists take part in finding the target.
-    pub fn speaks_of_lists(&self, collections: &[Collection]) -> bool {
-        let is_list = |collection: usize, field: usize| collections[collection].fields[field].golden_type().is_list();
+    pub fn speaks_of_lists(&self, collections: &IdVec<CollectionId, Collection>) -> bool {
+        let is_list = |collection: CollectionId, field: FieldId| collections[collection].fields[field].golden_type().is_list();
         self.many
             || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.child_collection, *own) || is_list(self.target_collection, *other)))
     }
 
     /// How many elements of a list, or combinations of elements of several, are looked for, or found, by equal fields.
-    pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = usize>) -> usize {
+    pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = FieldId>) -> usize {
         let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
         let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
         if is_timed || lists > 1 { MOST_COMBINED } else { MOST_TARGETS }
@@ -41,7 +42,7 @@ pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: O
         let filled = key.fill(|name| {
             let (index, field) = collection.field(name)?;
             let ty = field.golden_type();
-            let value = element.filter(|_| ty.is_list()).or(values.get(index)).filter(|value| !value.is_null())?;
+            let value = element.filter(|_| ty.is_list()).or(values.get(index.index())).filter(|value| !value.is_null())?;
             Some(value.show(if element.is_some() { ty.element() } else { ty }).into())
         });
         filled.filter(|key| match Key::new(key.as_str()) {
@@ -63,7 +64,7 @@ pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: O
 }
 
 /// The list whose elements a key has, one for each target.
-pub fn listed(collection: &Collection, key: &Template) -> Option<usize> {
+pub fn listed(collection: &Collection, key: &Template) -> Option<FieldId> {
     key.names().filter_map(|name| collection.field(name)).find(|(_, field)| field.golden_type().is_list()).map(|(index, _)| index)
 }
 

@@ -4,6 +4,7 @@ mod packed;
 
 pub use packed::{DecodeError, Decoder, UnpackedContributions, find, pack, pack_raw, put_bytes, put_value, put_varint, unpack};
 
+use crate::model::ids::FieldId;
 use crate::value::{SmolStr, Value};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub struct Contribution {
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnreadableField {
     /// The field's index.
-    pub field: usize,
+    pub field: FieldId,
     /// When the value was said; [`UNKNOWN_TIME`] where there is none.
     pub as_of: i64,
     /// Hash of the content that said it.
@@ -58,7 +59,7 @@ pub struct UnreadableField {
 
 impl UnreadableField {
     /// A field of which nothing is known yet.
-    pub fn new(field: usize) -> Self {
+    pub fn new(field: FieldId) -> Self {
         Self { field, as_of: UNKNOWN_TIME, hash: Hash::default(), value: Value::Null }
     }
 
@@ -85,11 +86,11 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
 
 impl Contribution {
     /// What it says of a field, and when that was said; nothing where it says nothing.
-    pub fn value(&self, field: usize) -> Option<(&Value, (i64, Hash))> {
+    pub fn value(&self, field: FieldId) -> Option<(&Value, (i64, Hash))> {
         let ContributionContent::Values(values) = &self.said else { return None };
         let (value, age) = match self.unread.iter().find(|unread| unread.field == field) {
             Some(unread) => (&unread.value, unread.age()),
-            None => (values.get(field)?, self.age()),
+            None => (values.get(field.index())?, self.age()),
         };
         (!value.is_null()).then_some((value, age))
     }
@@ -99,7 +100,7 @@ impl Contribution {
     pub fn take_over(&mut self, older: &Contribution) -> bool {
         self.take(older, |field| {
             let value = match &older.said {
-                ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
+                ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
                 // it was deleted: of no field is anything left
                 ContributionContent::Tombstone => Value::Null,
             };
@@ -112,7 +113,7 @@ impl Contribution {
         self.take(replaced, |_| None)
     }
 
-    fn take(&mut self, older: &Contribution, said: impl Fn(usize) -> Option<UnreadableField>) -> bool {
+    fn take(&mut self, older: &Contribution, said: impl Fn(FieldId) -> Option<UnreadableField>) -> bool {
         let mut changed = false;
         for unread in &mut self.unread {
             let known = older.unread.iter().find(|own| own.field == unread.field);

@@ -35,6 +35,7 @@ use super::{
     Contribution, ContributionContent, ContributionOrigin, KeptDocument, MAX_CONTRIBUTORS, PreviousContribution, Retirement, UnreadableField,
 };
 use crate::model::definition::{Collection, Field};
+use crate::model::ids::FieldId;
 use crate::value::Value;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ fn golden_sums(collection: &Collection, golden: &[Value]) -> [u8; SUMS] {
     let mut fields = crc32fast::Hasher::new();
     let mut values = Vec::with_capacity(256);
     // what follows from other records is written without the list
-    let said = collection.stored_fields().iter().zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
+    let said = collection.stored_fields().map(|(_, field)| field).zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
     for (field, value) in said {
         fields.update(field.name.as_bytes());
         fields.update(b" ");
@@ -280,15 +281,15 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             ContributionContent::Tombstone
         } else {
             let golden = if flags & (2 | 128) == 0 { &[] } else { golden };
-            let own = |(index, field): (usize, &Field)| golden.get(index).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
-            let mut values: Arc<[Value]> = collection.fields.iter().enumerate().map(own).collect();
+            let own = |(index, field): (FieldId, &Field)| golden.get(index.index()).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
+            let mut values: Arc<[Value]> = collection.fields.enumerate().map(own).collect();
             let said = if flags & 2 == 0 { input.varint()? } else { 0 };
             let mut next = 0;
             for _ in 0..said {
                 let name = input.text()?;
                 let value = input.value(0)?;
                 // fields come in order, so the next one is usually the right one; a field the definition dropped is ignored
-                let found = (next..values.len()).chain(0..next).find(|index| collection.fields[*index].name == name);
+                let found = (next..values.len()).chain(0..next).find(|index| collection.fields[FieldId::from(*index)].name == name);
                 if let Some(index) = found {
                     Arc::make_mut(&mut values)[index] = value;
                     next = index + 1;

@@ -1,5 +1,6 @@
 //! The hash of what a document contributes: two documents with the same hash say the same.
 
+use stook_catalogue::ids::FieldId;
 use crate::merge::ScopePosition;
 use stook_catalogue::definition::{Collection, Feed};
 use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
@@ -17,7 +18,7 @@ pub(super) fn content_hash(
     let content = match said {
         ContributionContent::Values(values) if !collection.keep_raw => {
             // that a value could not be read is not that there is none
-            let is_said = |field: usize| !values[field].is_null() || unread.contains(&field);
+            let is_said = |field: FieldId| !values[field].is_null() || unread.contains(&field);
             for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
                 put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());
                 put_value(&mut content, &values[entry.field]);

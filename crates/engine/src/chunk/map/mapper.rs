@@ -1,5 +1,6 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
+use stook_catalogue::ids::FieldId;
 use super::document::{Envelope, MappedDocument};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
@@ -77,7 +78,7 @@ impl<'c> DocumentMapper<'c> {
         }
         let known = RefCell::new(vec![None; source.lets.len()]);
         let unheard = source.feeds.iter().map(|feed| {
-            let from = |field: usize| catalogue.collections[feed.collection].fields[field].from.as_ref();
+            let from = |field: FieldId| catalogue.collections[feed.collection].fields[field].from.as_ref();
             feed.map
                 .iter()
                 .map(|entry| entry.field)

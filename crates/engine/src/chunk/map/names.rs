@@ -1,5 +1,6 @@
 //! What the names in expressions stand for while a document is mapped: `let` values, fields mapped so far, and `meta`.
 
+use stook_catalogue::ids::FieldId;
 use super::document::Envelope;
 use crate::content::key::shown;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -56,7 +57,7 @@ pub(super) struct MappedFields<'s> {
 
 impl<'s> MappedFields<'s> {
     /// The value of a field, if it is mapped.
-    fn get(self, field: usize) -> Option<(&'s Value, &'s FieldType)> {
+    fn get(self, field: FieldId) -> Option<(&'s Value, &'s FieldType)> {
         self.mapped.iter().any(|entry| entry.field == field).then(|| (&self.values[field], &self.collection.fields[field].ty))
     }
 }

@@ -1,5 +1,6 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
+use stook_catalogue::ids::CollectionId;
 use super::ledger::DeliveryLedger;
 use super::names::{ContributionAge, ContributionName, place_of, told, told_to, whole};
 use crate::content::history::golden_change;
@@ -73,7 +74,7 @@ impl PassState<'_> {
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
         let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, stook_store::NO_LIMIT)?)?;
-        let mut found: BTreeMap<(usize, Key), Vec<ScopedContribution>> = BTreeMap::new();
+        let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (age, scope) = (ContributionAge::of(&edge)?, scope_of(&edge.target));
             if ledger.is_dead(&scope, edge.start, age.as_of) == retired {

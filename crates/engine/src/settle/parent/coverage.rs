@@ -1,5 +1,6 @@
 //! The rows of a coverage as they should be, written where they are not.
 
+use stook_catalogue::ids::CollectionId;
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
@@ -83,7 +84,7 @@ impl PassState<'_> {
     }
 
     /// Writes what rows should be where it is not what they are.
-    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &CausingJobs) {
+    fn replace(&mut self, collection: CollectionId, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &CausingJobs) {
         let definition = &self.rules.catalogue.collections[collection];
         let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();
         for (key, values) in wanted {

@@ -1,5 +1,6 @@
 //! Parents that exist because children name them, and rollups of parents.
 
+use stook_catalogue::ids::CollectionId;
 use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
 use crate::content::state::effective_state;
@@ -30,7 +31,7 @@ impl PassState<'_> {
     /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
     pub(super) fn exists(
         &mut self,
-        collection: usize,
+        collection: CollectionId,
         key: &Key,
         stored: Option<&StoredRecord>,
         wanted: &ParentWork,
@@ -97,7 +98,7 @@ impl PassState<'_> {
     /// Without any contribution it is nothing. `is_all` says whether all children are told.
     fn made(
         &self,
-        (collection, key): (usize, &Key),
+        (collection, key): (CollectionId, &Key),
         stored: Option<&StoredRecord>,
         (told, is_all): (&ChildrenByLink, bool),
         links: &[usize],

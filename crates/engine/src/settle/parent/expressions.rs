@@ -1,5 +1,6 @@
 //! Expressions of a coverage, evaluated on a parent, a group and what was measured.
 
+use stook_catalogue::ids::CollectionId;
 use crate::settle::pass::PassState;
 use stook_catalogue::expr::{Expression, MemberReference, Scope, text_to_cel, to_cel};
 use stook_catalogue::golden::GoldenValues;
@@ -7,14 +8,14 @@ use stook_catalogue::plain::{PlainText, PlainValue};
 use stook_catalogue::value::{FieldType, Value};
 
 impl PassState<'_> {
-    pub(super) fn holds(&self, condition: &Expression, collection: usize, golden: &[Value]) -> bool {
+    pub(super) fn holds(&self, condition: &Expression, collection: CollectionId, golden: &[Value]) -> bool {
         matches!(self.evaluate(condition, collection, golden, "", None), Some(cel::Value::Bool(true)))
     }
 
     pub(super) fn evaluate(
         &self,
         expression: &Expression,
-        collection: usize,
+        collection: CollectionId,
         golden: &[Value],
         group: &str,
         value: Option<(i64, &FieldType)>,
@@ -38,7 +39,7 @@ impl PassState<'_> {
     pub(super) fn number(
         &self,
         expression: &Expression,
-        collection: usize,
+        collection: CollectionId,
         golden: &[Value],
         group: &str,
         value: Option<(i64, &FieldType)>,

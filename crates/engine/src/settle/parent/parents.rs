@@ -1,5 +1,6 @@
 //! Settles parents: which of their children are read, and in which order their values follow.
 
+use stook_catalogue::ids::CollectionId;
 use super::work::{ChildAtHand, ChildrenByLink, ParentAtHand, ParentWork};
 use crate::relations::marks::{MADE, key_of};
 use crate::relations::payload::ChildPayload;
@@ -12,7 +13,7 @@ use stook_catalogue::links::{CoverageKind, Derivation};
 use stook_store::{Edge, PassContext, Result, StaleMark, StoredRecord};
 
 impl PassState<'_> {
-    pub(in crate::settle) fn parents(&mut self, desk: &mut dyn PassContext, collection: usize, marks: &[StaleMark]) -> Result<()> {
+    pub(in crate::settle) fn parents(&mut self, desk: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let mut wanted: BTreeMap<Key, ParentWork> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
@@ -45,7 +46,7 @@ impl PassState<'_> {
     }
 
     /// Where a rollup may change, everything may; where a parent came or goes with its children, all of them count.
-    fn widen(&self, collection: usize, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, ParentWork>) {
+    fn widen(&self, collection: CollectionId, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, ParentWork>) {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
         let rolls = |group: &str| {
@@ -63,7 +64,7 @@ impl PassState<'_> {
     }
 
     /// Reads edges of parents: of all groups, or of those that have changed.
-    fn told(&self, desk: &mut dyn PassContext, collection: usize, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
+    fn told(&self, desk: &mut dyn PassContext, collection: CollectionId, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
         let rolled = own.rollups.iter().filter_map(|field| match &definition.fields[*field].derive {

@@ -25,7 +25,7 @@ pub struct ColumnInfo {
     pub tags: Option<u32>,
 }
 
-pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: PlanColumn) -> DbResult<ColumnInfo> {
+pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> DbResult<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
         ColumnInfo { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: FieldIndexes::default(), name, tags: None }

@@ -1,5 +1,6 @@
 //! A plan as one statement.
 
+use stook_catalogue::ids::FieldId;
 use super::super::session::DbResult;
 use super::super::tables::{indexed, name};
 use super::columns::{ColumnInfo, known};
@@ -181,7 +182,7 @@ impl<'a> SqlBuilder<'a> {
 }
 
 /// What is read beside each record for rows that are of structs.
-pub fn each(collection: &Collection, field: Option<usize>) -> DbResult<String> {
+pub fn each(collection: &Collection, field: Option<FieldId>) -> DbResult<String> {
     let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
     Ok(structs(collection, field)?.map_or(String::new(), unnested))
 }

@@ -33,7 +33,7 @@ pub fn key(collection: &Collection) -> String {
     format!("\"r_{}\".packed", collection.name)
 }
 
-pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: PlanColumn) -> Result<ColumnInfo> {
+pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> Result<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| ColumnInfo {
         sql: sql.to_owned(),
         compared: sql.to_owned(),

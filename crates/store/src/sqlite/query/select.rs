@@ -1,5 +1,6 @@
 //! A plan as one statement.
 
+use stook_catalogue::ids::FieldId;
 use super::super::tables::conflict_index;
 use super::access::{AccessPath, SqlStatement, collection_of, driver};
 use super::columns::{ColumnInfo, key, known};
@@ -160,7 +161,7 @@ impl<'a> SqlBuilder<'a> {
 }
 
 /// What is read beside each record for rows that are of structs.
-pub fn each(collection: &Collection, field: Option<usize>) -> Result<String> {
+pub fn each(collection: &Collection, field: Option<FieldId>) -> Result<String> {
     let list = structs(collection, field)?;
     Ok(list.map_or(String::new(), |list| format!(" CROSS JOIN json_each(\"r_{}\".\"f_{}\") AS el", collection.name, list.name)))
 }
