@@ -4,7 +4,7 @@
 //! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
 //! contribution too, which competes by time.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use crate::Result;
 use crate::content::allowed::check;
 use crate::content::allowed::strict_from_json;
@@ -201,8 +201,8 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
         }
         Some((index, _)) => Some(index),
     };
-    let named: Vec<(usize, &str, &Json)> = fields.values.iter().filter_map(|(name, json)| Some((find(name)?, name.as_str(), json))).collect();
-    let cleared: Vec<usize> = fields.clear.iter().filter_map(|name| find(name)).collect();
+    let named: Vec<(FieldId, &str, &Json)> = fields.values.iter().filter_map(|(name, json)| Some((find(name)?, name.as_str(), json))).collect();
+    let cleared: Vec<FieldId> = fields.clear.iter().filter_map(|name| find(name)).collect();
     for (index, name, json) in named {
         let field = &collection.fields[index];
         match strict_from_json(json, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)) {
@@ -324,7 +324,7 @@ impl EditContext {
     ) -> Vec<OverruledField> {
         let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
         let Some(ContributionContent::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
-        let lost = |index: usize| {
+        let lost = |index: FieldId| {
             let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
             match (&said[index], collection.fields[index].survivorship.combines()) {
                 (Value::Cleared, _) => spoken && !golden.values[index].is_null(),
@@ -393,8 +393,8 @@ impl EditContext {
 
     /// What is wrong with the record as it would be.
     fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<EditResult> {
-        let is_missing = |index: usize| collection.fields[index].required && golden[index].is_null();
-        let missing: Vec<usize> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
+        let is_missing = |index: FieldId| collection.fields[index].required && golden[index].is_null();
+        let missing: Vec<FieldId> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
         if !missing.is_empty() {
             let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
             // what was not said is a mistake of the request, what was taken away does not fit the record
@@ -550,7 +550,7 @@ impl Unit for EditUnit {
         is_asked.then_some(i64::MIN)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
         let mut tagger = TagEvaluator::new(&self.desk.rules.catalogue, &tags, None);
         tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
         self.tagger = Some(tagger);

@@ -67,7 +67,7 @@ pub fn withdraw(
     if known.is_none() && source != "api" {
         return Err(EngineError::Wrong(format!("there is no source `{source}`")));
     }
-    let collections: Vec<usize> = match (collection, known) {
+    let collections: Vec<CollectionId> = match (collection, known) {
         (Some(name), _) => vec![find_collection(catalogue, name)?.0],
         (None, Some(source)) => source.feeds.iter().map(|feed| feed.collection).collect(),
         (None, None) => catalogue.collections.ids().collect(),
@@ -261,7 +261,7 @@ impl Unit for WithdrawUnit {
         self.tagger.as_ref().map(|tagger| tagger.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
         if let Some(tagger) = &mut self.tagger {
             tagger.retag(&tags);
         }

@@ -47,7 +47,7 @@ impl ConsolidatedChunk {
     pub fn consolidate_with(
         &mut self,
         store: Option<&dyn Store>,
-        read: impl Fn(&Tenant, usize, &[Key]) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
+        read: impl Fn(&Tenant, CollectionId, &[Key]) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
     ) -> std::result::Result<(), StoreError> {
         let mut by_collection: BTreeMap<CollectionId, Vec<Key>> = BTreeMap::new();
         for (collection, key) in self.mapped.records.keys() {

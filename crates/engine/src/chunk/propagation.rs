@@ -18,7 +18,7 @@ impl ConsolidatedChunk {
     /// Finds out what other records are told, and settles at once what can be; records that others read come first.
     pub(super) fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
         let rules = self.context.rules.clone();
-        let mut collections: Vec<usize> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
+        let mut collections: Vec<CollectionId> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
         collections.dedup();
         collections.sort_by_key(|collection| rules.depth(*collection));
         (self.settled_by, self.search_ranges, self.reliance) = (HashMap::new(), Vec::new(), ReadSet::default());

@@ -13,7 +13,7 @@ impl ConsolidatedChunk {
     /// Finds out who carries what of the records that change.
     pub(super) fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());
-        let mut changed: BTreeMap<usize, Vec<ChangedDocuments>> = BTreeMap::new();
+        let mut changed: BTreeMap<CollectionId, Vec<ChangedDocuments>> = BTreeMap::new();
         let mut any = false;
         for ((collection, key), decision) in &mut self.decisions {
             any |= catalogue.collections[*collection].tags.is_some();

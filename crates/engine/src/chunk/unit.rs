@@ -88,7 +88,7 @@ impl Unit for ConsolidatedChunk {
         self.tagger.as_ref().map(|tagger| tagger.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
         self.journal = None;
         if let Some(tagger) = &mut self.tagger {
             tagger.retag(&tags);

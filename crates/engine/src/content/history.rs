@@ -1,5 +1,6 @@
 //! Which golden values of a record change: for its change log, and for its indexes.
 
+use stook_catalogue::ids::FieldId;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::value::Value;
@@ -21,7 +22,7 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
         RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return None,
     };
     let before = stored.alive.then_some(&*stored.golden);
-    let differs = |index: usize| before.map(|values| &values[index]) != after.map(|values| &values[index]);
+    let differs = |index: FieldId| before.map(|values| &values[index]) != after.map(|values| &values[index]);
     let shown = |values: &[Value]| -> Json {
         let both = before.is_some() && after.is_some();
         let fields = collection.shown_fields().filter(|(index, _)| if both { differs(*index) } else { !values[*index].is_null() });

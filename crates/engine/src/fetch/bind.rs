@@ -13,17 +13,17 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Aggregate, Comparison, PlanColumn, QueryPlan};
 
 /// What a service is told: arguments of a call, each with the condition on its field.
-pub type BoundArguments = Vec<(usize, Comparison)>;
+pub type BoundArguments = Vec<(FieldId, Comparison)>;
 
 /// Conditions of a query by field, and what it needs besides.
 pub struct QueryConditions<'p> {
-    by_field: Vec<(usize, &'p Comparison)>,
+    by_field: Vec<(FieldId, &'p Comparison)>,
     /// Conditions on members of the struct that a row is of.
-    of_row: Vec<(usize, &'p Comparison)>,
+    of_row: Vec<(FieldId, &'p Comparison)>,
     /// The list that rows are structs of.
-    each: Option<usize>,
+    each: Option<FieldId>,
     /// Lists that may be told in part, of which the query needs all there is.
-    complete_lists: Vec<usize>,
+    complete_lists: Vec<FieldId>,
 }
 
 impl<'p> QueryConditions<'p> {
@@ -45,12 +45,12 @@ impl<'p> QueryConditions<'p> {
             }
         }
         let in_part = asks.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
-        let is_read = |list: &usize| {
+        let is_read = |list: &FieldId| {
             let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
             let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
             read.any(|column| matches!(column, PlanColumn::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
         };
-        let mut whole: Vec<usize> = in_part.filter(is_read).collect();
+        let mut whole: Vec<FieldId> = in_part.filter(is_read).collect();
         whole.sort_unstable();
         whole.dedup();
         Self { by_field, of_row, each: plan.each, complete_lists: whole }
@@ -113,7 +113,7 @@ impl<'p> QueryConditions<'p> {
     /// Whether a query needs of a list only elements of which a condition on a member holds; true for other fields.
     fn bears_part(&self, collection: &Collection, field: FieldId, test: &Comparison) -> bool {
         let Some((list, _)) = collection.member(field) else { return true };
-        let is_told = |own: &(usize, &Comparison)| own.0 == field && implies(own.1, test);
+        let is_told = |own: &(FieldId, &Comparison)| own.0 == field && implies(own.1, test);
         let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();
         let of_row = if self.each == Some(list) { self.of_row.iter().any(is_told) } else { any.peek().is_some() };
         // each of several conditions may hold of another element
@@ -124,7 +124,7 @@ impl<'p> QueryConditions<'p> {
     ///
     /// # Errors
     /// Which condition the call needs and the query has not.
-    pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(usize) -> bool) -> Result<BoundArguments, MissingCondition> {
+    pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(FieldId) -> bool) -> Result<BoundArguments, MissingCondition> {
         let mut told = BoundArguments::new();
         let mut in_part = false;
         for (place, arg) in call.args.iter().enumerate() {
@@ -153,7 +153,7 @@ pub enum MissingCondition {
 }
 
 /// The field that is the key, where it is text.
-pub fn key_field(collection: &Collection) -> Option<usize> {
+pub fn key_field(collection: &Collection) -> Option<FieldId> {
     collection.key_field().filter(|field| collection.fields[*field].ty == FieldType::Text)
 }
 

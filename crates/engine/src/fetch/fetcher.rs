@@ -29,7 +29,7 @@ pub struct Fetcher {
     /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
     in_demand: Mutex<HashMap<FetchKey, (ServiceAnswer, u32)>>,
     /// The newest answer of each source, by tenant.
-    newest: Mutex<HashMap<(Tenant, usize), ServiceAnswer>>,
+    newest: Mutex<HashMap<(Tenant, SourceId), ServiceAnswer>>,
     stop: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ const LATELY: Duration = Duration::from_secs(1);
 const MOST_LATELY: usize = 10_000;
 
 /// Tenant, source, and what is asked.
-type FetchKey = (Tenant, usize, String);
+type FetchKey = (Tenant, SourceId, String);
 
 /// How often who waits for a service looks whether that is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -75,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A source that a query may be answered from.
 struct CandidateSource<'c> {
-    index: usize,
+    index: SourceId,
     source: &'c Source,
     asks: &'c ServiceBinding,
     service: &'c Service,
@@ -84,7 +84,7 @@ struct CandidateSource<'c> {
 
 impl<'c> CandidateSource<'c> {
     /// A source, if it is asked.
-    fn of(catalogue: &'c Catalogue, index: usize) -> Option<Self> {
+    fn of(catalogue: &'c Catalogue, index: SourceId) -> Option<Self> {
         let source = &catalogue.sources[index];
         let asks = source.asks.as_ref()?;
         let (service, collection) = (&catalogue.services[asks.service], &catalogue.collections[source.feeds[0].collection]);

@@ -56,12 +56,12 @@ impl FetchRun<'_> {
 }
 
 /// What a call was told, by field.
-fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(usize, Comparison)> {
+fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(FieldId, Comparison)> {
     told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect()
 }
 
 /// Whether tests by field hold of values.
-fn hold(tests: &[(usize, Comparison)], values: &[Value]) -> bool {
+fn hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
     tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
 }
 
@@ -71,7 +71,7 @@ struct PreviousContributions {
     /// When it was asked again.
     begun: i64,
     /// Conditions that it was told, by field.
-    tests: Vec<(usize, Comparison)>,
+    tests: Vec<(FieldId, Comparison)>,
     /// Answers that are not fresh any more when something of theirs is not said again.
     wider: Arc<BroaderAnswers>,
 }
@@ -82,14 +82,14 @@ struct BroaderAnswers(Vec<BroaderAnswer>);
 struct BroaderAnswer {
     answer: ServiceAnswer,
     /// What it was told of records.
-    tests: Vec<(usize, Comparison)>,
+    tests: Vec<(FieldId, Comparison)>,
     /// Whether it would have something that is not said again.
     is_stale: AtomicBool,
 }
 
 impl BroaderAnswers {
     /// Those that are fresh and whole, and have more than what satisfies `tests`.
-    fn of(known: &AnswerStore<'_>, tests: &[(usize, Comparison)], key: Option<usize>, begun: i64) -> Result<Self> {
+    fn of(known: &AnswerStore<'_>, tests: &[(FieldId, Comparison)], key: Option<FieldId>, begun: i64) -> Result<Self> {
         // a record that is not there by its key is nowhere
         if tests.iter().all(|(field, _)| Some(*field) == key) {
             return Ok(Self(Vec::new()));

@@ -107,7 +107,7 @@ struct DryRun<'t> {
     /// Records as the job would have left them: `None` for deleted ones.
     written: HashMap<(CollectionId, Key), Option<StoredRecord>>,
     /// Who took a value of a unique field last, by collection, field and value.
-    taken: HashMap<(usize, usize, Vec<u8>), Key>,
+    taken: HashMap<(CollectionId, FieldId, Vec<u8>), Key>,
     /// What files would retire that take the place of others.
     replaced: Option<complete_delivery::RetirementDryRun<'t>>,
 }
@@ -215,7 +215,7 @@ impl DryRun<'_> {
     }
 
     /// Whether a record that had a value has not given it up in this run.
-    fn still_holds(&self, holder: &Key, (collection, field, value): &(usize, usize, Vec<u8>)) -> bool {
+    fn still_holds(&self, holder: &Key, (collection, field, value): &(CollectionId, FieldId, Vec<u8>)) -> bool {
         let definition = &self.context.rules.catalogue.collections[*collection].fields[*field];
         match self.written.get(&(*collection, holder.clone())) {
             None => true,

@@ -1,5 +1,6 @@
 //! Chooses source and profile of an import, looks at its files, and writes its job.
 
+use stook_catalogue::ids::SourceId;
 use super::request::ImportRequest;
 use crate::job::file::inspect;
 use crate::job::policy::policy;
@@ -11,7 +12,7 @@ use stook_store::Store;
 use stook_store::queue::{JobFile, JobId, NewJob};
 
 /// Chooses source and profile and looks at the files.
-pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(usize, Option<String>, Vec<JobFile>)> {
+pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(SourceId, Option<String>, Vec<JobFile>)> {
     let source = match named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
         Some(source) => source,
         None => {

@@ -30,7 +30,7 @@ pub struct JobContext {
 /// without asking for theirs first: the store says which there are, and they are decided again. A question for a record that is
 /// not there reads a page of the index of keys as well as one for a record that is.
 #[derive(Debug, Default)]
-pub struct MatchRatio(Mutex<HashMap<usize, (u64, u64)>>);
+pub struct MatchRatio(Mutex<HashMap<CollectionId, (u64, u64)>>);
 
 impl MatchRatio {
     /// Records after which it is known.

@@ -1,12 +1,13 @@
 //! The source whose documents a job reads: named, given by a profile, or the only one that reads what was found.
 
+use stook_catalogue::ids::SourceId;
 use crate::job::file::strange;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, FormatFamily};
 use stook_formats::read::OpenedInput;
 
 /// The source that is named, or that a profile is for.
-pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<usize>> {
+pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<SourceId>> {
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let profile = match profile {
         None => None,
@@ -32,12 +33,12 @@ pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile:
 }
 
 /// The only source that reads what was found.
-pub(crate) fn guess_source(catalogue: &Catalogue, opened: &OpenedInput, name: &str) -> Result<usize> {
+pub(crate) fn guess_source(catalogue: &Catalogue, opened: &OpenedInput, name: &str) -> Result<SourceId> {
     let syntax = opened.syntax;
     let fits = |family: FormatFamily| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
     let exact = |family: FormatFamily| syntax.is_some_and(|syntax| syntax.family() == family);
-    let candidates: Vec<usize> = catalogue.sources.ids().filter(|index| fits(catalogue.sources[*index].family)).collect();
-    let best: Vec<usize> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
+    let candidates: Vec<SourceId> = catalogue.sources.ids().filter(|index| fits(catalogue.sources[*index].family)).collect();
+    let best: Vec<SourceId> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
     let found = syntax.map_or("nothing", |syntax| syntax.name());
     match (best.as_slice(), candidates.as_slice()) {
         ([only], _) | ([], [only]) => Ok(*only),

@@ -1,6 +1,6 @@
 //! A contribution that a document makes, before it is known whether it is stored.
 
-use stook_catalogue::ids::{CollectionId, SourceId};
+use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use bytes::Bytes;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{
@@ -31,7 +31,7 @@ pub struct NewContribution {
     /// What is said.
     pub content: ContributionContent,
     /// Fields, by index and in their order, whose values could not be read.
-    pub unreadable: Vec<usize>,
+    pub unreadable: Vec<FieldId>,
     /// The document, if the collection keeps it.
     pub raw: Option<KeptDocument>,
     /// The document as a packed tree, if tags are asked of it.

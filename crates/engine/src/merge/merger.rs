@@ -1,5 +1,6 @@
 //! The contributions of a record as its content, and what a change of it means for others.
 
+use stook_catalogue::ids::CollectionId;
 use super::contribution::{NewContribution, NumberedContribution};
 use super::result::MergeResult;
 use crate::content::history::indexed_stay;
@@ -23,12 +24,12 @@ pub struct RecordMerger<'c> {
     pub(super) evaluator: &'c Evaluator,
     pub(super) policy: ImportPolicy,
     pub(super) rules: &'c SettleRules,
-    pub(super) index: usize,
+    pub(super) index: CollectionId,
 }
 
 impl<'c> RecordMerger<'c> {
     /// A decider for the collection with this index, and a policy.
-    pub fn new(rules: &'c SettleRules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: ImportPolicy) -> Self {
+    pub fn new(rules: &'c SettleRules, index: CollectionId, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: ImportPolicy) -> Self {
         Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
     }
 

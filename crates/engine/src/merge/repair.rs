@@ -89,7 +89,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         };
         let said_again = needs().find_map(|own| said_by(own, statements));
         if let Some(ContributionContent::Values(values)) = said_again.map(|new| &new.content) {
-            record.golden[field] = values.get(field).cloned().unwrap_or_default();
+            record.golden[field] = values.get(field.index()).cloned().unwrap_or_default();
             continue;
         }
         let is_replaced = |own: &Contribution| {
@@ -156,7 +156,7 @@ fn said_again(
 /// What a contribution says of a field.
 fn said(own: &Contribution, field: FieldId) -> Value {
     match &own.said {
-        ContributionContent::Values(values) => values.get(field).cloned().unwrap_or_default(),
+        ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
         ContributionContent::Tombstone => Value::Null,
     }
 }

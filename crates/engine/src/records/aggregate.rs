@@ -1,5 +1,6 @@
 //! What each source says of an aggregate: the same functions over its own values, of the same records.
 
+use stook_catalogue::ids::FieldId;
 use crate::Result;
 use crate::content::order::order;
 use crate::content::sum::FloatSum;
@@ -64,7 +65,7 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, agg
     if plan.distinct || plan.each.is_some() {
         return Err(wrong("aggregates by source do not work with `unique` or `each`"));
     }
-    let fields: Vec<Option<usize>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
+    let fields: Vec<Option<FieldId>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, Vec<Accumulator>> = BTreeMap::new();
     let all = QueryPlan { columns: vec![PlanColumn::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
     for page in keys_of(store, &all)?.chunks(PAGE) {
@@ -98,7 +99,7 @@ fn wrong(reason: &str) -> crate::EngineError {
 }
 
 /// The field whose values are aggregated; nothing for the key.
-fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<usize>> {
+fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<FieldId>> {
     match aggregate.column {
         PlanColumn::Key => Ok(None),
         PlanColumn::Field(field)

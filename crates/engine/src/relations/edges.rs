@@ -51,7 +51,7 @@ impl EdgeBuilder<'_> {
             if !self.holds(link, link.when.as_ref(), values) {
                 continue;
             }
-            let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+            let mine: Vec<FieldId> = fields.iter().map(|(own, _)| *own).collect();
             for target in tuples(link, self.definition(), &mine, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
                     let id = EdgeKey { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
@@ -61,7 +61,7 @@ impl EdgeBuilder<'_> {
         }
         for link in own.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
             let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
-            let theirs: Vec<usize> = fields.iter().map(|(_, other)| *other).collect();
+            let theirs: Vec<FieldId> = fields.iter().map(|(_, other)| *other).collect();
             let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
             for target in tuples(link, self.definition(), &theirs, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
@@ -115,7 +115,7 @@ impl EdgeBuilder<'_> {
 }
 
 /// What must be equal, as texts: one for each combination of elements of lists, as many as there may be; none where a value is missing.
-pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<SmolStr> {
+pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], values: &[Value]) -> Vec<SmolStr> {
     if let [only] = fields
         && let Value::Text(text) = &values[*only]
     {
@@ -145,7 +145,7 @@ pub(super) fn elements(collection: &Collection, field: FieldId, values: &[Value]
 }
 
 /// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
-pub(crate) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Option<(i64, i64)> {
+pub(crate) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId), values: &[Value]) -> Option<(i64, i64)> {
     let Some(overlap) = overlap else { return Some((0, 0)) };
     let (start, stop) = of(overlap);
     let (start, stop) = (values[start].as_int()?, values[stop].as_int()?);
@@ -154,7 +154,7 @@ pub(crate) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalO
 
 /// Where an interval is registered: where it starts, and once for each `reach` of its length, so that whoever looks that far
 /// back finds it.
-fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (usize, usize), values: &[Value]) -> Vec<i64> {
+fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId), values: &[Value]) -> Vec<i64> {
     let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
     let reach = overlap.map_or(1, |overlap| overlap.reach);
     let steps = ((stop - start) / reach).min(MOST_STEPS);

@@ -1,6 +1,6 @@
 //! What the links of a record leave out, because lists are longer than a link takes.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::elements;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{TargetRule, listed};
@@ -15,7 +15,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: 
         for is_target in
             [false, true].into_iter().filter(|is_target| collection == if *is_target { link.target_collection } else { link.child_collection })
         {
-            let fields: Vec<usize> = match &link.target_rule {
+            let fields: Vec<FieldId> = match &link.target_rule {
                 TargetRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
                 TargetRule::Key(key) if !is_target => listed(definition, key).into_iter().collect(),
                 TargetRule::Key(_) => continue,

@@ -1,6 +1,6 @@
 //! What a catalogue says of the relations between its collections, made once and used by all that change or settle records.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
@@ -14,19 +14,19 @@ pub(crate) struct CollectionRelations {
     /// Its number in marks.
     pub id: u32,
     /// Links of its records.
-    pub from: Vec<usize>,
+    pub from: Vec<LinkId>,
     /// Links to its records.
-    pub to: Vec<usize>,
+    pub to: Vec<LinkId>,
     /// Coverages of its records.
     pub coverages: Vec<usize>,
     /// Fields that are rolled up.
-    pub rollups: Vec<usize>,
+    pub rollups: Vec<FieldId>,
     /// Settled fields with expressions, each behind those it reads.
-    pub link_expressions: Vec<usize>,
+    pub link_expressions: Vec<FieldId>,
     /// Links whose targets are looked for.
-    pub lookup_links: Vec<usize>,
+    pub lookup_links: Vec<LinkId>,
     /// Fields from which the settled values of a child follow, and those values: where they stay, it stays settled.
-    pub settling: Vec<usize>,
+    pub settling: Vec<FieldId>,
     /// How many collections must be settled before it: its records read what is settled of theirs.
     pub order: u32,
 }
@@ -54,8 +54,8 @@ pub struct SettleRules {
     /// The definition.
     pub catalogue: Arc<Catalogue>,
     pub(crate) relations: Vec<CollectionRelations>,
-    pub(crate) links: HashMap<u32, usize>,
-    pub(crate) collections: HashMap<u32, usize>,
+    pub(crate) links: HashMap<u32, LinkId>,
+    pub(crate) collections: HashMap<u32, CollectionId>,
 }
 
 impl SettleRules {
@@ -130,7 +130,7 @@ impl SettleRules {
     }
 
     /// Whether records of a collection read those of another one.
-    pub fn reads_of(&self, collection: CollectionId, other: usize) -> bool {
+    pub fn reads_of(&self, collection: CollectionId, other: CollectionId) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
         links.any(|link| link.target_collection == other && link.is_read())
     }
@@ -160,9 +160,9 @@ impl SettleRules {
     }
 }
 
-fn settling(catalogue: &Catalogue, collection: &Collection, own: &CollectionRelations) -> Vec<usize> {
-    let mut fields: BTreeSet<usize> = own.link_expressions.iter().copied().collect();
-    let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<usize>>();
+fn settling(catalogue: &Catalogue, collection: &Collection, own: &CollectionRelations) -> Vec<FieldId> {
+    let mut fields: BTreeSet<FieldId> = own.link_expressions.iter().copied().collect();
+    let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<FieldId>>();
     for link in own.from.iter().map(|link| &catalogue.links[*link]) {
         fields.insert(link.field);
         if let TargetRule::Same { fields: same, overlap } = &link.target_rule {

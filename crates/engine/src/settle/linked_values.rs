@@ -1,6 +1,6 @@
 //! Fields through links: the values of a record that follow from the records it is linked to.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::targets::keys_of;
 use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -24,7 +24,7 @@ pub(super) fn read_through<'t>(
 ) {
     let own = &rules.relations[collection];
     let definition = &rules.catalogue.collections[collection];
-    let of = |index: &usize| {
+    let of = |index: &FieldId| {
         let link = &rules.catalogue.links[*index];
         let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
         let targets = keys.iter().map(|key| target(*index, key)).collect();

@@ -1,5 +1,6 @@
 //! What a coverage counts: the children of one parent, read for who wants to see them.
 
+use stook_catalogue::ids::LinkId;
 use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
 use stook_catalogue::definition::Catalogue;
@@ -30,7 +31,7 @@ pub fn measured(
     tenant: &Tenant,
     coverage: &Coverage,
     parent: &str,
-) -> Result<Option<(usize, Vec<CoveredChild>)>> {
+) -> Result<Option<(LinkId, Vec<CoveredChild>)>> {
     let condition = match &coverage.kind {
         CoverageKind::Children(children) => children.condition,
         CoverageKind::Runs { condition, .. } => *condition,
@@ -49,7 +50,7 @@ pub fn measured(
 }
 
 /// Whether a coverage measures children of a link.
-pub(super) fn measures(kind: &CoverageKind) -> Option<usize> {
+pub(super) fn measures(kind: &CoverageKind) -> Option<LinkId> {
     match kind {
         CoverageKind::Children(children) => Some(children.link),
         CoverageKind::Runs { link, .. } => Some(*link),

@@ -38,7 +38,7 @@ fn behind(store: &dyn Store, rules: &SettleRules) -> Result<Option<String>> {
 }
 
 /// Collections of which records exist because others name them, now or by the rules that a store was settled by.
-pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> {
+pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<CollectionId> {
     let names = |rules: &str| rules.split(' ').skip(1).map(str::to_owned).collect::<Vec<String>>();
     let all = names(settled_by).into_iter().chain(names(&rules.catalogue.settling));
     all.filter_map(|name| Some(rules.catalogue.collection(&name)?.0)).collect()
@@ -49,7 +49,7 @@ pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<usize> 
 ///
 /// # Errors
 /// When the store fails.
-pub(super) fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<usize>), show: &dyn Fn(u64)) -> Result<u64> {
+pub(super) fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<CollectionId>), show: &dyn Fn(u64)) -> Result<u64> {
     let mut marked = 0;
     let concerned = |collection: &CollectionId| rules.concern(*collection) || created.contains(collection);
     for tenant in store.tenants()? {

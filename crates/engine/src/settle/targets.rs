@@ -1,6 +1,6 @@
 //! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
 
-use stook_catalogue::ids::LinkId;
+use stook_catalogue::ids::{FieldId, LinkId};
 use crate::relations::SettleRules;
 use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
@@ -73,7 +73,7 @@ pub(super) fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, va
     {
         return None;
     }
-    let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+    let mine: Vec<FieldId> = fields.iter().map(|(own, _)| *own).collect();
     let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
     Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
 }

@@ -1,5 +1,6 @@
 //! The collection whose records carry tags.
 
+use stook_catalogue::ids::CollectionId;
 use crate::content::collection::find_collection;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
@@ -8,7 +9,7 @@ use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
 ///
 /// # Errors
 /// When there is none, or it carries none.
-pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagSettings)> {
+pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c Collection, &'c TagSettings)> {
     let (index, collection) = find_collection(catalogue, name)?;
     let rules = collection.tags.as_ref();
     let rules = rules.ok_or_else(|| EngineError::Wrong(format!("collection `{name}` has no tags (`tags:`)")))?;

@@ -402,7 +402,7 @@ impl Unit for TagAssignment {
         Some(self.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, stook_store::tag::CollectionTags)>) {
+    fn retag(&mut self, tags: Vec<(CollectionId, stook_store::tag::CollectionTags)>) {
         // what has become of it meanwhile is not ours
         let own = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
         let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == TagDefinition::Manual;

@@ -256,7 +256,7 @@ impl Unit for TagEvaluationUnit {
         Some(self.tagger.stamp)
     }
 
-    fn retag(&mut self, tags: Vec<(usize, CollectionTags)>) {
+    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
         self.tagger.retag(&tags);
     }
 

@@ -42,7 +42,7 @@ pub struct TagEvaluator {
     catalogue: Arc<Catalogue>,
     /// Of the tags it knows.
     pub stamp: i64,
-    definitions: BTreeMap<usize, TagDefinitions>,
+    definitions: BTreeMap<CollectionId, TagDefinitions>,
     /// The only tags that are evaluated, if not all are.
     only: Option<Vec<String>>,
     pending: Vec<PendingEvaluation>,
@@ -50,7 +50,7 @@ pub struct TagEvaluator {
 
 impl TagEvaluator {
     /// Knows `tags`, by collection; evaluates all of them, or `only` some.
-    pub fn new(catalogue: &Arc<Catalogue>, tags: &[(usize, CollectionTags)], only: Option<Vec<String>>) -> Self {
+    pub fn new(catalogue: &Arc<Catalogue>, tags: &[(CollectionId, CollectionTags)], only: Option<Vec<String>>) -> Self {
         let mut tagger = Self { catalogue: catalogue.clone(), stamp: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
         tagger.know(tags);
         tagger
@@ -62,10 +62,10 @@ impl TagEvaluator {
         Ok(Self::new(catalogue, &tags.collect::<Result<Vec<_>>>()?, None))
     }
 
-    fn know(&mut self, tags: &[(usize, CollectionTags)]) {
+    fn know(&mut self, tags: &[(CollectionId, CollectionTags)]) {
         // where they were not read at once, the oldest is found out
         self.stamp = tags.iter().map(|(_, tags)| tags.revision).min().unwrap_or(0);
-        let own = |(collection, tags): &(usize, CollectionTags)| {
+        let own = |(collection, tags): &(CollectionId, CollectionTags)| {
             (*collection, TagDefinitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()))
         };
         self.definitions = tags.iter().map(own).collect();
@@ -117,7 +117,7 @@ impl TagEvaluator {
     }
 
     /// Tags are others now.
-    pub fn retag(&mut self, tags: &[(usize, CollectionTags)]) {
+    pub fn retag(&mut self, tags: &[(CollectionId, CollectionTags)]) {
         self.know(tags);
         let mut pending = std::mem::take(&mut self.pending);
         pending.iter_mut().for_each(|pending| self.evaluate(pending));
@@ -126,7 +126,7 @@ impl TagEvaluator {
 
     /// What is found out, by collection.
     pub fn tagging(&self) -> Vec<TagWrites> {
-        let mut all: BTreeMap<usize, TagWrites> = BTreeMap::new();
+        let mut all: BTreeMap<CollectionId, TagWrites> = BTreeMap::new();
         for pending in &self.pending {
             let own = all.entry(pending.collection).or_insert_with(|| TagWrites {
                 collection: pending.collection,

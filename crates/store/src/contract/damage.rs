@@ -1,5 +1,6 @@
 //! Stored rows that cannot be read: which, and why.
 
+use stook_catalogue::ids::FieldId;
 use std::fmt;
 
 /// A stored row that cannot be read.

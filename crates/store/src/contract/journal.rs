@@ -192,7 +192,7 @@ pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
         put_varint(&mut plain, line.document.wrapping_sub(document));
         put_varint(&mut plain, line.offset.wrapping_sub(offset));
         plain.push(line.outcome as u8);
-        put_varint(&mut plain, line.collection as u64);
+        put_varint(&mut plain, line.collection.index() as u64);
         put_bytes(&mut plain, line.key.as_bytes());
         (document, offset) = (line.document, line.offset);
     }
@@ -223,7 +223,7 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<DocumentOutcome>, DecodeError> {
         document = document.wrapping_add(input.varint()?);
         offset = offset.wrapping_add(input.varint()?);
         let outcome = Outcome::from_number(input.byte()?).ok_or(DecodeError("unknown outcome"))?;
-        let collection = input.varint()? as usize;
+        let collection = CollectionId::from(input.varint()? as usize);
         let key = input.text()?.into();
         lines.push(DocumentOutcome { document, offset, collection, outcome, key });
     }

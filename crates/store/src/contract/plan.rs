@@ -1,6 +1,6 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use super::error::Result;
 use super::tenant::Tenant;
 use stook_catalogue::key::Key;
@@ -67,7 +67,7 @@ pub enum PlanColumn {
     /// The names of the tags it was given; those of queries are not among them.
     Tag,
     /// Whether all records exist that a link of it leads to, by the link's index in the definition; nothing where it leads nowhere.
-    TargetsExist(FieldId),
+    TargetsExist(LinkId),
 }
 
 /// A condition on one column. On a list it holds when it holds for any element.

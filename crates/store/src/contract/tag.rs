@@ -54,7 +54,7 @@ pub struct CollectionTags {
 }
 
 /// What a unit has found out about the documents and tags of some records of a collection.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TagWrites {
     /// The collection's index.
     pub collection: CollectionId,

@@ -129,7 +129,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
             })
         };
         let golden =
-            fields.enumerate().map(|(index, field)| value(first + index, field.golden_type(), RecordPart::Golden(index), &field.name));
+            fields.map(|(id, field)| value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &field.name));
         let golden = golden.collect();
         record.golden = crate::sql::row::with_members(collection, golden);
         record.state =

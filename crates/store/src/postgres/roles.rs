@@ -387,7 +387,7 @@ impl Queue for PostgresStore {
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.ask_snapshot(|session| {
             let names = tables::collections(session, &self.bench.tables)?;
-            work::journal(session, &names, job, after, limit, troubles_only)
+            work::journal(session, &names.into(), job, after, limit, troubles_only)
         })
     }
 

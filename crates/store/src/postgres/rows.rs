@@ -68,7 +68,7 @@ impl UnitWriter<'_> {
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
                 let place = if self.tables.distributed() { RowLocation::default() } else { row.at(4)? };
-                self.locked.insert((row.at::<i64>(0)? as usize, key), (Version::new(row.at(2)?, row.at(3)?), place));
+                self.locked.insert((CollectionId::from(row.at::<i64>(0)? as usize), key), (Version::new(row.at(2)?, row.at(3)?), place));
             }
         }
         Ok(())

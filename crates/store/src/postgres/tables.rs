@@ -14,7 +14,7 @@
 //! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
-use stook_catalogue::ids::SourceId;
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use super::session::{DbResult, Session};
 use super::values::{RowExt, column_type};
 use crate::StoreError;
@@ -102,7 +102,7 @@ pub struct CollectionTables {
 /// Tables of a definition.
 pub struct StoreTables {
     /// By collection.
-    pub collections: Vec<CollectionTables>,
+    pub collections: IdVec<CollectionId, CollectionTables>,
     definition: Arc<Catalogue>,
     shape: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
@@ -167,12 +167,12 @@ impl StoreTables {
 
 impl CollectionTables {
     fn new(collection: &Collection) -> Self {
-        let fields = collection.stored_fields().iter().map(|field| (name(&["f", &field.name]), column_type(field.golden_type())));
+        let fields = collection.stored_fields().map(|(_, field)| (name(&["f", &field.name]), column_type(field.golden_type()))).collect::<Vec<_>>();
         let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
         let text = || column_type(&FieldType::Text);
         let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
         let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
-        let read: Vec<String> = fields.clone().chain(states.clone()).map(|(column, _)| column).collect();
+        let read: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
         let values = read.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let fixed = |columns: &[(&str, &str)]| columns.iter().map(|(name, ty)| ((*name).to_owned(), (*ty).to_owned())).collect::<Vec<_>>();
@@ -184,7 +184,7 @@ impl CollectionTables {
             ("created_job", "bigint"),
             ("alive", "boolean"),
         ]);
-        columns.extend(fields.chain(folded_columns).chain(states));
+        columns.extend(fields.into_iter().chain(folded_columns).chain(states));
         columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
         let side = |prefix: &str, wanted: fn(&Field) -> bool| {
             let table = |index: FieldId| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));

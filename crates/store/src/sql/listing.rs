@@ -1,5 +1,6 @@
 //! What every store does alike with jobs and journals: names, counts, the pages of a listing.
 
+use stook_catalogue::ids::{CollectionId, IdVec};
 use crate::StoreError;
 use crate::damage::Damage;
 use crate::journal::{DocumentOutcome, JournalEntry, Outcome, OutcomeCounts};
@@ -84,7 +85,7 @@ pub fn no_job(job: JobId) -> StoreError {
 /// A page of a journal as it fills. It ends with the last line of a document.
 pub struct JournalPage<'p> {
     /// Names of collections by their numbers.
-    pub names: &'p [String],
+    pub names: &'p IdVec<CollectionId, String>,
     pub job: &'p Job,
     pub corrections: HashMap<(u64, String), Outcome>,
     pub limit: usize,

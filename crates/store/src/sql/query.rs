@@ -1,5 +1,6 @@
 //! Plans on their way to SQL: their parts by the definition, and what is made of sums.
 
+use stook_catalogue::ids::{FieldId, LinkId};
 use crate::damage::Damage;
 use crate::plan::{AggregateFunction, PlanColumn, QueryPlan, mean_of};
 use crate::{Result, StoreError};
@@ -8,7 +9,7 @@ use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// The link of a collection with this index, if it is one of its own.
-pub fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: usize) -> Result<&'c Link> {
+pub fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: LinkId) -> Result<&'c Link> {
     let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.child_collection].name == collection.name);
     own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
 }

@@ -10,7 +10,7 @@ use stook_catalogue::value::Value;
 
 /// Golden values as they are used, of those that are kept: members that an index asks for are found in their structs.
 pub fn with_members(collection: &Collection, mut golden: Vec<Value>) -> Vec<Value> {
-    for index in golden.len()..collection.fields.len() {
+    for index in collection.fields.ids().skip(golden.len()) {
         let asked = collection.member(index).filter(|_| collection.fields[index].index.ordered);
         golden.push(asked.map_or(Value::Null, |(list, member)| members_of(&golden[list], member)));
     }

@@ -54,7 +54,7 @@ pub struct Refusal {
     /// The index of the claim.
     pub claim: usize,
     /// The index of the unique field.
-    pub field: FieldId,
+    pub field: usize,
     /// The key of the record that has the value.
     pub holder: String,
 }
@@ -86,7 +86,7 @@ pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Take
 }
 
 /// The first field of which a claim wants what another record has, and the key of that record.
-fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(FieldId, &'t str)> {
+fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str)> {
     claim.values.iter().enumerate().find_map(|(field, value)| {
         let holder = taken[field].holders.get(value.as_ref()?).filter(|holder| *holder != claim.key)?;
         Some((field, holder.as_str()))

@@ -1,5 +1,6 @@
 //! The part of a unit's protocol that needs no SQL: what a pass writes is a unit, and a unit sees what it relied on in vain.
 
+use stook_catalogue::ids::CollectionId;
 use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 use stook_catalogue::key::Key;
 
@@ -53,7 +54,7 @@ impl Unit for PassUnit<'_> {
 pub fn pass_on_broken<E>(
     unit: &mut dyn Unit,
     (records, ranges): (&[usize], &[usize]),
-    mut read: impl FnMut(usize, &[Key]) -> Result<Vec<Option<StoredRecord>>, E>,
+    mut read: impl FnMut(CollectionId, &[Key]) -> Result<Vec<Option<StoredRecord>>, E>,
 ) -> Result<(), E> {
     if records.is_empty() && ranges.is_empty() {
         return Ok(());

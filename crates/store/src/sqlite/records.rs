@@ -25,9 +25,8 @@ pub fn read(
     keys: &[Key],
     detail: ReadDetail,
 ) -> Result<Vec<Option<StoredRecord>>> {
-    let name = &tables.names[collection.min(tables.names.len().saturating_sub(1))];
     let found = read_damaged(connection, tables, tenant, collection, keys, detail)?;
-    found.into_iter().map(|record| record.map(|record| record.sound(name)).transpose()).collect()
+    found.into_iter().map(|record| record.map(|record| record.sound(&tables.names[collection])).transpose()).collect()
 }
 
 /// The same, with records that are damaged.
@@ -125,8 +124,8 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
             }))
         };
         let mut golden = Vec::with_capacity(collection.fields.len());
-        for (index, field) in fields.enumerate() {
-            golden.push(value(first + index, field.golden_type(), RecordPart::Golden(index), &|| format!("`{}`", field.name))?);
+        for (id, field) in fields {
+            golden.push(value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &|| format!("`{}`", field.name))?);
         }
         record.golden = with_members(collection, golden);
         for (index, state) in collection.states.iter().enumerate() {

@@ -438,7 +438,7 @@ impl Queue for SqliteStore {
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.with_snapshot(|connection| {
             let names = tables::collections(connection, &self.tables)?;
-            work::journal(connection, &names, job, after, limit, troubles_only)
+            work::journal(connection, &names.into(), job, after, limit, troubles_only)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Writes rows of records, each only at the version that was read, and the side tables of what is indexed.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::error::failure;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables};

@@ -17,7 +17,7 @@
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
-use stook_catalogue::ids::SourceId;
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use super::error::failure;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
@@ -120,9 +120,9 @@ pub struct CollectionTables {
 /// Tables of a definition.
 pub struct StoreTables {
     /// By collection.
-    pub collections: Vec<CollectionTables>,
+    pub collections: IdVec<CollectionId, CollectionTables>,
     /// Names of collections.
-    pub names: Vec<String>,
+    pub names: IdVec<CollectionId, String>,
     definition: std::sync::Arc<Catalogue>,
     /// What the store notes of it.
     definition_stamp: String,
@@ -225,7 +225,7 @@ impl CollectionTables {
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let indexed = indexed_columns(collection);
         let rest: String = names.iter().zip(&indexed).filter(|(_, indexed)| !**indexed).map(|(name, _)| format!("{name} = ?, ")).collect();
-        let stored = collection.stored_fields().iter().map(|field| format!("\"f_{}\"", field.name));
+        let stored = collection.stored_fields().map(|(_, field)| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
         let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
@@ -286,7 +286,7 @@ fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_cat
 
 /// Columns of values in the order rows are written: fields, folded fields, digests of fields, states; with their storage class.
 pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
-    let fields = collection.stored_fields().iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
+    let fields = collection.stored_fields().map(|(_, field)| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
     let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|field| (format!("\"d_{}\"", field.name), "INTEGER"));
@@ -296,7 +296,7 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
 /// For each column of [`value_columns`] whether it has an index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
-    let fields = collection.stored_fields().iter().map(|field| has(field) && !field.fold);
+    let fields = collection.stored_fields().map(|(_, field)| has(field) && !field.fold);
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|_| true);
@@ -402,7 +402,7 @@ pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) 
 /// Names of collections by their numbers: those of the definition at hand, or those that the store says.
 pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<String>> {
     if !tables.accepts_any_definition {
-        return Ok(tables.names.clone());
+        return Ok(tables.names.iter().cloned().collect());
     }
     crate::sql::shape::named(meta(connection, "collections")?.as_deref())
 }

@@ -1,5 +1,6 @@
 //! Reservations of the values of unique fields.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::tables::StoreTables;
 use super::values::bind;

@@ -1,5 +1,6 @@
 //! Writes a unit of work: calls its methods in their order, and writes what each gives.
 
+use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;

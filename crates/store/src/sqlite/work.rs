@@ -1,5 +1,6 @@
 //! Jobs, chunks and journals.
 
+use stook_catalogue::ids::{CollectionId, IdVec};
 use super::error::failure;
 use super::sql::execute;
 use super::tables::StoreTables;
@@ -386,7 +387,7 @@ pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
-pub fn journal(connection: &Connection, names: &[String], job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+pub fn journal(connection: &Connection, names: &IdVec<CollectionId, String>, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
     let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;

@@ -9,7 +9,7 @@ use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
 /// where it stands in which scope.
 pub(super) fn content_hash(
     said: &ContributionContent,
-    unread: &[usize],
+    unread: &[FieldId],
     (collection, feed): (&Collection, &Feed),
     bytes: &[u8],
     scope: Option<&ScopePosition>,

@@ -1,6 +1,6 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use stook_catalogue::ids::FieldId;
+use stook_catalogue::ids::{FieldId, SourceId};
 use super::document::{Envelope, MappedDocument};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
@@ -27,7 +27,7 @@ const MOST_SCOPE: usize = 512;
 /// Maps documents of one source. One per thread.
 pub struct DocumentMapper<'c> {
     catalogue: &'c Catalogue,
-    index: usize,
+    index: SourceId,
     source: &'c Source,
     evaluator: &'c Evaluator,
     values: ValueReader<'c>,
@@ -38,7 +38,7 @@ pub struct DocumentMapper<'c> {
     /// Values of those, once they are known.
     known: RefCell<Vec<Option<LetResult<'c>>>>,
     /// For each feed fields that are mapped, but that the source has no say in.
-    ignored_fields: Vec<Vec<usize>>,
+    ignored_fields: Vec<Vec<FieldId>>,
     /// For each feed, for each `let`, the field of its name.
     same_name_fields: Vec<Vec<Option<usize>>>,
 }
@@ -62,7 +62,7 @@ struct ContributionHeader {
 
 impl<'c> DocumentMapper<'c> {
     /// A mapper of the source with this index, for documents of one file.
-    pub fn new(catalogue: &'c Catalogue, index: usize, evaluator: &'c Evaluator) -> Self {
+    pub fn new(catalogue: &'c Catalogue, index: SourceId, evaluator: &'c Evaluator) -> Self {
         let source = &catalogue.sources[index];
         let mut of_file: Vec<bool> = Vec::with_capacity(source.lets.len());
         for own in &source.lets {
@@ -228,7 +228,7 @@ impl<'c> DocumentMapper<'c> {
     fn feed<'s, 'd>(
         &'s self,
         input: DocumentInput<'d>,
-        index: usize,
+        index: SourceId,
         scope: &mut DocumentScope<'s, 'c>,
         mapped: &mut MappedDocument,
         found: &mut Vec<SelectedValue<'d>>,
@@ -238,7 +238,7 @@ impl<'c> DocumentMapper<'c> {
         let collection = &self.catalogue.collections[feed.collection];
         let namesakes = &self.same_name_fields[index];
         let mut values = vec![Value::Null; collection.fields.len()];
-        let mut unread: Vec<usize> = Vec::new();
+        let mut unread: Vec<FieldId> = Vec::new();
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
             let own = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };

@@ -89,7 +89,7 @@ impl PassState<'_> {
         }
         debug_assert!(found.len() <= MOST_CHILDREN);
         let mut counted: BTreeMap<(JobId, String, RetirementResult), u64> = BTreeMap::new();
-        let collections: BTreeSet<usize> = found.keys().map(|(collection, _)| *collection).collect();
+        let collections: BTreeSet<CollectionId> = found.keys().map(|(collection, _)| *collection).collect();
         for collection in collections {
             let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
             let held = desk.hold(collection, &keys)?;
@@ -128,7 +128,7 @@ impl PassState<'_> {
     fn restate_one(
         &mut self,
         replaces: &CompleteDelivery,
-        (collection, stored): (usize, Option<StoredRecord>),
+        (collection, stored): (CollectionId, Option<StoredRecord>),
         own: Vec<ScopedContribution>,
         heard: RetirementChange,
         jobs: &CausingJobs,

@@ -1,6 +1,6 @@
 //! Parents that exist because children name them, and rollups of parents.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
 use crate::content::state::effective_state;
@@ -38,7 +38,7 @@ impl PassState<'_> {
         told: &ChildrenByLink,
     ) -> Result<Option<ParentState>> {
         let own = &self.rules.relations[collection];
-        let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
+        let creating: Vec<LinkId> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
         let asks = wanted.created_by_link || !creating.is_empty();
         let LinkedExistence { content: made, asks_all } =
             if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
@@ -101,11 +101,11 @@ impl PassState<'_> {
         (collection, key): (CollectionId, &Key),
         stored: Option<&StoredRecord>,
         (told, is_all): (&ChildrenByLink, bool),
-        links: &[usize],
+        links: &[LinkId],
     ) -> Result<LinkedExistence> {
         let definition = &self.rules.catalogue.collections[collection];
         let KeyDefinition::Field(key_field) = definition.key else { return Ok(LinkedExistence::default()) };
-        let name_of = |link: &usize| -> SmolStr {
+        let name_of = |link: &LinkId| -> SmolStr {
             let own = &self.rules.catalogue.links[*link];
             format!("{}.{}", self.rules.catalogue.collections[own.child_collection].name, own.name).into()
         };

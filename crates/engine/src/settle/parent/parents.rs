@@ -1,6 +1,6 @@
 //! Settles parents: which of their children are read, and in which order their values follow.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::work::{ChildAtHand, ChildrenByLink, ParentAtHand, ParentWork};
 use crate::relations::marks::{MADE, key_of};
 use crate::relations::payload::ChildPayload;
@@ -73,7 +73,7 @@ impl PassState<'_> {
         });
         let measured = own.coverages.iter().filter_map(|coverage| measures(&self.rules.catalogue.coverages[*coverage].kind));
         let creating = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create);
-        let links: BTreeSet<usize> = rolled.chain(measured).chain(creating).collect();
+        let links: BTreeSet<LinkId> = rolled.chain(measured).chain(creating).collect();
         let places: HashMap<&str, usize> = wanted.keys().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
         let mut told: Vec<ChildrenByLink> = wanted.iter().map(|_| ChildrenByLink::new()).collect();
         let mut asked: Vec<(String, Option<String>)> = Vec::new();

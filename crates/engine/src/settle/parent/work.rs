@@ -1,5 +1,6 @@
 //! What is to be settled of parents, and what is known of them.
 
+use stook_catalogue::ids::LinkId;
 use crate::relations::payload::ChildPayload;
 use crate::settle::pass::CausingJobs;
 use std::collections::{BTreeSet, HashMap};
@@ -33,7 +34,7 @@ pub(super) struct ChildAtHand {
 }
 
 /// Children of one parent, by link, in the order of their edges.
-pub(super) type ChildrenByLink = HashMap<usize, Vec<ChildAtHand>>;
+pub(super) type ChildrenByLink = HashMap<LinkId, Vec<ChildAtHand>>;
 
 /// A parent with what is to be settled of it.
 pub(super) struct ParentAtHand {

@@ -1,5 +1,6 @@
 //! What a plan's columns are in SQL.
 
+use stook_catalogue::ids::FieldId;
 use super::super::session::DbResult;
 use super::super::tables::name;
 use super::super::values::column_type;

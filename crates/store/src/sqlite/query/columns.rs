@@ -1,5 +1,6 @@
 //! What a plan's columns are in SQL.
 
+use stook_catalogue::ids::FieldId;
 use super::super::tables::ordered_index;
 use crate::plan::PlanColumn;
 use crate::sql::pattern::fold_pieces;
