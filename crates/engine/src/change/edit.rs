@@ -4,7 +4,7 @@
 //! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
 //! contribution too, which competes by time.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use crate::Result;
 use crate::content::allowed::check;
 use crate::content::allowed::strict_from_json;
@@ -133,7 +133,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
     }
     let fields = match &edit.action {
         EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
-        EditAction::Delete => Ok(vec![None; collection.fields.len()]),
+        EditAction::Delete => Ok(vec![None; collection.fields.len()].into()),
     };
     let mut said = match fields {
         Ok(said) => said,
@@ -183,8 +183,8 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
 }
 
 /// The values of an edit by field: what is not said, what is null (taken back), what is cleared.
-fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<Vec<Option<Value>>, Vec<String>> {
-    let mut said: Vec<Option<Value>> = vec![None; collection.fields.len()];
+fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<IdVec<FieldId, Option<Value>>, Vec<String>> {
+    let mut said: IdVec<FieldId, Option<Value>> = vec![None; collection.fields.len()].into();
     let mut problems = Vec::new();
     let mut find = |name: &str| match collection.field(name) {
         Some((_, field)) if field.derive.is_some() => {
@@ -223,7 +223,7 @@ const MAX_PATCHED: usize = 16 << 20;
 struct EditContext {
     rules: Arc<SettleRules>,
     edit: Edit,
-    said: Vec<Option<Value>>,
+    said: IdVec<FieldId, Option<Value>>,
     key: Key,
     now: i64,
 }
@@ -333,7 +333,7 @@ impl EditContext {
                 (wanted, false) => spoken && golden.values[index] != *wanted,
             }
         };
-        if !(0..said.len()).any(lost) {
+        if !collection.fields.ids().any(lost) {
             return Vec::new();
         }
         let explained = consolidator.explain(contributions, golden).into_iter().filter(|own| lost(own.field));
@@ -367,9 +367,9 @@ impl EditContext {
             (EditAction::Patch(_), Some(ContributionContent::Values(former))) => values.clone_from_slice(former),
             _ => {}
         }
-        for (index, (value, said)) in values.iter_mut().zip(&self.said).enumerate() {
+        for ((value, said), field) in values.iter_mut().zip(&self.said).zip(&collection.fields) {
             if let Some(said) = said {
-                *value = match self.merged(&collection.fields[index], value) {
+                *value = match self.merged(field, value) {
                     Some(merged) => merged?,
                     None => said.clone(),
                 };
@@ -394,7 +394,7 @@ impl EditContext {
     /// What is wrong with the record as it would be.
     fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<EditResult> {
         let is_missing = |index: FieldId| collection.fields[index].required && golden[index].is_null();
-        let missing: Vec<FieldId> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
+        let missing: Vec<FieldId> = collection.fields.ids().filter(|index| is_missing(*index)).collect();
         if !missing.is_empty() {
             let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
             // what was not said is a mistake of the request, what was taken away does not fit the record

@@ -8,9 +8,6 @@ use crate::tags::TagEvaluator;
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
 
-/// In the journal, for documents that reached none of several collections.
-const NO_COLLECTION: usize = u32::MAX as usize;
-
 impl ConsolidatedChunk {
     /// The journal as things stand, built where it is not known.
     pub(super) fn current_journal(&mut self) -> Option<&ChunkJournal> {
@@ -39,7 +36,7 @@ impl ConsolidatedChunk {
                 let (record, offset) = place(own.document);
                 let outcome = &with_embedded(own, *outcome, statements, decision);
                 counts.add(*outcome, 1);
-                lines.push(DocumentOutcome { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.shared() });
+                lines.push(DocumentOutcome { document: own.document, offset, collection: Some(*collection), outcome: *outcome, key: key.shared() });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
                     let failed = *outcome == Outcome::Failed;
@@ -68,8 +65,8 @@ impl ConsolidatedChunk {
             troubles.push(Issue { document, file: self.file, record, offset, key: Some(key.to_string()), failed: false, reason });
         }
         let only = match self.context.rules.catalogue.sources[self.context.source].feeds.as_slice() {
-            [feed] => feed.collection,
-            _ => NO_COLLECTION,
+            [feed] => Some(feed.collection),
+            _ => None,
         };
         for UnmappedDocument { document, outcome, key } in &self.mapped.without_record {
             counts.add(*outcome, 1);

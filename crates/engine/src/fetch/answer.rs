@@ -1,6 +1,5 @@
 //! What a service has answered, as it is noted in the store: as an edge per answer, found by what was asked.
 
-use stook_catalogue::ids::FieldId;
 use super::bind::{BoundArguments, QueryConditions, pieces, type_of};
 use super::url::path;
 use crate::relations::SettlingUnit;
@@ -254,7 +253,7 @@ impl AnswerStore<'_> {
 
 /// Conditions as they are noted.
 pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Vec<(String, String, Json)> {
-    let one = |(place, test): &(FieldId, Comparison)| {
+    let one = |(place, test): &(usize, Comparison)| {
         let arg = &call.args[*place];
         let ty = type_of(collection, arg);
         let (kind, values) = match test {

@@ -13,7 +13,7 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Aggregate, Comparison, PlanColumn, QueryPlan};
 
 /// What a service is told: arguments of a call, each with the condition on its field.
-pub type BoundArguments = Vec<(FieldId, Comparison)>;
+pub type BoundArguments = Vec<(usize, Comparison)>;
 
 /// Conditions of a query by field, and what it needs besides.
 pub struct QueryConditions<'p> {
@@ -124,7 +124,7 @@ impl<'p> QueryConditions<'p> {
     ///
     /// # Errors
     /// Which condition the call needs and the query has not.
-    pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(FieldId) -> bool) -> Result<BoundArguments, MissingCondition> {
+    pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(usize) -> bool) -> Result<BoundArguments, MissingCondition> {
         let mut told = BoundArguments::new();
         let mut in_part = false;
         for (place, arg) in call.args.iter().enumerate() {

@@ -62,7 +62,7 @@ fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(FieldId, Comparis
 
 /// Whether tests by field hold of values.
 fn hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
-    tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
+    tests.iter().all(|(field, test)| values.get(field.index()).is_some_and(|value| holds(test, value)))
 }
 
 /// What a source said of some records before it was asked again.
@@ -139,7 +139,7 @@ impl PreviousContributions {
     /// An answer that tells a part does not tell the elements of the part any more.
     fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
         let Some(part) = PartialList::of(collection, contributor) else { return };
-        let tells = |values: &&[Value]| values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
+        let tells = |values: &&[Value]| values.get(part.list.index()).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
         let told: Vec<&[Value]> = contributions.iter().filter_map(|own| self.said(own)).filter(tells).collect();
         let is_said_anew = contributions.iter().any(|own| *own.contributor == *contributor && own.as_of >= self.begun);
         if is_said_anew || told.is_empty() {

@@ -192,7 +192,7 @@ impl DryRun<'_> {
     }
 
     /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
-    fn reserve(&mut self, collection: CollectionId, key: &Key, change: &RecordChange) -> Result<Option<(CollectionId, Key)>> {
+    fn reserve(&mut self, collection: CollectionId, key: &Key, change: &RecordChange) -> Result<Option<(FieldId, Key)>> {
         let RecordChange::Put(content) = change else { return Ok(None) };
         let definition = &self.context.rules.catalogue.collections[collection];
         let unique =
@@ -220,7 +220,7 @@ impl DryRun<'_> {
         match self.written.get(&(*collection, holder.clone())) {
             None => true,
             Some(None) => false,
-            Some(Some(record)) => record.alive && record.golden.get(*field).is_some_and(|own| reserved(definition, own) == *value),
+            Some(Some(record)) => record.alive && record.golden.get(field.index()).is_some_and(|own| reserved(definition, own) == *value),
         }
     }
 

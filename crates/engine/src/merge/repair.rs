@@ -69,7 +69,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
     let raw = stored.raw.as_deref().unwrap_or_default();
     let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
-    let broken: Vec<usize> =
+    let broken: Vec<FieldId> =
         stored.damage.iter().filter_map(|damage| if let RecordPart::Golden(field) = damage.part { Some(field) } else { None }).collect();
     // who has said what cannot be read differs with what is put in its place
     let mut marked = stored.golden.clone();
@@ -114,7 +114,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         return Ok(RepairedRecord::from_nothing(record));
     }
     if found.golden_is_damaged {
-        record.golden = said_again(&found, statements, &record.golden, &read)?;
+        record.golden = said_again(collection, &found, statements, &record.golden, &read)?;
     }
     let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
     for place in found.damaged.iter().rev() {
@@ -130,6 +130,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
 /// The golden values of a record of which some are not what was written, with what documents say again in their place, if that makes
 /// them what was written.
 fn said_again(
+    collection: &Collection,
     found: &UnpackedContributions,
     statements: &[NumberedContribution],
     golden: &[Value],
@@ -138,7 +139,7 @@ fn said_again(
     for (place, own) in found.contributions.iter().enumerate() {
         let Some(ContributionContent::Values(values)) = said_by(own, statements).map(|new| &new.content) else { continue };
         let mut again = golden.to_vec();
-        for (field, value) in values.iter().enumerate().filter(|(field, value)| said(own, *field) != **value) {
+        for (field, value) in collection.fields.ids().zip(values.iter()).filter(|(field, value)| said(own, *field) != **value) {
             let former = std::mem::replace(&mut again[field], value.clone());
             let is_golden = read(&again).is_ok_and(|found| found.contributions.get(place).is_some_and(|own| said(own, field) == *value));
             if !is_golden {

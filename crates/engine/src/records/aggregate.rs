@@ -81,7 +81,7 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, agg
                 for (sum, field) in sums.iter_mut().zip(&fields) {
                     match field {
                         None => sum.add(&key),
-                        Some(field) => sum.add(values.get(*field).unwrap_or(&Value::Null)),
+                        Some(field) => sum.add(values.get(field.index()).unwrap_or(&Value::Null)),
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
 
+use stook_catalogue::ids::CollectionId;
 use super::record::ExplainedRecord;
 use crate::content::collection::find_collection;
 use crate::job::sizes::PAGE;
@@ -103,7 +104,7 @@ fn failed(error: std::io::Error) -> EngineError {
 /// Calls `visit` with every existing record of a collection, a page of keys at a time.
 fn each_record(
     definition: &Collection,
-    index: usize,
+    index: CollectionId,
     store: &dyn Store,
     tenant: &Tenant,
     visit: &mut dyn FnMut(ExplainedRecord<'_>) -> Result<()>,

@@ -117,8 +117,8 @@ impl ExplainedRecord<'_> {
             }
             entry.insert("value".into(), value.to_json(field.golden_type()));
             if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive
-                && let Some(link) = catalogue.links.get(*link)
             {
+                let link = &catalogue.links[*link];
                 let planned = planned(store, tenant, link, &self.stored.golden)?;
                 if !planned.is_empty() {
                     entry.insert("planned".into(), json!(planned));
@@ -239,11 +239,12 @@ fn show_as_of(as_of: i64) -> Json {
 fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     match derive {
         Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => expression.source().to_owned(),
-        Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link) => match catalogue.links.get(*link) {
-            Some(link) if link.many => format!("all targets of {}", catalogue.collections[link.target_collection].name),
-            Some(link) => format!("the linked {}", catalogue.collections[link.target_collection].name),
-            None => "linked".into(),
-        },
+        Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link) => {
+            let link = &catalogue.links[*link];
+            let target = &catalogue.collections[link.target_collection].name;
+            if link.many { format!("all targets of {target}") } else { format!("the linked {target}") }
+        }
+        Derivation::Pending => "linked".into(),
         Derivation::Sources => "sources that contribute to the record".into(),
         Derivation::Member(..) => "a member of the structs in a list".into(),
         Derivation::Rollup(rollup) => {

@@ -1,6 +1,6 @@
 //! What a catalogue says of the relations between its collections, made once and used by all that change or settle records.
 
-use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
@@ -53,7 +53,7 @@ impl CollectionRelations {
 pub struct SettleRules {
     /// The definition.
     pub catalogue: Arc<Catalogue>,
-    pub(crate) relations: Vec<CollectionRelations>,
+    pub(crate) relations: IdVec<CollectionId, CollectionRelations>,
     pub(crate) links: HashMap<u32, LinkId>,
     pub(crate) collections: HashMap<u32, CollectionId>,
 }
@@ -61,7 +61,7 @@ pub struct SettleRules {
 impl SettleRules {
     /// The rules of a catalogue.
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
-        let mut relations: Vec<CollectionRelations> = Vec::with_capacity(catalogue.collections.len());
+        let mut relations: IdVec<CollectionId, CollectionRelations> = IdVec::new();
         for (index, collection) in catalogue.collections.enumerate() {
             let mut own = CollectionRelations { id: id_of(&collection.name), ..CollectionRelations::default() };
             for (number, link) in catalogue.links.enumerate() {
@@ -110,7 +110,7 @@ impl SettleRules {
             }
         }
         let links = catalogue.links.enumerate().map(|(number, link)| (link.id, number)).collect();
-        let collections = relations.iter().enumerate().map(|(number, own)| (own.id, number)).collect();
+        let collections = relations.enumerate().map(|(number, own)| (own.id, number)).collect();
         Self { catalogue: catalogue.clone(), relations, links, collections }
     }
 

@@ -1,6 +1,6 @@
 //! The pass that settles records as children: which records they link to, and what they read there.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::linked_values::read_through;
 use super::pass::{CausingJobs, PassState};
 use super::targets::{find, keys_of, sought};
@@ -76,7 +76,7 @@ impl PassState<'_> {
     /// Takes the values of settled fields with expressions.
     fn take(&mut self, desk: &mut dyn PassContext, collection: CollectionId, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
-        let mut targets: HashMap<CollectionId, HashMap<Key, Vec<Value>>> = HashMap::new();
+        let mut targets: HashMap<LinkId, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
             let link = &self.rules.catalogue.links[*index];
             if !link.is_read() {

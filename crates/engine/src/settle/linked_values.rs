@@ -1,6 +1,6 @@
 //! Fields through links: the values of a record that follow from the records it is linked to.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
+use stook_catalogue::ids::{CollectionId, LinkId};
 use super::targets::keys_of;
 use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -20,11 +20,11 @@ pub(super) fn read_through<'t>(
     evaluator: &'t Evaluator,
     collection: CollectionId,
     values: &mut [Value],
-    target: &dyn Fn(CollectionId, &Key) -> Option<&'t [Value]>,
+    target: &dyn Fn(LinkId, &Key) -> Option<&'t [Value]>,
 ) {
     let own = &rules.relations[collection];
     let definition = &rules.catalogue.collections[collection];
-    let of = |index: &FieldId| {
+    let of = |index: &LinkId| {
         let link = &rules.catalogue.links[*index];
         let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
         let targets = keys.iter().map(|key| target(*index, key)).collect();

@@ -105,7 +105,7 @@ pub fn start(
 }
 
 /// Ranges that jobs of other tags have not done yet, and those jobs.
-fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: usize) -> Result<(Vec<KeyRange>, Vec<JobId>)> {
+fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: CollectionId) -> Result<(Vec<KeyRange>, Vec<JobId>)> {
     let mut jobs: Vec<JobId> = known.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
     jobs.sort_unstable();
     jobs.dedup();
@@ -277,14 +277,14 @@ impl Unit for TagEvaluationUnit {
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
             counts.add(outcome, keys.len() as i64);
             let line =
-                |key: &Key| DocumentOutcome { document: self.first + place(key), offset: 0, collection: self.collection, outcome, key: key.shared() };
+                |key: &Key| DocumentOutcome { document: self.first + place(key), offset: 0, collection: Some(self.collection), outcome, key: key.shared() };
             lines.extend(keys.iter().map(line));
         }
         for (collection, key, reason) in self.tagger.failures() {
             counts.add(Outcome::Failed, 1);
             let place = place(key);
             let (document, record, offset) = (self.first + place, place + 1, 0);
-            lines.push(DocumentOutcome { document, offset, collection, outcome: Outcome::Failed, key: key.shared() });
+            lines.push(DocumentOutcome { document, offset, collection: Some(collection), outcome: Outcome::Failed, key: key.shared() });
             troubles.push(Issue { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
         }
         lines.sort_by_key(|line| line.document);

@@ -131,7 +131,8 @@ impl TagEvaluator {
             let own = all.entry(pending.collection).or_insert_with(|| TagWrites {
                 collection: pending.collection,
                 tags: self.definitions.get(&pending.collection).map(|own| own.names.clone()).unwrap_or_default(),
-                ..TagWrites::default()
+                trees: Vec::new(),
+                assignments: Vec::new(),
             });
             own.trees.extend(pending.changes.iter().map(|(source, tree)| (pending.key.clone(), source.clone(), tree.clone())));
             own.assignments.push((pending.key.clone(), pending.carried.clone()));

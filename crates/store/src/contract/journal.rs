@@ -99,8 +99,8 @@ pub struct DocumentOutcome {
     pub document: u64,
     /// Position in its file.
     pub offset: u64,
-    /// The collection's index.
-    pub collection: CollectionId,
+    /// The collection; nothing for a document that reached none of several.
+    pub collection: Option<CollectionId>,
     /// What became of it.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
@@ -182,6 +182,9 @@ pub struct JournalEntry {
 /// Bytes that are not worth compressing.
 const FEW: usize = 512;
 
+/// Written in the place of a collection where there is none.
+const NO_COLLECTION: u64 = u32::MAX as u64;
+
 /// Packs the lines of a chunk.
 pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(1 + lines.len() * 24);
@@ -192,7 +195,7 @@ pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
         put_varint(&mut plain, line.document.wrapping_sub(document));
         put_varint(&mut plain, line.offset.wrapping_sub(offset));
         plain.push(line.outcome as u8);
-        put_varint(&mut plain, line.collection.index() as u64);
+        put_varint(&mut plain, line.collection.map_or(NO_COLLECTION, |collection| collection.index() as u64));
         put_bytes(&mut plain, line.key.as_bytes());
         (document, offset) = (line.document, line.offset);
     }
@@ -223,7 +226,7 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<DocumentOutcome>, DecodeError> {
         document = document.wrapping_add(input.varint()?);
         offset = offset.wrapping_add(input.varint()?);
         let outcome = Outcome::from_number(input.byte()?).ok_or(DecodeError("unknown outcome"))?;
-        let collection = CollectionId::from(input.varint()? as usize);
+        let collection = Some(input.varint()?).filter(|number| *number != NO_COLLECTION).map(|number| CollectionId::from(number as usize));
         let key = input.text()?.into();
         lines.push(DocumentOutcome { document, offset, collection, outcome, key });
     }

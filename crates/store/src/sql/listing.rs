@@ -100,7 +100,7 @@ impl JournalPage<'_> {
 
     /// Adds a line of a chunk.
     pub fn add(&mut self, line: &DocumentOutcome, chunk: &ChunkOutcomes) {
-        let collection = self.names.get(line.collection).cloned();
+        let collection = line.collection.and_then(|collection| self.names.get(collection)).cloned();
         let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
         let outcome = corrected.unwrap_or(line.outcome);
         // a document that failed before it had a key reached no collection

@@ -40,7 +40,7 @@ pub struct DocumentMapper<'c> {
     /// For each feed fields that are mapped, but that the source has no say in.
     ignored_fields: Vec<Vec<FieldId>>,
     /// For each feed, for each `let`, the field of its name.
-    same_name_fields: Vec<Vec<Option<usize>>>,
+    same_name_fields: Vec<Vec<Option<FieldId>>>,
 }
 
 /// A document with what is kept and hashed of it.
@@ -228,7 +228,7 @@ impl<'c> DocumentMapper<'c> {
     fn feed<'s, 'd>(
         &'s self,
         input: DocumentInput<'d>,
-        index: SourceId,
+        index: usize,
         scope: &mut DocumentScope<'s, 'c>,
         mapped: &mut MappedDocument,
         found: &mut Vec<SelectedValue<'d>>,

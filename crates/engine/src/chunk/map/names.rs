@@ -36,7 +36,7 @@ pub(super) struct DocumentScope<'s, 'c> {
     pub(super) names: &'s [&'s str],
     pub(super) lets: Vec<LetResult<'c>>,
     /// Those of them that could not be read, and what follows from them alone.
-    pub(super) unread: Vec<FieldId>,
+    pub(super) unread: Vec<usize>,
     /// The feed at hand, where its fields are known beside the `let` values.
     pub(super) feed: Option<MappedFields<'s>>,
     pub(super) meta: &'s Envelope<'s>,
@@ -52,7 +52,7 @@ pub(super) struct MappedFields<'s> {
     /// Fields that could not be read.
     pub(super) unread: &'s [FieldId],
     /// For each `let` value the field of its name.
-    pub(super) namesakes: &'s [Option<usize>],
+    pub(super) namesakes: &'s [Option<FieldId>],
 }
 
 impl<'s> MappedFields<'s> {
@@ -84,11 +84,11 @@ impl<'s, 'c> DocumentScope<'s, 'c> {
         DocumentScope { source: self.source, names: self.names, lets, unread, feed, meta: self.meta }
     }
 
-    pub(super) fn end(self) -> (Vec<LetResult<'c>>, Vec<FieldId>) {
+    pub(super) fn end(self) -> (Vec<LetResult<'c>>, Vec<usize>) {
         (self.lets, self.unread)
     }
 
-    pub(super) fn take_back(&mut self, (lets, unread): (Vec<LetResult<'c>>, Vec<FieldId>)) {
+    pub(super) fn take_back(&mut self, (lets, unread): (Vec<LetResult<'c>>, Vec<usize>)) {
         (self.lets, self.unread) = (lets, unread);
     }
 }

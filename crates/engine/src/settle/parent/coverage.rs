@@ -1,6 +1,6 @@
 //! The rows of a coverage as they should be, written where they are not.
 
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
@@ -27,7 +27,7 @@ impl PassState<'_> {
         let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
         let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
         let names: Vec<&str> = parents.iter().filter(|own| is_whole(&own.wanted)).map(|own| own.key.as_str()).collect();
-        let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect() };
+        let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
         for ParentAtHand { key, wanted, .. } in parents.iter().filter(|own| !is_whole(&own.wanted)) {
             keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
         }
@@ -70,7 +70,7 @@ impl PassState<'_> {
                     shown
                 }
                 CoverageKind::Total(total) => {
-                    let ty = self.rules.catalogue.collections[coverage.rows].fields[2].ty.clone();
+                    let ty = self.rules.catalogue.collections[coverage.rows].fields[FieldId::from(2)].ty.clone();
                     let rows = covered.get(&(total.of, place)).map(|rows| self.sums(total, &ty, rows)).unwrap_or_default();
                     let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
                     covered.insert((index, place), rows);

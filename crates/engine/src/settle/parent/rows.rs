@@ -112,7 +112,7 @@ impl PassState<'_> {
     fn keyed(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
         let of = &self.rules.catalogue.collections[coverage.parent];
-        for field in &rows.fields[values.len()..] {
+        for field in rows.fields.iter().skip(values.len()) {
             values.push(of.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
         }
         let key = row_key(rows, &values, self.evaluator)?;
