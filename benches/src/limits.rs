@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use stook_catalogue::ids::CollectionId;
 use stook_formats::marc::MarcRecord;
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::{Queries, ReadDetail, Records, Tenant};
@@ -98,7 +99,7 @@ pub fn look_ups(store: &str, catalogue: &str) -> ExitCode {
         let store = SqliteStore::open(Path::new(store), Arc::new(catalogue), SqliteOptions { reader_cache: 256 << 20, ..SqliteOptions::default() })?;
         let tenant = Tenant::new(stook_store::DEFAULT_TENANT)?;
         let keys: Vec<_> = {
-            let mut plan = stook_store::plan::QueryPlan::all(tenant.clone(), 0);
+            let mut plan = stook_store::plan::QueryPlan::all(tenant.clone(), CollectionId::from(0));
             plan.limit = Some(20_000);
             let rows = store.find(&plan)?.rows;
             rows.iter().filter_map(|row| row.first()?.as_text().and_then(|key| stook_catalogue::key::Key::new(key).ok())).collect()
@@ -106,7 +107,7 @@ pub fn look_ups(store: &str, catalogue: &str) -> ExitCode {
         let look_up_all = || -> Result<u64, stook_store::StoreError> {
             let mut found = 0;
             for key in &keys {
-                let record = store.read(&tenant, 0, std::slice::from_ref(key), ReadDetail::Full)?;
+                let record = store.read(&tenant, CollectionId::from(0), std::slice::from_ref(key), ReadDetail::Full)?;
                 found += record.iter().flatten().count() as u64;
             }
             Ok(found)

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::xpath::XPath;
@@ -360,10 +361,18 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
             false => Box::new(SqliteStore::open(Path::new(store), catalogue.clone(), SqliteOptions::default())?),
         };
         let tenant = Tenant::new("main")?;
-        let place = |name: &str| catalogue.collections[0].transitions.iter().position(|own| own.name == name).unwrap_or(0);
+        let place = |name: &str| catalogue.collections[CollectionId::from(0)].transitions.iter().position(|own| own.name == name).unwrap_or(0);
         let ask = |name: &str| {
             let (tenant, args, caller) = (tenant.clone(), TransitionArguments::default(), "bench".to_owned());
-            Arc::new(TransitionRequest { tenant, collection: 0, transition: place(name), args, caller, role: "admin", call: None })
+            Arc::new(TransitionRequest {
+                tenant,
+                collection: CollectionId::from(0),
+                transition: place(name),
+                args,
+                caller,
+                role: "admin",
+                call: None,
+            })
         };
         let (acquire, release) = (ask("acquire"), ask("release"));
         let resolved = stook_query::resolve("machine status=Ready tag=vmx-or-svm", &catalogue, &*store, &tenant, store.clock())?;

@@ -1,8 +1,8 @@
 //! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
 
-use stook_catalogue::ids::{CollectionId, FieldId, LinkId, SourceId};
 use stook_catalogue::definition::{AsOfRule, KeyDefinition, SourceRef, Survivorship};
 use stook_catalogue::diagnostic::render;
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId, SourceId};
 use stook_catalogue::parse::parse;
 
 /// Rendered errors of a definition that must not be accepted.
@@ -363,7 +363,10 @@ collections:
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
     let fields = &catalogue.collections[CollectionId::from(0)].fields;
-    assert_eq!(fields[FieldId::from(0)].survivorship, Survivorship::Prefer { sources: vec![SourceRef::Source(SourceId::from(1)), SourceRef::Source(SourceId::from(0))], then_earliest: false });
+    assert_eq!(
+        fields[FieldId::from(0)].survivorship,
+        Survivorship::Prefer { sources: vec![SourceRef::Source(SourceId::from(1)), SourceRef::Source(SourceId::from(0))], then_earliest: false }
+    );
     assert_eq!(fields[FieldId::from(1)].survivorship, Survivorship::Union);
     assert_eq!(fields[FieldId::from(2)].from, Some(vec![SourceRef::Source(SourceId::from(1))]));
 }

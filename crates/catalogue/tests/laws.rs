@@ -1,9 +1,9 @@
 //! The laws of consolidation, over random sets of contributions.
 
-use stook_catalogue::ids::CollectionId;
 use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::parse::parse;
 use stook_catalogue::parts::{matches, prune};
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, PreviousContribution, Retirement, pack, unpack};

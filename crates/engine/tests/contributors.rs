@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::MAX_CONTRIBUTORS;
@@ -53,8 +54,13 @@ fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept
         assert_eq!(job.state, JobState::Completed, "{:?}", job.counts);
         assert_eq!(job.counts.outcomes.iter().sum::<i64>(), job.counts.documents, "{:?}", job.counts);
     }
-    let collection = &catalogue.collections[0];
-    let found = store.read(&tenant, 0, &[Key::new("a").expect("a key")], ReadDetail::Full).expect("it reads").pop().flatten().expect("the record");
+    let collection = &catalogue.collections[CollectionId::from(0)];
+    let found = store
+        .read(&tenant, CollectionId::from(0), &[Key::new("a").expect("a key")], ReadDetail::Full)
+        .expect("it reads")
+        .pop()
+        .flatten()
+        .expect("the record");
     let golden = collection.fields.iter().zip(&found.golden).map(|(field, value)| value.to_json(field.golden_type()).to_string());
     let contributions = found.contributions_of(collection).expect("they read");
     (golden.collect(), contributions.iter().map(|own| (own.contributor.to_string(), own.as_of / 1_000_000)).collect())

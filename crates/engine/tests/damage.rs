@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
@@ -77,7 +78,7 @@ fn tenant() -> Tenant {
 }
 
 const ITEMS: u32 = 6;
-const ITEM: usize = 1;
+const ITEM: CollectionId = CollectionId::new(1);
 
 fn documents(source: &str) -> String {
     let item = |number: u32| {
@@ -175,7 +176,7 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
         let _ = store.read(&tenant, ITEM, &keys(), detail);
     }
     let columns: Vec<PlanColumn> =
-        (0..catalogue.collections[ITEM].fields.len()).map(PlanColumn::Field).chain([PlanColumn::State(0), PlanColumn::Conflict]).collect();
+        catalogue.collections[ITEM].fields.ids().map(PlanColumn::Field).chain([PlanColumn::State(0), PlanColumn::Conflict]).collect();
     for column in columns {
         let _ = store.visit(&QueryPlan { columns: vec![PlanColumn::Key, column], ..QueryPlan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
     }

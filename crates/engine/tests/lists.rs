@@ -4,7 +4,6 @@
 
 mod support;
 
-use stook_catalogue::ids::CollectionId;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{MOST_COMBINED, MOST_TARGETS};
 use stook_catalogue::parse::parse;

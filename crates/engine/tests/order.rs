@@ -5,13 +5,13 @@
 
 mod support;
 
-use stook_catalogue::ids::{FieldId, SourceId};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UnreadableField};
 use stook_catalogue::survivorship::Consolidator;
@@ -291,10 +291,10 @@ impl Desk {
             assert_eq!(stored.state, if failed { JobState::CompletedWithErrors } else { JobState::Completed });
         }
         seen.outcomes.values_mut().for_each(|outcomes| outcomes.sort_unstable());
-        let found = self.store(0).find(&QueryPlan::all(tenant.clone(), 0)).expect("records");
+        let found = self.store(0).find(&QueryPlan::all(tenant.clone(), CollectionId::from(0))).expect("records");
         let living: Vec<&str> = found.rows.iter().filter_map(|row| row[0].as_text()).collect();
         let keys: Vec<_> = KEYS.iter().map(|key| stook_catalogue::key::Key::new(*key).expect("a key")).collect();
-        for record in self.store(0).read(tenant, 0, &keys, ReadDetail::Full).expect("records").into_iter().flatten() {
+        for record in self.store(0).read(tenant, CollectionId::from(0), &keys, ReadDetail::Full).expect("records").into_iter().flatten() {
             assert_eq!(record.alive, living.contains(&record.key.as_str()), "queries see exactly the records that exist");
             seen.records.insert(record.key.to_string(), (record.alive, record.golden));
         }
@@ -344,7 +344,7 @@ type Voices = BTreeMap<String, Vec<NewContribution>>;
 /// Every document of a job at once, against what there was before the job.
 fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let evaluator = Evaluator::new(catalogue.tables.clone());
-    let consolidator = Consolidator::new(catalogue, &catalogue.collections[0], &evaluator);
+    let consolidator = Consolidator::new(catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
     let mut store: Known = BTreeMap::new();
     let mut seen = Seen::default();
     for (number, delivery) in history.iter().enumerate() {
@@ -479,7 +479,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
             // the delivery's time counts; without another in the documents the same bytes come in several deliveries
             docs.iter_mut().for_each(|doc| doc.at = 0);
         }
-        Delivery { source, as_of, matched, unmatched, docs }
+        Delivery { source: SourceId::from(source), as_of, matched, unmatched, docs }
     })
 }
 
@@ -552,7 +552,7 @@ fn orders(count: usize) -> Vec<Vec<u16>> {
 #[test]
 fn every_order_of_four_chunks_counts_the_same() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
-    let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
+    let upsert = |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let histories = [
         // new record; a twin; an older one; a newer one
         vec![upsert(vec![doc(1, "p"), doc(1, "p"), doc(0, "q"), doc(2, "r")])],
@@ -580,7 +580,8 @@ fn every_order_of_four_chunks_counts_the_same() {
 #[test]
 fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
     let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, n: "null", gone };
-    let deliver = |as_of: i64, docs: Vec<Doc>| Delivery { source: 1, as_of, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
+    let deliver =
+        |as_of: i64, docs: Vec<Doc>| Delivery { source: SourceId::from(1), as_of, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let other_voice = Doc { part: "y", ..doc("p", false) };
     for living in [doc("p", false), doc("q", false), doc("r", false), other_voice] {
         let history = [deliver(1, vec![doc("p", true)]), deliver(2, vec![doc("p", true), living])];
@@ -596,7 +597,8 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
 #[test]
 fn a_newer_time_counts_though_the_content_is_equal() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
-    let upsert = |doc: Doc| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![doc] };
+    let upsert =
+        |doc: Doc| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![doc] };
     let history = [upsert(doc(1, "A")), upsert(doc(3, "A")), upsert(doc(2, "B"))];
     let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); 3]);
     let outcomes: Vec<&str> = (0..3).map(|job| seen.outcomes[&(job, "a".to_owned())][0]).collect();
@@ -611,7 +613,8 @@ fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
     let docs = [doc(0, "1"), doc(1, "2"), doc(2, "\"two\""), doc(3, "3")];
     for count in 1..=docs.len() {
         for order in orders(count) {
-            let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
+            let upsert =
+                |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
             let mut places: Vec<usize> = (0..count).collect();
             places.sort_by_key(|place| order[*place]);
             let history: Vec<Delivery> = places.into_iter().map(|place| upsert(vec![docs[place].clone()])).collect();
@@ -638,7 +641,7 @@ fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
 #[test]
 fn said_values_and_tombstones_are_told_apart_by_the_source() {
     let gone = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
-    let delivery = Delivery { source: 0, as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![gone] };
+    let delivery = Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![gone] };
     assert_eq!(statements(&DESK.catalogue, &delivery)[0].content, ContributionContent::Tombstone);
 }
 
@@ -673,7 +676,7 @@ collections:
         mapped.statements.into_iter().next().map(|statement| (statement.content, statement.hash))
     };
     let values = |only: Value, twice: &str| ContributionContent::Values([Value::text("a"), only, Value::text(twice)].into());
-    let (loud, quiet) = (0, 1);
+    let (loud, quiet) = (SourceId::from(0), SourceId::from(1));
     let catalogue = read(text);
     assert_eq!(said(&catalogue, loud, "x").map(|own| own.0), Some(values(Value::text("x"), "xx")));
     assert_eq!(said(&catalogue, quiet, "x").map(|own| own.0), Some(values(Value::Null, "xx")));

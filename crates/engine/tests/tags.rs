@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
@@ -134,14 +135,14 @@ impl Desk {
 
     fn define(&self, tenant: &Tenant, tag: &str, definition: &str) -> Option<JobId> {
         let store = &*self.stores[0];
-        let known = store.tags(tenant, 0).expect("tags").tags.iter().any(|own| own.name == tag);
+        let known = store.tags(tenant, CollectionId::from(0)).expect("tags").tags.iter().any(|own| own.name == tag);
         let wish = TagChange { name: tag.into(), definition: Some(TagDefinition::XPath(definition.into())), ..TagChange::default() };
         tags::save(&self.catalogue, store, tenant, "machine", &[wish], !known).expect("it is sound").job
     }
 
     fn carriers(&self, tenant: &Tenant, tag: &str) -> BTreeSet<String> {
         let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(Value::text(tag)) };
-        let plan = QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), 0) };
+        let plan = QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), CollectionId::from(0)) };
         let rows = self.stores[0].find(&plan).expect("rows").rows;
         rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
     }
@@ -318,9 +319,9 @@ fn a_late_result_of_an_older_definition_is_not_written() {
         assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
         assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
         // A again while B is evaluated, by somebody who does not end B's job: B's result is A's by now
-        let mut again = store.tags(&tenant, 0).expect("tags").tags;
+        let mut again = store.tags(&tenant, CollectionId::from(0)).expect("tags").tags;
         (again[0].definition, again[0].generation) = (TagDefinition::XPath("//node[@id='a']".into()), store.clock());
-        store.put_tags(&tenant, 0, again, false).expect("it is written");
+        store.put_tags(&tenant, CollectionId::from(0), again, false).expect("it is written");
         store.submit(Box::new(other), Priority::Bulk).wait().expect("it is written");
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m1"].map(str::to_owned).into());
         // a document that changes while a definition is evaluated wins
@@ -372,7 +373,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
         desk.work(1);
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
-        assert_eq!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads"), ["one"]);
+        assert_eq!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads"), ["one"]);
         // and again: what is missing is done, and nothing else changes
         let job = tags::again(&desk.catalogue, store, &tenant, "machine", &["one".to_owned()]).expect("it is made").expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
@@ -381,7 +382,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         let progress = tags::progress(&store.job(job).expect("the job"));
         let left = |keys: &BTreeSet<String>| keys.iter().filter(|key| !is_done(key)).count();
         assert_eq!((&progress["added"], &progress["removed"]), (&json!(left(&odd)), &json!(left(&even))), "{progress}");
-        assert!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads").is_empty());
+        assert!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads").is_empty());
         // a second definition goes through what is left of the first in the same ranges: documents are read once for both
         let job = desk.define(&tenant, "one", "//node[@id='a']").expect("a job");
         store.submit(Box::new(lease(job).1), Priority::Bulk).wait().expect("it is written");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::parse::parse;
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::journal::{Outcome, OutcomeCounts};
@@ -57,7 +58,7 @@ fn counts(store: &dyn Store, job: JobId) -> OutcomeCounts {
 }
 
 fn records(store: &dyn Store, whose: &str) -> u64 {
-    store.count(&QueryPlan::all(tenant(whose), 0)).expect("counted")
+    store.count(&QueryPlan::all(tenant(whose), CollectionId::from(0))).expect("counted")
 }
 
 /// On a file, and on a server where there is one; both opened twice.

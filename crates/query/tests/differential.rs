@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_query::CompiledQuery;
 use stook_store::plan::{AggregateFunction, QueryPlan};
@@ -199,7 +200,7 @@ struct Named {
 enum Place {
     Key,
     Conflict,
-    Field(usize),
+    Field(FieldId),
     State(usize),
 }
 
@@ -778,7 +779,7 @@ fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compi
 
 fn check(seed: u64, records: usize, questions: usize) {
     let catalogue = definition(DEFINITION);
-    let collection = &catalogue.collections[0];
+    let collection = &catalogue.collections[CollectionId::from(0)];
     let mut dice = Dice::new(seed);
     let own = dice.records(records, collection);
     let foreign = dice.records(50, collection);
@@ -825,7 +826,7 @@ fn texts_at_the_edges_of_unicode_and_of_patterns_are_told_apart() {
         "a-c",
     ];
     let record = |text: &&str| {
-        let mut record = Record::empty(*text, &catalogue.collections[0]);
+        let mut record = Record::empty(*text, &catalogue.collections[CollectionId::from(0)]);
         record.golden = vec![Value::text(*text); 3];
         record
     };
@@ -868,7 +869,10 @@ fn texts_at_the_edges_of_unicode_and_of_patterns_are_told_apart() {
 #[test]
 fn keys_that_are_numbers_are_compared_as_numbers_and_listed_as_texts() {
     let catalogue = definition("catalogue: runs\ncollections: { run: { key: number, fields: { number: integer } } }");
-    let record = |number: &i64| Record { golden: vec![Value::Int(*number)], ..Record::empty(number.to_string(), &catalogue.collections[0]) };
+    let record = |number: &i64| Record {
+        golden: vec![Value::Int(*number)],
+        ..Record::empty(number.to_string(), &catalogue.collections[CollectionId::from(0)])
+    };
     let records: Vec<Record> = [9, 10, 11, 100, -1].iter().map(record).collect();
     let filled = filled(catalogue.clone(), &[(main_tenant(), &records)]);
     for (query, wanted) in [

@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::LazyLock;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 use stook_store::Queries;
 use stook_store::plan::{PlanColumn, QueryPlan};
@@ -26,7 +27,7 @@ collections:
 
 static MANY: LazyLock<Filled> = LazyLock::new(|| {
     let catalogue = definition(DEFINITION);
-    let collection = &catalogue.collections[0];
+    let collection = &catalogue.collections[CollectionId::from(0)];
     let thing = |number: usize| {
         let mut thing = Record::empty(format!("k{number:06}"), collection);
         let half = |is: bool| Value::text(if is { "yes" } else { "no" });

@@ -29,6 +29,7 @@ mod support;
 use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_query::{GrepItem, MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, Query, QueryCondition, Stage, parse};
 use stook_store::Queries;
@@ -129,10 +130,13 @@ fn a_key_that_is_a_number_is_found_by_its_text_and_ordered_as_a_number() {
     assert_eq!(conditions("run=+007"), [Condition { column: PlanColumn::Key, test: Comparison::Equal(text("7")) }]);
     assert_eq!(conditions("run!=7"), [Condition { column: PlanColumn::Key, test: Comparison::NotEqual(text("7")) }]);
     assert_eq!(conditions("run in [9, 10]"), [Condition { column: PlanColumn::Key, test: Comparison::In(vec![text("9"), text("10")]) }]);
-    assert_eq!(conditions("run between [9, 10]"), [Condition { column: PlanColumn::Field(0), test: range(Some((9, true)), Some((10, true))) }]);
+    assert_eq!(
+        conditions("run between [9, 10]"),
+        [Condition { column: PlanColumn::Field(FieldId::from(0)), test: range(Some((9, true)), Some((10, true))) }]
+    );
     assert_eq!(conditions("run>9"), conditions("run number>9"));
     let sorted = compiled(&definition(FILES), "run | sort run- | max(run)");
-    assert_eq!((sorted.plan.sort[0].column, sorted.columns[0].ty.clone()), (PlanColumn::Field(0), FieldType::Integer));
+    assert_eq!((sorted.plan.sort[0].column, sorted.columns[0].ty.clone()), (PlanColumn::Field(FieldId::from(0)), FieldType::Integer));
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn values_are_bare_or_in_quotes() {
         (r#""a\"b\\c\d""#, r#"a"b\c\d"#),
         ("\"a|b, [c] (d) = ! < >\"", "a|b, [c] (d) = ! < >"),
     ] {
-        let wanted = [Condition { column: PlanColumn::Field(0), test: Comparison::Equal(text(value)) }];
+        let wanted = [Condition { column: PlanColumn::Field(FieldId::from(0)), test: Comparison::Equal(text(value)) }];
         assert_eq!(conditions(&format!("file name={written}")), wanted, "{written}");
         assert_eq!(conditions(&format!("file name in [{written}]"))[0].test, Comparison::In(vec![text(value)]), "{written}");
     }
@@ -239,7 +243,7 @@ fn last_counts_back_from_now() {
 
 #[test]
 fn words_that_compare_can_name_fields_and_be_values() {
-    let of = |name: &str| PlanColumn::Field(definition(FILES).collections[0].field(name).expect("a field").0);
+    let of = |name: &str| PlanColumn::Field(definition(FILES).collections[CollectionId::from(0)].field(name).expect("a field").0);
     for (written, name) in [
         ("file last=x", "last"),
         ("file last != x", "last"),
@@ -316,7 +320,7 @@ fn a_query_has_a_size() {
 #[test]
 fn the_largest_queries_are_answered() {
     let catalogue = definition(FILES);
-    let mut record = Record::empty("a", &catalogue.collections[0]);
+    let mut record = Record::empty("a", &catalogue.collections[CollectionId::from(0)]);
     record.golden[0] = text(&"a".repeat(200_000));
     record.golden[3] = Value::Int(1);
     let filled = filled(catalogue, &[(main_tenant(), &[record])]);
@@ -1259,12 +1263,15 @@ error: an aggregate of unique rows needs a column they have
 fn pairs_of_das_about_conditions_mean_the_same_here() {
     let of = |column: PlanColumn, test: Comparison| Condition { column, test };
     let whole = |low: i64, high: i64| range(Some((low, true)), Some((high, true)));
-    assert_eq!(conditions("run between [20853,20859]"), [of(PlanColumn::Field(0), whole(20_853, 20_859))]);
+    assert_eq!(conditions("run between [20853,20859]"), [of(PlanColumn::Field(FieldId::from(0)), whole(20_853, 20_859))]);
     assert_eq!(conditions("file='two words'"), [of(PlanColumn::Key, Comparison::Equal(text("two words")))]);
     assert_eq!(conditions("dataset=/a/b/c runs=123 | grep dataset.size")[1].test, Comparison::Equal(Value::Int(123)));
-    assert_eq!(column("dataset=/a/b/c runs=123 | grep dataset.size"), PlanColumn::Field(1));
+    assert_eq!(column("dataset=/a/b/c runs=123 | grep dataset.size"), PlanColumn::Field(FieldId::from(1)));
     assert_eq!(conditions("file events>=1 events!=1 events<0"), conditions("file events >= 1 events != 1 events < 0"));
-    let both = [of(PlanColumn::Field(3), range(Some((1, false)), None)), of(PlanColumn::Field(3), range(None, Some((10, true))))];
+    let both = [
+        of(PlanColumn::Field(FieldId::from(3)), range(Some((1, false)), None)),
+        of(PlanColumn::Field(FieldId::from(3)), range(None, Some((10, true)))),
+    ];
     assert_eq!(conditions("file | grep file.size>1, file.size<=10"), both);
     let with_sum = compiled(&definition(FILES), "file dataset=123 | grep file.size | sum(file.size)");
     assert_eq!(with_sum.plan.conditions[0].test, Comparison::Equal(text("123")));
@@ -1427,9 +1434,9 @@ fn aggregates_of_das_pairs_are_the_numbers_of_das_with_a_sorted_median() {
     let catalogue = definition("catalogue: das\ncollections: { block: { key: name, fields: { name: text, replica_sizes: [size], k: text } } }");
     let block = |key: &str, sizes: [i64; 2], k: &str| {
         let golden = vec![text(key), Value::List(sizes.map(Value::Int).to_vec()), text(k)];
-        Record { golden, ..Record::empty(key, &catalogue.collections[0]) }
+        Record { golden, ..Record::empty(key, &catalogue.collections[CollectionId::from(0)]) }
     };
-    let blocks = [block("1", [1, 10], "k1"), block("2", [2, 20], "k1"), Record::empty("3", &catalogue.collections[0])];
+    let blocks = [block("1", [1, 10], "k1"), block("2", [2, 20], "k1"), Record::empty("3", &catalogue.collections[CollectionId::from(0)])];
     let filled = filled(catalogue.clone(), &[(main_tenant(), &blocks)]);
     let asked = "block | sum(replica_sizes), count(replica_sizes), min(replica_sizes), max(replica_sizes), avg(replica_sizes), median(replica_sizes)";
     let asked = compiled(&catalogue, asked);
@@ -1628,13 +1635,13 @@ fn whether_linked_records_are_there_is_a_condition_a_column_and_an_order() {
     let catalogue = definition(LINKED);
     let found = compiled(&catalogue, "work authors.exists=false | grep authors, authors.exists | sort authors.exists-");
     let test = Comparison::Equal(Value::Bool(false));
-    assert_eq!(found.plan.conditions, [Condition { column: PlanColumn::TargetsExist(0), test }]);
-    assert_eq!(found.plan.columns[1], PlanColumn::TargetsExist(0));
-    assert_eq!((found.plan.sort[0].column, &found.columns[1].ty), (PlanColumn::TargetsExist(0), &FieldType::Boolean));
+    assert_eq!(found.plan.conditions, [Condition { column: PlanColumn::TargetsExist(LinkId::from(0)), test }]);
+    assert_eq!(found.plan.columns[1], PlanColumn::TargetsExist(LinkId::from(0)));
+    assert_eq!((found.plan.sort[0].column, &found.columns[1].ty), (PlanColumn::TargetsExist(LinkId::from(0)), &FieldType::Boolean));
     assert_eq!(found.columns[1].name, "authors.exists");
     // any of several
     let found = compiled(&catalogue, "work authors=p1");
-    let column = PlanColumn::Field(catalogue.links[0].field);
+    let column = PlanColumn::Field(catalogue.links[LinkId::from(0)].field);
     assert_eq!(found.plan.conditions, [Condition { column, test: Comparison::Equal(Value::text("p1")) }]);
 }
 

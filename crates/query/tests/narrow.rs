@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 use stook_query::{as_value, complete, facets};
 use stook_store::Queries;
@@ -43,7 +44,7 @@ const HOSTILE: [&str; 9] = ["plain", "two words", "\"quoted\"", "st*r", "a|b,c",
 
 static THINGS: LazyLock<Filled> = LazyLock::new(|| {
     let catalogue = definition(DEFINITION);
-    let collection = &catalogue.collections[0];
+    let collection = &catalogue.collections[CollectionId::from(0)];
     let place = |name: &str| collection.field(name).expect("a field").0;
     let thing = |number: usize| {
         let mut thing = Record::empty(format!("k{number:03}"), collection);

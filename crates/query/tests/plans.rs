@@ -7,6 +7,7 @@
 mod support;
 
 use std::sync::LazyLock;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::Queries;
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
@@ -49,7 +50,7 @@ const BOOKS: usize = 600;
 
 static LIBRARY: LazyLock<Filled> = LazyLock::new(|| {
     let catalogue = definition(DEFINITION);
-    let collection = &catalogue.collections[0];
+    let collection = &catalogue.collections[CollectionId::from(0)];
     let book = |number: usize| {
         let mut book = Record::empty(format!("b{number:03}"), collection);
         for (value, field) in book.golden.iter_mut().zip(&collection.fields) {

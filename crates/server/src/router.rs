@@ -15,6 +15,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::CollectionId;
 use tower_http::compression::CompressionLayer;
 
 /// The routes of an application.
@@ -80,7 +81,7 @@ pub fn router(app: &Arc<App>) -> Router {
 }
 
 /// The routes of a collection's records.
-fn of_collection(index: usize, collection: &Collection) -> Router<Arc<App>> {
+fn of_collection(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
     let all = format!("/v1/{{tenant}}/{}", collection.name);
     let one = format!("{all}/{{key}}");
     let item = get(move |ctx: RequestContext| records::get(ctx.about(index)))

@@ -29,7 +29,7 @@ pub mod sqlite;
 
 pub use contract::access::Tokens;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
-pub use contract::edges::{Edge, EdgeChange, EdgeRange, NO_LIMIT};
+pub use contract::edges::{Edge, EdgeChange, EdgeRange};
 pub use contract::error::{Result, StoreError};
 pub use contract::ids::LeaseToken;
 pub use contract::observer::{ChangedRecord, CommitObserver, Commits};

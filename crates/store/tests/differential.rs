@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::Value;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
 use stook_store::plan::{Aggregate, AggregateFunction, Comparison, Condition, FUNCTIONS, QueryPlan, SortKey};
@@ -176,16 +177,16 @@ fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<RecordContent> {
         ("extra", Value::Json(Arc::new(serde_json::json!({"b": numbers[1], "a": TEXTS[chosen[0]]})))),
         ("status", some(chosen[1])),
     ];
-    let base = content(catalogue, 0, &values);
-    let conflicts = if *conflict { vec![1, 3] } else { Vec::new() };
+    let base = content(catalogue, CollectionId::from(0), &values);
+    let conflicts = if *conflict { vec![FieldId::from(1), FieldId::from(3)] } else { Vec::new() };
     Some(RecordContent { exists: *alive, conflicts, raw: Some(TEXTS[chosen[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
 }
 
 fn write_of(catalogue: &Catalogue, number: usize, kind: &Kind, version: Option<Version>) -> Option<RecordWrite> {
     match (kind, content_of(catalogue, kind)) {
-        (_, Some(content)) => Some(put(0, KEYS[number], version, content)),
-        (Kind::Touch, _) => version.map(|_| touch(0, KEYS[number], version, b"touched")),
-        _ => version.map(|_| delete(0, KEYS[number], version)),
+        (_, Some(content)) => Some(put(CollectionId::from(0), KEYS[number], version, content)),
+        (Kind::Touch, _) => version.map(|_| touch(CollectionId::from(0), KEYS[number], version, b"touched")),
+        _ => version.map(|_| delete(CollectionId::from(0), KEYS[number], version)),
     }
 }
 
@@ -203,7 +204,7 @@ impl Client {
     }
 
     fn versions(&self, own: &Tenant) -> Vec<Option<Version>> {
-        let found = self.store.read(own, 0, &KEYS.map(key), ReadDetail::Head).expect("reading works");
+        let found = self.store.read(own, CollectionId::from(0), &KEYS.map(key), ReadDetail::Head).expect("reading works");
         found.into_iter().map(|record| record.map(|record| record.version)).collect()
     }
 
@@ -308,7 +309,7 @@ impl Client {
         distinct: bool,
         page: (u64, u64),
     ) -> String {
-        let at = |place: usize| column(&self.catalogue, 0, FIELDS[place]);
+        let at = |place: usize| column(&self.catalogue, CollectionId::from(0), FIELDS[place]);
         let plan = QueryPlan {
             any_order: false,
             conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
@@ -322,7 +323,7 @@ impl Client {
             distinct,
             offset: page.0,
             limit: Some(page.1),
-            ..QueryPlan::all(tenant(TENANTS[own]), 0)
+            ..QueryPlan::all(tenant(TENANTS[own]), CollectionId::from(0))
         };
         let mut said = match self.store.find(&plan) {
             Ok(found) => format!("{:?}", found.rows),
@@ -345,7 +346,7 @@ impl Client {
         let mut said = String::new();
         for name in TENANTS {
             let own = tenant(name);
-            for record in self.store.read(&own, 0, &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
+            for record in self.store.read(&own, CollectionId::from(0), &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
                 let StoredRecord { key, version, created_job, alive, contributions, golden, state, conflicts, raw, .. } = record;
                 let _ = writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.minor);
             }
@@ -396,7 +397,13 @@ fn fit(field: &str, test: &Comparison) -> Comparison {
 
 fn journal(ordinal: u32) -> ChunkJournal {
     let first = u64::from(ordinal) * 2 + 1;
-    let line = |document: u64, outcome| DocumentOutcome { document, offset: document, collection: 0, outcome, key: format!("k{document}").into() };
+    let line = |document: u64, outcome| DocumentOutcome {
+        document,
+        offset: document,
+        collection: Some(CollectionId::from(0)),
+        outcome,
+        key: format!("k{document}").into(),
+    };
     let lines = pack(&[line(first, Outcome::Created), line(first + 1, Outcome::Failed)]);
     let trouble = Issue { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
     let mut counts = OutcomeCounts { documents: 2, ..OutcomeCounts::default() };

@@ -6,6 +6,7 @@ use conformance::support::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, QueryPlan};
 use stook_store::postgres::{PostgresOptions, PostgresStore};
@@ -72,7 +73,7 @@ fn among_many_records_an_index_is_used_right_after_they_were_written() {
             let words = texts(&[&format!("w{}", number % 500), "all"]);
             let note = format!("a note that says {number:05} once");
             let values = [("group", text(&format!("g{}", number % 700))), ("number", Value::Int(number)), ("words", words), ("note", text(&note))];
-            put(0, &format!("t{number:05}"), None, content(&catalogue, 0, &values))
+            put(CollectionId::from(0), &format!("t{number:05}"), None, content(&catalogue, CollectionId::from(0), &values))
         };
         let unit = Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(thing));
         store.commit(Box::new(unit)).expect("the unit is written");
@@ -89,8 +90,8 @@ fn among_many_records_an_index_is_used_right_after_they_were_written() {
         ("words", Comparison::In(vec![text("w9"), text("w10")]), 20),
         ("note", Comparison::Wildcard(vec!["".into(), "0123".into(), "".into()]), 11),
     ] {
-        let mut plan = QueryPlan::all(main_tenant(), 0);
-        plan.conditions = vec![Condition { column: column(&catalogue, 0, name), test: test.clone() }];
+        let mut plan = QueryPlan::all(main_tenant(), CollectionId::from(0));
+        plan.conditions = vec![Condition { column: column(&catalogue, CollectionId::from(0), name), test: test.clone() }];
         plan.limit = Some(10);
         let explanation = store.explain(&plan).expect("explaining works");
         assert_eq!(explanation[0], "uses an index", "{name} {test:?}: {explanation:#?}");

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::value::Value;
 use stook_store::plan::QueryPlan;
 use stook_store::sqlite::{SqliteOptions, SqliteStore, backup};
@@ -43,7 +44,7 @@ fn scans(explanation: &[String]) -> bool {
 fn damage_is_found_in_the_indexes_on_keys_too() {
     let (_directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("it opens");
-    let write = |name: &str| put(0, name, None, counted_content(&catalogue, 1));
+    let write = |name: &str| put(CollectionId::from(0), name, None, counted_content(&catalogue, 1));
     Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
@@ -87,7 +88,7 @@ fn counted_place() -> (tempfile::TempDir, PathBuf, Catalogue) {
 
 fn counted_content(catalogue: &Catalogue, count: i64) -> RecordContent {
     let note = format!("a longer text that fills pages, number {count}, {}", "x".repeat(500));
-    content(catalogue, 0, &[("count", Value::Int(count)), ("words", texts(&[&count.to_string(), "all"])), ("note", text(&note))])
+    content(catalogue, CollectionId::from(0), &[("count", Value::Int(count)), ("words", texts(&[&count.to_string(), "all"])), ("note", text(&note))])
 }
 
 fn count_of(record: Option<&StoredRecord>) -> i64 {
@@ -96,13 +97,14 @@ fn count_of(record: Option<&StoredRecord>) -> i64 {
 
 /// Adds one to the record all processes share, merging when another was faster, and writes a record of its own.
 fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<CommitReceipt> {
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full)?.remove(0);
+    let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full)?.remove(0);
     let add = |catalogue: &Catalogue, record: Option<&StoredRecord>| {
         let version = record.map(|record| record.version);
-        put(0, "shared", version, counted_content(catalogue, count_of(record) + 1))
+        put(CollectionId::from(0), "shared", version, counted_content(catalogue, count_of(record) + 1))
     };
     let again = catalogue.clone();
-    let work = Work::of(&main_tenant()).write(put(0, own, None, counted_content(catalogue, 1))).write(add(catalogue, shared.as_ref()));
+    let work =
+        Work::of(&main_tenant()).write(put(CollectionId::from(0), own, None, counted_content(catalogue, 1))).write(add(catalogue, shared.as_ref()));
     let work = work.mark(1, own).resolve(move |conflicts| Ok(conflicts.iter().map(|conflict| add(&again, conflict.record.as_ref())).collect()));
     work.commit(store).0
 }
@@ -173,7 +175,7 @@ fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
     let opened = open(path, catalogue, SqliteOptions::default());
     let written = opened.and_then(|store| add_one(&*store, catalogue, "intruder"));
     let read = open(path, catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() });
-    let read = read.and_then(|store| store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full));
+    let read = read.and_then(|store| store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full));
     match (written, read) {
         (Err(StoreError::ReadOnly(reason)), read) => {
             format!("read-only ({reason}), reading gives {:?}", read.map(|records| count_of(records[0].as_ref())))
@@ -185,14 +187,14 @@ fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
 /// Every counted unit is there, whole: its own record, its part of the shared one, its mark.
 fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> i64 {
     let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
-    let all = QueryPlan::all(main_tenant(), 0);
+    let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
     let records = store.count(&all).expect("counting works") as i64;
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
+    let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
     let counted = count_of(shared.as_ref());
     assert!((least..=most).contains(&counted), "{counted} is not between {least} and {most}");
     assert_eq!(records, counted + i64::from(shared.is_some()));
     assert_eq!(store.marks(&main_tenant(), usize::MAX >> 1).expect("reading works").len() as i64, counted);
-    let words = plan::Condition { column: column(catalogue, 0, "words"), test: equal(text("all")) };
+    let words = plan::Condition { column: column(catalogue, CollectionId::from(0), "words"), test: equal(text("all")) };
     assert_eq!(store.count(&QueryPlan { conditions: vec![words], ..all }).expect("counting works") as i64, records);
     drop(store);
     assert_sound(path);
@@ -239,7 +241,7 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
     assert!(started.elapsed() >= Duration::from_millis(900));
     // reading does not wait for writing
     let started = Instant::now();
-    assert_eq!(store.read(&main_tenant(), 0, &[key("blocked")], ReadDetail::Full).expect("reading works"), [None]);
+    assert_eq!(store.read(&main_tenant(), CollectionId::from(0), &[key("blocked")], ReadDetail::Full).expect("reading works"), [None]);
     assert!(started.elapsed() < Duration::from_millis(500));
     // small writes are told the same, and so is who opens with something to apply
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1));
@@ -312,7 +314,7 @@ fn a_store_opened_for_reading_reads_and_refuses_to_write() {
     // beside a writer and alone
     for store in [Some(store), None] {
         let reader = reading().expect("the store opens");
-        let shared = reader.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
+        let shared = reader.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
         assert_eq!(count_of(shared.as_ref()), 1);
         let refused = add_one(&*reader, &catalogue, "intruder");
         assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
@@ -409,11 +411,11 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
     drop(file);
     // a unit larger than memory for pages fails in its middle, others that share its transaction with it
-    let large = (0..4_000).map(|number| put(0, &format!("large {number:06}"), None, counted_content(&catalogue, number)));
+    let large = (0..4_000).map(|number| put(CollectionId::from(0), &format!("large {number:06}"), None, counted_content(&catalogue, number)));
     let units: Vec<Box<dyn Unit>> = vec![
-        Box::new(Work::of(&main_tenant()).write(put(0, "small", None, counted_content(&catalogue, 1)))),
+        Box::new(Work::of(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
         Box::new(Work::of(&main_tenant()).writes(large)),
-        Box::new(Work::of(&main_tenant()).write(put(0, "small", None, counted_content(&catalogue, 1)))),
+        Box::new(Work::of(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
     ];
     let pending: Vec<PendingCommit> = units.into_iter().map(|unit| store.submit(unit, Priority::Bulk)).collect();
     for pending in pending {
@@ -421,7 +423,9 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
         assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
     }
     // reading goes on
-    let found = store.read(&main_tenant(), 0, &[key("shared"), key("small"), key("large 000000")], ReadDetail::Full).expect("reading works");
+    let found = store
+        .read(&main_tenant(), CollectionId::from(0), &[key("shared"), key("small"), key("large 000000")], ReadDetail::Full)
+        .expect("reading works");
     assert_eq!(count_of(found[0].as_ref()), written);
     assert_eq!(found[1..], [None, None]);
 
@@ -444,8 +448,8 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
             for unit in 0..300 {
                 let record = |number: i64| {
                     let note = format!("{unit} {number} {}", "y".repeat(1_500));
-                    let content = content(&catalogue, 0, &[("count", Value::Int(number)), ("note", text(&note))]);
-                    put(0, &format!("bulk {} {unit}", number * 7_919 % 500), None, content)
+                    let content = content(&catalogue, CollectionId::from(0), &[("count", Value::Int(number)), ("note", text(&note))]);
+                    put(CollectionId::from(0), &format!("bulk {} {unit}", number * 7_919 % 500), None, content)
                 };
                 let mut writes: Vec<RecordWrite> = (0..500).map(record).collect();
                 writes.sort_by(|a, b| a.key.cmp(&b.key));
@@ -462,7 +466,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
         let reader = scope.spawn(|| {
             let mut longest = 0;
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                store.read(&main_tenant(), 0, &[key("bulk 0 0"), key("shared")], ReadDetail::Full).expect("reading works");
+                store.read(&main_tenant(), CollectionId::from(0), &[key("bulk 0 0"), key("shared")], ReadDetail::Full).expect("reading works");
                 longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -480,7 +484,10 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
     let size = std::fs::metadata(&path).map_or(0, |file| file.len());
     assert!(size > 220 << 20, "{size} bytes: written once; the log would have twice as much");
     assert!(longest < 160 << 20, "the log has grown to {longest} bytes");
-    assert_eq!(count_of(store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref()), written);
+    assert_eq!(
+        count_of(store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref()),
+        written
+    );
     drop(store);
     assert_sound(&path);
 }
@@ -493,7 +500,7 @@ fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
     store.watch(heard.clone());
     let counted = || heard.0.lock().expect("not poisoned").len();
     let submit = |number: i64| {
-        let write = put(0, &format!("{number:02}"), None, counted_content(&catalogue, number));
+        let write = put(CollectionId::from(0), &format!("{number:02}"), None, counted_content(&catalogue, number));
         let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Priority::Bulk);
         pending.wait_until_written();
         // the next one takes its time
@@ -579,20 +586,26 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
     let item = |number: i64| {
         let place = || text(&format!("place {}", number % 7));
         let values = [("place", place()), ("at", place()), ("kind", text("a")), ("words", texts(&["all", &number.to_string()]))];
-        let mut content = content(&catalogue, 1, &values);
-        content.conflicts = if number % 3 == 0 { vec![catalogue.collections[1].field("kind").expect("a field").0] } else { Vec::new() };
-        put(1, &format!("{number:05}-\u{e9}"), None, content)
+        let mut content = content(&catalogue, CollectionId::from(1), &values);
+        content.conflicts =
+            if number % 3 == 0 { vec![catalogue.collections[CollectionId::from(1)].field("kind").expect("a field").0] } else { Vec::new() };
+        put(CollectionId::from(1), &format!("{number:05}-\u{e9}"), None, content)
     };
     // more than are rewritten at once
     for part in 0..12 {
         Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).done(&*store);
     }
     let whole = |store: &dyn Store| {
-        let keys = store.keys_behind(&main_tenant(), 1, "", 100_000).expect("reading works");
-        let records = store.read(&main_tenant(), 1, &keys, ReadDetail::Full).expect("reading works");
+        let keys = store.keys_behind(&main_tenant(), CollectionId::from(1), "", 100_000).expect("reading works");
+        let records = store.read(&main_tenant(), CollectionId::from(1), &keys, ReadDetail::Full).expect("reading works");
         let conflict = plan::Condition { column: plan::PlanColumn::Conflict, test: plan::Comparison::Exists(true) };
-        let at = store.edges(&main_tenant(), catalogue.links[0].id, "place 3").expect("reading works");
-        (keys, records, store.count(&QueryPlan { conditions: vec![conflict], ..QueryPlan::all(main_tenant(), 1) }).expect("counting works"), at)
+        let at = store.edges(&main_tenant(), catalogue.links[LinkId::from(0)].id, "place 3").expect("reading works");
+        (
+            keys,
+            records,
+            store.count(&QueryPlan { conditions: vec![conflict], ..QueryPlan::all(main_tenant(), CollectionId::from(1)) }).expect("counting works"),
+            at,
+        )
     };
     let before = whole(&*store);
     assert!(before.0.len() == 12_000 && before.2 == 4_000 && !before.3.is_empty(), "{} {} {}", before.0.len(), before.2, before.3.len());
@@ -617,7 +630,14 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
     let (path, copy) = (directory.path().join("store.db"), directory.path().join("copy.db"));
     let catalogue = definition(LINKED);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-    let item = |number: i64| put(1, &number.to_string(), None, content(&catalogue, 1, &[("place", text("here")), ("words", texts(&["all"]))]));
+    let item = |number: i64| {
+        put(
+            CollectionId::from(1),
+            &number.to_string(),
+            None,
+            content(&catalogue, CollectionId::from(1), &[("place", text("here")), ("words", texts(&["all"]))]),
+        )
+    };
     Work::of(&main_tenant()).writes([1, 2, 3].map(item)).done(&*store);
     assert_sound(&path);
     let other = Connection::open(&path).expect("the file opens");
@@ -628,7 +648,7 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
     for path in [path, copy] {
         assert_sound(&path);
         let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-        assert_eq!(store.keys_behind(&main_tenant(), 1, "1", 10).expect("reading works"), [key("2"), key("3")]);
+        assert_eq!(store.keys_behind(&main_tenant(), CollectionId::from(1), "1", 10).expect("reading works"), [key("2"), key("3")]);
         Work::of(&main_tenant()).write(item(4)).done(&*store);
     }
 }
@@ -637,10 +657,12 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
 fn all_records_are_visited_a_page_at_a_time() {
     let (_directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-    let item = |number: i64| put(0, &format!("{number:05}"), None, content(&catalogue, 0, &[("count", Value::Int(number % 2))]));
+    let item = |number: i64| {
+        put(CollectionId::from(0), &format!("{number:05}"), None, content(&catalogue, CollectionId::from(0), &[("count", Value::Int(number % 2))]))
+    };
     Work::of(&main_tenant()).writes((0..3_500).map(item)).done(&*store);
-    let odd = plan::Condition { column: column(&catalogue, 0, "count"), test: equal(Value::Int(1)) };
-    let all = QueryPlan::all(main_tenant(), 0);
+    let odd = plan::Condition { column: column(&catalogue, CollectionId::from(0), "count"), test: equal(Value::Int(1)) };
+    let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
     for (conditions, step, all_of_it) in [(Vec::new(), 1, 3_500), (vec![odd], 2, 1_750)] {
         for limit in [None, Some(999), Some(1_000), Some(1_001), Some(1_700), Some(5_000)] {
             let plan = QueryPlan { conditions: conditions.clone(), limit, ..all.clone() };
@@ -660,11 +682,21 @@ fn all_records_are_visited_a_page_at_a_time() {
 
 /// A unit that writes `rows` records, and counts them in the shared one.
 fn counted_unit(store: &dyn Store, catalogue: &Catalogue, name: &str, rows: i64) -> Result<CommitReceipt> {
-    let shared = store.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full)?.remove(0);
-    let count = put(0, "shared", shared.as_ref().map(|shared| shared.version), counted_content(catalogue, count_of(shared.as_ref()) + rows));
+    let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full)?.remove(0);
+    let count = put(
+        CollectionId::from(0),
+        "shared",
+        shared.as_ref().map(|shared| shared.version),
+        counted_content(catalogue, count_of(shared.as_ref()) + rows),
+    );
     let record = |number: i64| {
         let note = format!("{number} {}", "z".repeat(1_500));
-        put(0, &format!("{:04} {name}", number * 7_919 % 1_000), None, content(catalogue, 0, &[("count", Value::Int(number)), ("note", text(&note))]))
+        put(
+            CollectionId::from(0),
+            &format!("{:04} {name}", number * 7_919 % 1_000),
+            None,
+            content(catalogue, CollectionId::from(0), &[("count", Value::Int(number)), ("note", text(&note))]),
+        )
     };
     let mut writes: Vec<RecordWrite> = (0..rows).map(record).chain([count]).collect();
     writes.sort_by(|a, b| a.key.cmp(&b.key));
@@ -709,9 +741,9 @@ fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
     assert_sound(&target);
     let copy = open(&target, &catalogue, SqliteOptions::default()).expect("the copy opens");
     assert_eq!(copy.damage().expect("the check runs"), Vec::<String>::new());
-    let counted = count_of(copy.read(&main_tenant(), 0, &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref());
+    let counted = count_of(copy.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref());
     assert!(counted >= 15_000 && counted % 500 == 0, "{counted}");
-    assert_eq!(copy.count(&QueryPlan::all(main_tenant(), 0)).expect("counting works") as i64, counted + 1);
+    assert_eq!(copy.count(&QueryPlan::all(main_tenant(), CollectionId::from(0))).expect("counting works") as i64, counted + 1);
     counted_unit(&*copy, &catalogue, "behind", 500).expect("it can be written");
     // what is there is not written over
     let refused = backup(&path, &target, &mut |_, _| ()).expect_err("it is there");
@@ -727,7 +759,7 @@ fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
         let sorted = QueryPlan {
             sort: vec![plan::SortKey { column: plan::PlanColumn::Revision, descending: false }],
             limit: Some(40),
-            ..QueryPlan::all(main_tenant(), 0)
+            ..QueryPlan::all(main_tenant(), CollectionId::from(0))
         };
         let read = store.visit(&sorted, &mut |_| {
             seen += 1;
@@ -754,7 +786,12 @@ fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_
         for unit in 0..500 {
             let record = |number: i64| {
                 let note = format!("{unit} {number} {}", "y".repeat(6_000));
-                put(0, &format!("{:04} {}", number * 7_919 % 1_000, unit % 50), None, content(&catalogue, 0, &[("note", text(&note))]))
+                put(
+                    CollectionId::from(0),
+                    &format!("{:04} {}", number * 7_919 % 1_000, unit % 50),
+                    None,
+                    content(&catalogue, CollectionId::from(0), &[("note", text(&note))]),
+                )
             };
             let mut writes: Vec<RecordWrite> = (0..150).map(record).collect();
             writes.sort_by(|a, b| a.key.cmp(&b.key));
@@ -762,7 +799,12 @@ fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_
             let work = Work::of(&main_tenant()).writes(writes).resolve(move |conflicts| {
                 let put = |conflict: &WriteConflict| {
                     let version = conflict.record.as_ref().map(|record| record.version);
-                    put(0, conflict.key.as_str(), version, content(&again, 0, &[("note", text(&"n".repeat(6_000)))]))
+                    put(
+                        CollectionId::from(0),
+                        conflict.key.as_str(),
+                        version,
+                        content(&again, CollectionId::from(0), &[("note", text(&"n".repeat(6_000)))]),
+                    )
                 };
                 Ok(conflicts.iter().map(put).collect())
             });
@@ -812,13 +854,13 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     let rewrite = |number: usize| {
         let keys: Vec<stook_catalogue::key::Key> =
             (0..20).map(|place| key(&format!("{:04} first", (number * 20 + place) % 200 * 7_919 % 1_000))).collect();
-        let found = store.read(&main_tenant(), 0, &keys, ReadDetail::Full).expect("reading works");
+        let found = store.read(&main_tenant(), CollectionId::from(0), &keys, ReadDetail::Full).expect("reading works");
         let mut writes: Vec<RecordWrite> = found
             .into_iter()
             .flatten()
             .map(|record| {
                 let values = [("note", text(&format!("{number} {}", "w".repeat(1_500))))];
-                put(0, record.key.as_str(), Some(record.version), content(&catalogue, 0, &values))
+                put(CollectionId::from(0), record.key.as_str(), Some(record.version), content(&catalogue, CollectionId::from(0), &values))
             })
             .collect();
         writes.sort_by(|a, b| a.key.cmp(&b.key));
@@ -889,6 +931,6 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     drop(store);
     assert_sound(&path);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens again");
-    let count = store.count(&stook_store::plan::QueryPlan::all(main_tenant(), 0)).expect("it counts");
+    let count = store.count(&stook_store::plan::QueryPlan::all(main_tenant(), CollectionId::from(0))).expect("it counts");
     assert!(count as usize > written * 200, "{count}");
 }

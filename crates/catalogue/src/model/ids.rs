@@ -14,6 +14,11 @@ macro_rules! id {
         pub struct $name(usize);
 
         impl $name {
+            /// The id of this position in its list.
+            pub const fn new(index: usize) -> Self {
+                Self(index)
+            }
+
             /// The position in its list.
             pub const fn index(self) -> usize {
                 self.0

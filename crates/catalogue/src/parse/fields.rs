@@ -1,11 +1,11 @@
 //! The fields of a collection: their types, indexes, allowed values, survivorship and derivations; and the members of their structs.
 
-use crate::model::ids::{FieldId, IdVec};
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::did_you_mean;
 use crate::model::definition::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
+use crate::model::ids::{FieldId, IdVec};
 use crate::model::links::Derivation;
 use crate::value::{FieldType, StructMember, TYPE_NAMES, Value, from_text};
 

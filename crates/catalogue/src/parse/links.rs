@@ -289,7 +289,12 @@ impl DefinitionParser<'_> {
     }
 
     /// Notes what is read through links.
-    fn through(&mut self, collections: &mut IdVec<CollectionId, Collection>, nodes: &IdVec<CollectionId, CollectionNode<'_>>, links: &mut IdVec<LinkId, Link>) {
+    fn through(
+        &mut self,
+        collections: &mut IdVec<CollectionId, Collection>,
+        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        links: &mut IdVec<LinkId, Link>,
+    ) {
         for (from, (_, _, node)) in nodes.enumerate() {
             for (name, _, field_node) in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collections[from].field(name) else { continue };

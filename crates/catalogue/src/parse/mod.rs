@@ -26,10 +26,10 @@ mod vocabulary;
 pub mod words;
 pub mod yaml;
 
-use crate::model::ids::IdVec;
 use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
 use crate::model::definition::{API_NAME, Catalogue, Service};
+use crate::model::ids::IdVec;
 use fingerprint::{canonical, settling_text};
 use parser::DefinitionParser;
 use rules::SourceContext;

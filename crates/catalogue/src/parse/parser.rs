@@ -1,10 +1,10 @@
 //! The reader of a definition: what it has found wrong so far, and how it takes a single node, with a problem where that is not as it should be.
 
-use crate::model::ids::FieldId;
 use super::words::Keyword;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::eval::{ConstantTables, Expression};
+use crate::model::ids::FieldId;
 use crate::value::{FieldType, Value, from_text};
 use regex::Regex;
 use std::collections::HashMap;

@@ -1,6 +1,5 @@
 //! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
 
-use crate::model::ids::{CollectionId, IdVec};
 use super::expressions::Types;
 use super::parser::{CollectionNode, DefinitionParser};
 use super::words;
@@ -9,6 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
 use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule, WhitespaceRule};
+use crate::model::ids::{CollectionId, IdVec};
 use crate::model::path::{Path, PathLanguage};
 use crate::value::{FieldType, from_text};
 

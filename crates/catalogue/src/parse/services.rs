@@ -142,12 +142,18 @@ impl DefinitionParser<'_> {
         let list = collection.member(field).map(|(list, _)| list);
         let ty = if list.is_some() { own.golden_type().element() } else { own.golden_type() };
         if !ty.is_ordered() {
-            self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", collection.fields[field].name));
+            self.problem(
+                field_node,
+                format!("`{}` is of type {ty}; an argument is a condition on a field with one value", collection.fields[field].name),
+            );
         }
         if let Some(list) = list {
             self.part(field_node, collection, (list, field));
         } else if own.derive.is_some() {
-            self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", collection.fields[field].name));
+            self.problem(
+                field_node,
+                format!("`{}` is derived; an argument is a condition on what the service's documents say", collection.fields[field].name),
+            );
         }
         let kinds = [
             ("value", ArgumentForm::Value),

@@ -1,10 +1,10 @@
 //! The state of records: its fields, and the transitions that change them.
 
-use crate::model::ids::{FieldId, IdVec};
 use super::parser::DefinitionParser;
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::{Field, FieldIndexes, Refusal, StateField, Transition, TransitionArgument};
+use crate::model::ids::{FieldId, IdVec};
 
 impl DefinitionParser<'_> {
     pub(super) fn states(&mut self, node: &Node, field_names: &[&str]) -> Vec<StateField> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_engine::ask::{FetchOptions, FetchPolicy, Fetcher};
 use stook_engine::collect::{self, CollectReport, CollectRequest};
@@ -31,7 +32,7 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
         return populate(&catalogue, &store, &tenant, arguments.json);
     }
     let stop = stop_signal()?;
-    let request = |(source, service): (usize, usize)| -> Result<CollectRequest, CommandError> {
+    let request = |(source, service): (SourceId, usize)| -> Result<CollectRequest, CommandError> {
         Ok(CollectRequest {
             source,
             service,
@@ -99,7 +100,7 @@ fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -
 /// Asks the services that queries ask for all they tell.
 fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
     let asker = Fetcher::new(catalogue);
-    let concerned: Vec<usize> = catalogue.collections.ids().filter(|collection| asker.concerns(*collection)).collect();
+    let concerned: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| asker.concerns(*collection)).collect();
     if concerned.is_empty() {
         return Err(CommandError::new("no source of this catalogue fetches on demand (`asks:`)"));
     }
@@ -121,7 +122,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
 }
 
 /// Source and service of each that is asked.
-fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(usize, usize)>, CommandError> {
+fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(SourceId, usize)>, CommandError> {
     let mut all = Vec::new();
     for (index, source) in catalogue.sources.enumerate() {
         let names = source.collect.iter().flat_map(|own| &own.services).enumerate();
@@ -138,7 +139,7 @@ fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(usize
     }
     let sources = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|wanted| wanted == source);
     let services = |service: &str| arguments.service.as_deref().is_none_or(|wanted| wanted == service);
-    let chosen: Vec<(usize, usize)> =
+    let chosen: Vec<(SourceId, usize)> =
         all.iter().filter(|(_, _, source, service)| sources(source) && services(service)).map(|(index, service, ..)| (*index, *service)).collect();
     if chosen.is_empty() {
         let known: Vec<&str> = all.iter().map(|(.., service)| *service).collect();

@@ -4,7 +4,6 @@
 //! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
 //! contribution too, which competes by time.
 
-use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use crate::Result;
 use crate::content::allowed::check;
 use crate::content::allowed::strict_from_json;
@@ -20,6 +19,7 @@ use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{API_NAME, Collection, Field, KeyDefinition, OnMatched, OnUnmatched, SourceRef};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Hash, Retirement, keep_newest, pack, put_bytes, put_value};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};

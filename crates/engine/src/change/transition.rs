@@ -4,7 +4,6 @@
 //! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
 //! twice are written in the same commit.
 
-use stook_catalogue::ids::CollectionId;
 use crate::Result;
 use crate::content::allowed::check;
 pub use crate::content::allowed::strict_from_json;
@@ -13,6 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection, Refusal, Transition, TransitionArgument};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::{

@@ -1,6 +1,5 @@
 //! Taking back what a source has said, as if it had never spoken.
 
-use stook_catalogue::ids::CollectionId;
 use crate::content::collection::find_collection;
 use crate::content::history::golden_change;
 use crate::job::sizes::PAGE;
@@ -14,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
 use stook_catalogue::expr::{Evaluator, ExpressionFailures};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
 use stook_catalogue::survivorship::Consolidator;

@@ -1,9 +1,9 @@
 //! Consolidates a mapped chunk with what is stored, and prepares it to be submitted.
 
-use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::OnUnmatched;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::journal::ChunkJournal;
 use stook_store::{ReadDetail, Store, StoreError, StoredRecord, Tenant};

@@ -1,6 +1,5 @@
 //! A chunk and what is known of it: its documents, the merged records, what it has read of others, its journal.
 
-use stook_catalogue::ids::CollectionId;
 use super::mapped::{ChunkInput, MappedDocuments, map_documents};
 use crate::Result;
 use crate::job::JobContext;
@@ -9,6 +8,7 @@ use crate::settle::complete_delivery::{self, FilePart};
 use crate::tags::TagEvaluator;
 use std::collections::{BTreeMap, HashMap};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::journal::{ChunkJournal, OutcomeCounts};

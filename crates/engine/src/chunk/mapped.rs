@@ -1,6 +1,5 @@
 //! The documents of a chunk, mapped: contributions by record, and what failed.
 
-use stook_catalogue::ids::CollectionId;
 use super::map::{DocumentMapper, Envelope};
 use super::read;
 use crate::job::JobContext;
@@ -13,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_formats::Document;
 use stook_store::journal::{Issue, Outcome};

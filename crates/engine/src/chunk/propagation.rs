@@ -1,6 +1,5 @@
 //! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
 
-use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::content::history::indexed_stay;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
@@ -9,6 +8,7 @@ use crate::settle::{InlineResult, at_once};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::OnMatched;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;

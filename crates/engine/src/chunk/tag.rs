@@ -1,9 +1,9 @@
 //! The tags that records of a chunk carry after its changes.
 
-use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::tags::{ChangedDocuments, TagEvaluator};
 use std::collections::BTreeMap;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_store::damage::ForRecord;

@@ -1,11 +1,11 @@
 //! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
 
-use stook_catalogue::ids::CollectionId;
 use super::consolidated::ConsolidatedChunk;
 use crate::merge::MergeResult;
 use crate::relations::Propagation;
 use crate::tags::TagEvaluator;
 use std::collections::BTreeMap;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};

@@ -1,8 +1,8 @@
 //! The collection of a name.
 
-use stook_catalogue::ids::CollectionId;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::CollectionId;
 
 /// The collection called `name`.
 ///

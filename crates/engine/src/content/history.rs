@@ -1,8 +1,8 @@
 //! Which golden values of a record change: for its change log, and for its indexes.
 
-use stook_catalogue::ids::FieldId;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::Value;
 use stook_store::{RecordChange, StoredRecord};
 

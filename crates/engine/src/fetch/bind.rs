@@ -3,10 +3,10 @@
 //! An argument tells the service a condition that every document of its answer satisfies and that can be checked here. So any call
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
-use stook_catalogue::ids::FieldId;
 use crate::content::order::order;
 use std::cmp::Ordering;
 use stook_catalogue::definition::{ArgumentForm, CallArgument, Collection, Field, ServiceBinding, ServiceCall};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};

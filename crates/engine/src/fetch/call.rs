@@ -1,6 +1,5 @@
 //! One call of one service: its pages are requested and imported, and what the answer does not repeat is withdrawn.
 
-use stook_catalogue::ids::SourceId;
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer, is_wide, noted};
 use super::bind::{BoundArguments, part};
 use super::limits::ServiceLimits;
@@ -10,6 +9,7 @@ use crate::{EngineError, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use stook_catalogue::ids::SourceId;
 use stook_store::journal::Outcome;
 use stook_store::queue::JobState;
 use stook_store::{Store, Tenant};

@@ -1,6 +1,5 @@
 //! Fetches from services what queries need: which calls are made, which are in progress, and which answers are fetched ahead.
 
-use stook_catalogue::ids::{CollectionId, SourceId};
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, MissingCondition, QueryConditions};
 use super::call::{FetchRequest, fetch};
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, Service, ServiceBinding, Source};
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_store::plan::{Aggregate, QueryPlan};
 use stook_store::wanted;
 use stook_store::{Store, Tenant};

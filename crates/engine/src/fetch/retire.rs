@@ -1,6 +1,5 @@
 //! Withdraws what a service contributed before and does not repeat in a complete answer.
 
-use stook_catalogue::ids::FieldId;
 use super::answer::{AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, holds, implies, key_field, part};
 use super::run::FetchRun;
@@ -11,6 +10,7 @@ use crate::settle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stook_catalogue::definition::{Collection, ServiceCall};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::parts::PartialList;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement};
 use stook_catalogue::value::Value;

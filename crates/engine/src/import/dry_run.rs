@@ -1,6 +1,5 @@
 //! An import that reports what it would do and changes nothing.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::plan::plan;
 use super::request::ImportRequest;
 use super::split;
@@ -17,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Field};
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{pack, put_value, unpack};
 use stook_catalogue::value::Value;
@@ -195,8 +195,7 @@ impl DryRun<'_> {
     fn reserve(&mut self, collection: CollectionId, key: &Key, change: &RecordChange) -> Result<Option<(FieldId, Key)>> {
         let RecordChange::Put(content) = change else { return Ok(None) };
         let definition = &self.context.rules.catalogue.collections[collection];
-        let unique =
-            definition.fields.enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
+        let unique = definition.fields.enumerate().filter(|(index, field)| field.unique && content.exists && !content.golden[*index].is_null());
         let mut wanted = Vec::new();
         for (index, field) in unique {
             let value = &content.golden[index];

@@ -1,6 +1,5 @@
 //! Chooses source and profile of an import, looks at its files, and writes its job.
 
-use stook_catalogue::ids::SourceId;
 use super::request::ImportRequest;
 use crate::job::file::inspect;
 use crate::job::policy::policy;
@@ -8,6 +7,7 @@ use crate::job::source::{guess_source, named_source};
 use crate::{EngineError, Result};
 use std::path::PathBuf;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::SourceId;
 use stook_store::Store;
 use stook_store::queue::{JobFile, JobId, NewJob};
 

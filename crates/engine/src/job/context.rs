@@ -1,11 +1,11 @@
 //! What all chunks of a job share, and how many of the records that they are about exist.
 
-use stook_catalogue::ids::{CollectionId, SourceId};
 use super::policy::{ImportPolicy, policy};
 use crate::relations::SettleRules;
 use crate::{EngineError, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_store::Tenant;
 use stook_store::queue::Job;
 

@@ -1,9 +1,9 @@
 //! The source whose documents a job reads: named, given by a profile, or the only one that reads what was found.
 
-use stook_catalogue::ids::SourceId;
 use crate::job::file::strange;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, FormatFamily};
+use stook_catalogue::ids::SourceId;
 use stook_formats::read::OpenedInput;
 
 /// The source that is named, or that a profile is for.

@@ -1,7 +1,7 @@
 //! A contribution that a document makes, before it is known whether it is stored.
 
-use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use bytes::Bytes;
+use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{
     Contribution, ContributionContent, ContributionOrigin, Hash, KeptDocument, PreviousContribution, Retirement, UnreadableField,

@@ -1,6 +1,5 @@
 //! The contributions of a record as its content, and what a change of it means for others.
 
-use stook_catalogue::ids::CollectionId;
 use super::contribution::{NewContribution, NumberedContribution};
 use super::result::MergeResult;
 use crate::content::history::indexed_stay;
@@ -11,6 +10,7 @@ use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use crate::tags::document;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Retirement, pack, pack_raw};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
@@ -29,7 +29,13 @@ pub struct RecordMerger<'c> {
 
 impl<'c> RecordMerger<'c> {
     /// A decider for the collection with this index, and a policy.
-    pub fn new(rules: &'c SettleRules, index: CollectionId, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: ImportPolicy) -> Self {
+    pub fn new(
+        rules: &'c SettleRules,
+        index: CollectionId,
+        consolidator: &'c Consolidator<'c>,
+        evaluator: &'c Evaluator,
+        policy: ImportPolicy,
+    ) -> Self {
         Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
     }
 

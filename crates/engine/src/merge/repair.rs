@@ -1,10 +1,10 @@
 //! A record that is damaged in the store is written again from documents that say what cannot be read of it.
 
-use stook_catalogue::ids::FieldId;
 use super::contribution::{NewContribution, NumberedContribution};
 use super::merger::RecordMerger;
 use super::result::MergeResult;
 use stook_catalogue::definition::{Collection, OnMatched};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::record::{self, Contribution, ContributionContent, DecodeError, PreviousContribution, UnpackedContributions};
 use stook_catalogue::value::Value;
 use stook_store::damage::RecordPart;

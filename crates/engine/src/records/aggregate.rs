@@ -1,6 +1,5 @@
 //! What each source says of an aggregate: the same functions over its own values, of the same records.
 
-use stook_catalogue::ids::FieldId;
 use crate::Result;
 use crate::content::order::order;
 use crate::content::sum::FloatSum;
@@ -8,6 +7,7 @@ use crate::job::sizes::PAGE;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::parts::joined;
 use stook_catalogue::record::ContributionContent;
 use stook_catalogue::value::{FieldType, Value};

@@ -1,12 +1,12 @@
 //! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
 
-use stook_catalogue::ids::CollectionId;
 use super::record::ExplainedRecord;
 use crate::content::collection::find_collection;
 use crate::job::sizes::PAGE;
 use crate::{EngineError, Result};
 use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::CollectionId;
 use stook_formats::Syntax;
 use stook_formats::write::{MarcWriter, WriteError};
 use stook_store::{ReadDetail, Store, Tenant};

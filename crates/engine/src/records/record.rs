@@ -116,8 +116,7 @@ impl ExplainedRecord<'_> {
                 entry.insert("failed".into(), json!(reason));
             }
             entry.insert("value".into(), value.to_json(field.golden_type()));
-            if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive
-            {
+            if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive {
                 let link = &catalogue.links[*link];
                 let planned = planned(store, tenant, link, &self.stored.golden)?;
                 if !planned.is_empty() {

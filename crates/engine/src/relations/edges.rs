@@ -1,12 +1,12 @@
 //! The edges of a record: what it passes to its targets, as a pure function of its golden values.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::payload::ChildPayload;
 use super::rules::SettleRules;
 use std::collections::{BTreeMap, HashSet};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{IntervalOverlap, Link, TargetRule};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
@@ -145,7 +145,11 @@ pub(super) fn elements(collection: &Collection, field: FieldId, values: &[Value]
 }
 
 /// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
-pub(crate) fn interval(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId), values: &[Value]) -> Option<(i64, i64)> {
+pub(crate) fn interval(
+    overlap: Option<&IntervalOverlap>,
+    of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId),
+    values: &[Value],
+) -> Option<(i64, i64)> {
     let Some(overlap) = overlap else { return Some((0, 0)) };
     let (start, stop) = of(overlap);
     let (start, stop) = (values[start].as_int()?, values[stop].as_int()?);

@@ -1,8 +1,8 @@
 //! What the links of a record leave out, because lists are longer than a link takes.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::elements;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::links::{TargetRule, listed};
 use stook_catalogue::value::Value;
 

@@ -1,12 +1,12 @@
 //! What follows from a change of a record: edges, and marks of the records that must be settled.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{EdgeBuilder, EdgeKey};
 use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
 use super::rules::SettleRules;
 use super::stored::interval_of;
 use std::collections::BTreeSet;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{SmolStr, Value};

@@ -1,10 +1,10 @@
 //! What a catalogue says of the relations between its collections, made once and used by all that change or settle records.
 
-use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
 use stook_catalogue::expr::Expression;
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
 use stook_catalogue::links::{Derivation, TargetRule, id_of};
 use stook_catalogue::value::Value;
 

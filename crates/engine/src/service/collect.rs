@@ -5,7 +5,6 @@
 //! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
 //! window, so what is published meanwhile is not skipped.
 
-use stook_catalogue::ids::SourceId;
 use super::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
 use crate::import::{self, UploadRequest};
 use crate::relations::SettlingUnit;
@@ -17,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collect, Source};
+use stook_catalogue::ids::SourceId;
 use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
 use stook_formats::strange;
 use stook_store::journal::OutcomeCounts;

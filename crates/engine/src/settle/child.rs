@@ -1,12 +1,12 @@
 //! The pass that settles records as children: which records they link to, and what they read there.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::linked_values::read_through;
 use super::pass::{CausingJobs, PassState};
 use super::targets::{find, keys_of, sought};
 use crate::relations::ChangeCause;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Link, TargetRule, keyed};
 use stook_catalogue::value::{SmolStr, Value};
@@ -58,7 +58,7 @@ impl PassState<'_> {
             }
         }
         for link in &own.lookup_links {
-            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, stook_store::NO_LIMIT);
+            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, None);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |place: usize, link: &Link, values: &[Value]| {
                 let sought = sought(rules, evaluator, link, values);

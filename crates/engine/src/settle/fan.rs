@@ -1,10 +1,10 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::pass::{CausingJobs, MOST_CHILDREN, PassState};
 use super::targets::merge;
 use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, key_of};
 use std::collections::BTreeMap;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
@@ -53,7 +53,7 @@ impl PassState<'_> {
         };
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
-        let edges = if merged.is_empty() { Vec::new() } else { desk.between(link, &merged, MOST_CHILDREN)? };
+        let edges = if merged.is_empty() { Vec::new() } else { desk.between(link, &merged, Some(MOST_CHILDREN))? };
         // what was read whole: all, or what lies before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
@@ -95,7 +95,7 @@ impl PassState<'_> {
             jobs.entry(&mark.target).or_default().insert(mark.job);
         }
         let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| ((*target).to_owned(), None)).collect();
-        let edges = if targets.is_empty() { Vec::new() } else { desk.edges(definition.edges(), &targets, MOST_CHILDREN)? };
+        let edges = if targets.is_empty() { Vec::new() } else { desk.edges(definition.edges(), &targets, Some(MOST_CHILDREN))? };
         // the last target may have more than were read
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
         let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);

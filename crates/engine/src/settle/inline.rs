@@ -1,12 +1,12 @@
 //! Inline settling: the derived values of records in the transaction that writes them, as far as that can be known.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::linked_values::read_through;
 use super::targets::{find, keys_of, sought};
 use crate::relations::SettleRules;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{SmolStr, Value};

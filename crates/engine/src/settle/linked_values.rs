@@ -1,6 +1,5 @@
 //! Fields through links: the values of a record that follow from the records it is linked to.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::targets::keys_of;
 use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, to_cel};
 use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, members_of};
 use stook_catalogue::plain::PlainValue;

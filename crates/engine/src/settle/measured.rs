@@ -1,9 +1,9 @@
 //! What a coverage counts: the children of one parent, read for who wants to see them.
 
-use stook_catalogue::ids::LinkId;
 use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::LinkId;
 use stook_catalogue::links::{Coverage, CoverageKind};
 use stook_catalogue::value::SmolStr;
 use stook_store::{Result, Store, Tenant};

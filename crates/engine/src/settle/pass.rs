@@ -1,6 +1,5 @@
 //! What one settle pass has found so far, and what it writes.
 
-use stook_catalogue::ids::CollectionId;
 use super::complete_delivery::keys::KeySample;
 use crate::relations::marks::CHECK;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
@@ -8,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::{SmolStr, Value};

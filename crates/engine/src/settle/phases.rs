@@ -1,11 +1,11 @@
 //! A settle pass: the marks of one phase are answered in one transaction of the store.
 
-use stook_catalogue::ids::CollectionId;
 use super::pass::{CausingJobs, PassState, why_refused};
 use crate::relations::SettleRules;
 use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
 use std::collections::BTreeMap;
 use stook_catalogue::expr::{Evaluator, ExpressionFailures};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
 

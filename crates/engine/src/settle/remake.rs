@@ -1,7 +1,6 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. Values stay what they are until a pass
 //! finds others.
 
-use stook_catalogue::ids::CollectionId;
 use crate::Result;
 use crate::job::sizes::PAGE;
 use crate::relations::marks::MADE;
@@ -9,6 +8,7 @@ use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
 use stook_store::{Priority, ReadDetail, ReadSet, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
@@ -49,7 +49,12 @@ pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<Collect
 ///
 /// # Errors
 /// When the store fails.
-pub(super) fn mark_all(store: &dyn Store, rules: &Arc<SettleRules>, (job, created): (JobId, &BTreeSet<CollectionId>), show: &dyn Fn(u64)) -> Result<u64> {
+pub(super) fn mark_all(
+    store: &dyn Store,
+    rules: &Arc<SettleRules>,
+    (job, created): (JobId, &BTreeSet<CollectionId>),
+    show: &dyn Fn(u64),
+) -> Result<u64> {
     let mut marked = 0;
     let concerned = |collection: &CollectionId| rules.concern(*collection) || created.contains(collection);
     for tenant in store.tenants()? {

@@ -1,6 +1,5 @@
 //! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
 
-use stook_catalogue::ids::{FieldId, LinkId};
 use crate::relations::SettleRules;
 use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
@@ -8,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::ids::{FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, in_order};
 use stook_catalogue::value::{SmolStr, Value};

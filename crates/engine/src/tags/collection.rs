@@ -1,9 +1,9 @@
 //! The collection whose records carry tags.
 
-use stook_catalogue::ids::CollectionId;
 use crate::content::collection::find_collection;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
+use stook_catalogue::ids::CollectionId;
 
 /// The collection called `name`, which carries tags.
 ///

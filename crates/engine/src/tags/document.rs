@@ -1,11 +1,11 @@
 //! The document of a record that an XPath is asked of: trees of what sources say, put together.
 
-use stook_catalogue::ids::SourceId;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, TagDocument};
+use stook_catalogue::ids::SourceId;
 use stook_catalogue::record::{Contribution, ContributionContent};
 use stook_catalogue::xpath::XPath;
 use stook_formats::tree::{XmlNode, XmlTree};

@@ -15,7 +15,6 @@ mod tagger;
 pub use rebuild::{TagEvaluationUnit, is_rebuild, progress};
 pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
 
-use stook_catalogue::ids::CollectionId;
 use crate::{EngineError, Result};
 pub use collection::{collection, only_collection};
 use document::TagDefinitions;
@@ -24,6 +23,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, TagSettings};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
 use stook_catalogue::xpath::{XPath, advise};

@@ -1,7 +1,6 @@
 //! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
 //! evaluated there.
 
-use stook_catalogue::ids::CollectionId;
 use super::collection::collection;
 use super::tagger::TagEvaluator;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -12,6 +11,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
@@ -276,8 +276,13 @@ impl Unit for TagEvaluationUnit {
         let place = |key: &Key| places.get(key).copied().unwrap_or(0);
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
             counts.add(outcome, keys.len() as i64);
-            let line =
-                |key: &Key| DocumentOutcome { document: self.first + place(key), offset: 0, collection: Some(self.collection), outcome, key: key.shared() };
+            let line = |key: &Key| DocumentOutcome {
+                document: self.first + place(key),
+                offset: 0,
+                collection: Some(self.collection),
+                outcome,
+                key: key.shared(),
+            };
             lines.extend(keys.iter().map(line));
         }
         for (collection, key, reason) in self.tagger.failures() {

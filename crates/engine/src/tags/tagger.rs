@@ -1,11 +1,11 @@
 //! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
 
-use stook_catalogue::ids::CollectionId;
 use super::document::{self, DocumentChanges, RecordDocuments, TagDefinitions};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
 use stook_store::tag::{CollectionTags, TagWrites};

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
@@ -86,7 +87,7 @@ fn last_word(text: &str) -> usize {
 }
 
 /// Values of a field that begin so.
-fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &dyn Store, tenant: &Tenant) -> Result<Vec<String>> {
+fn values(catalogue: &Catalogue, index: CollectionId, name: &str, begun: &str, store: &dyn Store, tenant: &Tenant) -> Result<Vec<String>> {
     let collection = &catalogue.collections[index];
     if name == "tag" && collection.tags.is_some() {
         return Ok(store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).filter(|name| name.starts_with(begun)).collect());

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
@@ -44,7 +45,7 @@ const SILENT: [&str; 26] = [
 #[derive(Debug, Default)]
 pub struct Vocabulary {
     /// Fields that were learnt: collection and field.
-    fields: Vec<(usize, usize)>,
+    fields: Vec<(CollectionId, FieldId)>,
     /// Words inside values.
     words: WordIndex,
     /// Whole values of fields that have few, by field, in small letters with how they are written.
@@ -268,10 +269,10 @@ struct Suggester<'r> {
     catalogue: &'r Catalogue,
     store: &'r dyn Store,
     tenant: &'r Tenant,
-    index: usize,
+    index: CollectionId,
     collection: &'r Collection,
     /// Fields that have a value, by collection and value: the store is asked once.
-    found: &'r RefCell<HashMap<(usize, String), Option<String>>>,
+    found: &'r RefCell<HashMap<(CollectionId, String), Option<String>>>,
     /// Words that are spelled nearly like one of the text: they are looked for once.
     near: &'r RefCell<HashMap<String, SimilarWords>>,
 }
@@ -413,7 +414,7 @@ impl Suggester<'_> {
 
     /// Values that records have, or parts of them.
     fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
-        for (place, (collection, field)) in self.vocabulary.fields.enumerate() {
+        for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
             if *collection != self.index {
                 continue;
             }
@@ -517,7 +518,7 @@ impl Suggester<'_> {
                 continue;
             }
             // all values of the field are known
-            let place = self.vocabulary.fields.position(|own| *own == (self.index, index));
+            let place = self.vocabulary.fields.iter().position(|own| *own == (self.index, index));
             if let Some(values) = place.and_then(|place| self.vocabulary.values.get(&(place as u16))) {
                 if values.get(small.as_str()).is_some_and(|written| **written == *token) {
                     return Ok(Some(field.name.clone()));

@@ -1,9 +1,9 @@
 //! Aliases, the words of a definition, in the place of collections and fields of a query.
 
-use stook_catalogue::ids::CollectionId;
 use super::syntax::{FieldPath, GrepItem, Query, QueryCondition, Stage};
 use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Derivation;
 
 impl Query {
@@ -87,7 +87,7 @@ impl<'c> AliasResolver<'c> {
     }
 
     /// The collection that a query is about; nothing where whoever compiles says that there is none.
-    fn selected(&self, query: &Query) -> Result<Option<usize>, Diagnostic> {
+    fn selected(&self, query: &Query) -> Result<Option<CollectionId>, Diagnostic> {
         let first = &query.lookup.collection;
         let own = self.of_name(&first.text);
         if query.lookup.extra_names.is_empty() && own.is_some() {
@@ -97,8 +97,8 @@ impl<'c> AliasResolver<'c> {
         let names: Vec<&FieldPath> = std::iter::once(first).chain(query.lookup.extra_names.iter().map(|(path, _)| path)).collect();
         // the collection that is named first, else any of which all is said
         let named = names.iter().filter_map(|path| self.of_name(&path.text));
-        let mut candidates = named.chainself.catalogue.collections.ids();
-        let means = |candidate: usize| {
+        let mut candidates = named.chain(self.catalogue.collections.ids());
+        let means = |candidate: CollectionId| {
             let mut conditions = query.lookup.conditions.iter();
             names.iter().all(|path| self.column(&path.text, candidate).is_some())
                 && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
@@ -115,7 +115,7 @@ impl<'c> AliasResolver<'c> {
     }
 
     /// The collection that a name selects.
-    fn of_name(&self, name: &str) -> Option<usize> {
+    fn of_name(&self, name: &str) -> Option<CollectionId> {
         match self.catalogue.collection(name) {
             Some((index, _)) => Some(index),
             None => self.named(name)?.select,
@@ -134,7 +134,7 @@ impl<'c> AliasResolver<'c> {
     }
 
     /// The columns of names that stand alone, where they are more than the collection.
-    fn columns(&self, query: &Query, selected: usize) -> Result<Option<Vec<FieldPath>>, Diagnostic> {
+    fn columns(&self, query: &Query, selected: CollectionId) -> Result<Option<Vec<FieldPath>>, Diagnostic> {
         let lookup = &query.lookup;
         if lookup.extra_names.is_empty() && self.of_name(&lookup.collection.text) == Some(selected) {
             return Ok(None);
@@ -152,7 +152,7 @@ impl<'c> AliasResolver<'c> {
     }
 
     /// A word in the place of a field of the collection.
-    fn rename(&self, path: &mut FieldPath, selected: usize) {
+    fn rename(&self, path: &mut FieldPath, selected: CollectionId) {
         let own = &self.catalogue.collections[selected];
         let is_field = own.field(&path.text).is_some() || own.state(&path.text).is_some() || path.text == own.name;
         if !is_field
@@ -164,7 +164,7 @@ impl<'c> AliasResolver<'c> {
     }
 }
 
-fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: usize, condition: &mut QueryCondition) -> Result<(), Diagnostic> {
+fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: CollectionId, condition: &mut QueryCondition) -> Result<(), Diagnostic> {
     let collection = &catalogue.collections[selected];
     let mut tests = word.tests.iter().filter_map(|test| Some((test, test.fields.iter().find(|(own, _)| *own == selected)?))).peekable();
     if tests.peek().is_none() {

@@ -3,6 +3,7 @@
 use crate::language::FieldPath;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
 use stook_store::plan::PlanColumn;
 
@@ -20,7 +21,7 @@ pub struct Resolver<'c> {
     pub catalogue: &'c Catalogue,
     pub collection: &'c Collection,
     /// The list of structs, by the field's index, that rows are of.
-    pub each: Option<usize>,
+    pub each: Option<FieldId>,
     /// The time that `last` counts back from, in microseconds.
     pub now: i64,
 }
@@ -35,7 +36,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// The field that is the key, if the key is one and its values are more than their text.
-    fn typed_key(&self) -> Option<(usize, &'c FieldType)> {
+    fn typed_key(&self) -> Option<(FieldId, &'c FieldType)> {
         let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
         (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
@@ -67,9 +68,8 @@ impl<'c> Resolver<'c> {
         if let Some((index, state)) = self.collection.state(name) {
             return Ok((PlanColumn::State(index), state.ty.clone()));
         }
-        let links = || {
-            self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name)
-        };
+        let links =
+            || self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name);
         if let Some(link) = name.strip_suffix(".exists")
             && let Some((index, _)) = links().find(|(_, own)| own.name == link)
         {
@@ -96,7 +96,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// The list of structs that a path names.
-    pub fn structs(&self, path: &FieldPath) -> Result<usize, Diagnostic> {
+    pub fn structs(&self, path: &FieldPath) -> Result<FieldId, Diagnostic> {
         let name = self.short(path);
         let has_structs = |field: &Field| !field.golden_type().members().is_empty();
         if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| has_structs(field)) {

@@ -1,11 +1,11 @@
 //! Tags that are queries: `tag=NAME` stands for their conditions.
 
-use stook_catalogue::ids::CollectionId;
 use super::compile::{CompiledQuery, compile};
 use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, PlanColumn};

@@ -3,10 +3,10 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
-use stook_catalogue::ids::FieldId;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_query::{CompiledQuery, compile, parse};
@@ -82,7 +82,12 @@ fn write(record: &Record) -> RecordWrite {
         raw: None,
         indexes_unchanged: false,
     };
-    RecordWrite { collection: 0, key: Key::new(record.key.as_str()).expect("a key"), expect: None, change: RecordChange::Put(Box::new(content)) }
+    RecordWrite {
+        collection: CollectionId::from(0),
+        key: Key::new(record.key.as_str()).expect("a key"),
+        expect: None,
+        change: RecordChange::Put(Box::new(content)),
+    }
 }
 
 /// Writes records that are all new.

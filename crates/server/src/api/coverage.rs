@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::settle::measured;
@@ -114,7 +115,7 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// The first time, the group and the percentage of a coverage's rows.
-fn columns(collection: &Collection) -> Option<[usize; 3]> {
+fn columns(collection: &Collection) -> Option<[FieldId; 3]> {
     collection.rows_of?;
     let time = collection.fields.position(|field| field.ty == FieldType::Timestamp)?;
     Some([time, collection.field("group")?.0, collection.field("percentage")?.0])

@@ -52,7 +52,7 @@ fn shown(ctx: &RequestContext, delivered: &DeliverResult) -> Json {
     let line = |line: &DocumentOutcome| {
         json!({
             "document": line.document,
-            "collection": collections.get(line.collection).map(|collection| &collection.name),
+            "collection": line.collection.and_then(|collection| collections.get(collection)).map(|collection| &collection.name),
             "key": (!line.key.is_empty()).then_some(&*line.key),
             "outcome": line.outcome.name(),
         })

@@ -1,6 +1,5 @@
 //! Records: one, many, why they are so, edits.
 
-use stook_catalogue::ids::CollectionId;
 use super::response::{json_answer, percent};
 use crate::App;
 use crate::guard::blocking::{blocking, reading};
@@ -13,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, KeyDefinition, Transition, TransitionArgument};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
@@ -80,7 +80,7 @@ fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
 
 /// Fields that hold the key of another record, each with the collection of that one.
 fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
-    let name = |index: usize| catalogue.collections[index].name.as_str();
+    let name = |index: CollectionId| catalogue.collections[index].name.as_str();
     let fields = &catalogue.collections[collection].fields;
     let own = catalogue
         .links
@@ -110,7 +110,6 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         .app
         .catalogue
         .collections
-        .iter()
         .enumerate()
         .map(|(index, collection)| {
             let fields: Map<String, Json> =
@@ -140,7 +139,7 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
         let count = move || {
             let numbers = app.counts.of(&app.catalogue, &*app.store, &tenant)?;
-            let stale = (0..numbers.len()).map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
+            let stale = app.catalogue.collections.ids().map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
             let stale = stale.collect::<stook_engine::Result<Vec<Vec<String>>>>()?;
             Ok::<_, stook_engine::EngineError>((numbers, stale, !app.store.marks(&tenant, 1)?.is_empty()))
         };

@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde_json::{Value as Json, json};
 use std::time::Instant;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
@@ -103,13 +104,13 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
 }
 
 /// The query of a tag.
-fn query_of(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
+fn query_of(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
     let checked = stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?;
     checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
 }
 
 /// What carries a tag that is a query.
-fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::TagPreview, EngineError> {
+fn found_by(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<tags::TagPreview, EngineError> {
     let found = query_of(app, tenant, index, (name, text))?;
     let records = app.store.count(&QueryPlan::all(tenant.clone(), index))? as usize;
     let began = Instant::now();

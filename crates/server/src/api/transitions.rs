@@ -1,6 +1,5 @@
 //! Transitions by HTTP: of a named record, or of one that satisfies conditions.
 
-use stook_catalogue::ids::CollectionId;
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -11,6 +10,7 @@ use axum::http::{HeaderName, StatusCode};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::ids::CollectionId;
 use stook_engine::pick;
 use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
 use stook_store::IdempotentCall;

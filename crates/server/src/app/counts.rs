@@ -1,10 +1,10 @@
 //! How many records there are. Counting all of a collection costs what reading an index of it does, so a number is kept for some seconds.
 
-use stook_catalogue::ids::CollectionId;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
@@ -19,7 +19,7 @@ const MOST: usize = 10_000;
 
 /// Numbers of records by tenant and collection, with when they were counted.
 #[derive(Default)]
-pub struct RecordCountCache(Mutex<HashMap<(String, usize), (Instant, RecordCounts)>>);
+pub struct RecordCountCache(Mutex<HashMap<(String, CollectionId), (Instant, RecordCounts)>>);
 
 /// What is counted of a collection.
 #[derive(Debug, Clone, Copy)]

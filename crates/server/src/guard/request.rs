@@ -1,6 +1,5 @@
 //! What handlers are given of a request, checked: tenant, path, query parameters, body.
 
-use stook_catalogue::ids::CollectionId;
 use crate::App;
 use crate::guard::access::Caller;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
 
@@ -72,7 +72,7 @@ impl FromRequestParts<Arc<App>> for RequestContext {
             headers: std::mem::take(&mut parts.headers),
             counters: counted,
             extra_time: patience,
-            collection: 0,
+            collection: CollectionId::from(0),
         })
     }
 }
@@ -94,7 +94,7 @@ impl RequestContext {
     }
 
     /// The collection it is about.
-    pub fn collection(&self) -> usize {
+    pub fn collection(&self) -> CollectionId {
         self.collection
     }
 

@@ -9,13 +9,13 @@
 //! not current is checked by its version before it is read anew. A store without a stand is asked for the version of every
 //! record that is used, and lists are not kept.
 
-use stook_catalogue::ids::CollectionId;
 use super::record::ServedRecord;
 use quick_cache::sync::Cache as Map;
 use quick_cache::{DefaultHashBuilder, Weighter};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::plan::PlanColumn;
 use stook_store::{ChangedRecord, CommitObserver, Store, Tenant};

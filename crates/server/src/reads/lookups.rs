@@ -1,7 +1,6 @@
 //! Lookups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
 //! is asked of the store together, by a few threads, so that many requests cost few statements.
 
-use stook_catalogue::ids::CollectionId;
 use super::batch::BatchQueue;
 use super::cache::{KeyListId, RecordCache};
 use super::reader::{KeyLists, KeyListsRequest, LookupState, RecordsRequest, VisibleFrom, packed};
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::plan::PlanColumn;

@@ -1,6 +1,5 @@
 //! Reads from the store what the cache does not have: what several requests ask for meanwhile, by one question.
 
-use stook_catalogue::ids::CollectionId;
 use super::batch::{BatchQueue, answer, batch_failed, together};
 use super::cache::{CachedRecord, Place, ReadPoint, RecordCache};
 use super::record::ServedRecord;
@@ -8,6 +7,7 @@ use crate::metrics::{CachedKind, Metrics};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
@@ -99,7 +99,7 @@ impl LookupState {
 
     pub fn serve_lists(&self) {
         while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
-            let mut groups: HashMap<(Tenant, usize, PlanColumn), Vec<KeyListsRequest>> = HashMap::new();
+            let mut groups: HashMap<(Tenant, CollectionId, PlanColumn), Vec<KeyListsRequest>> = HashMap::new();
             // whoever has gone is not asked for
             for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
@@ -130,7 +130,7 @@ impl LookupState {
     }
 
     /// Answers those who asked together each for itself; who asks for the same is answered the same.
-    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (usize, PlanColumn), asks: Vec<KeyListsRequest>) {
+    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (CollectionId, PlanColumn), asks: Vec<KeyListsRequest>) {
         let mut known: HashMap<Vec<Vec<u8>>, KeyLists> = HashMap::new();
         for ask in asks {
             let place: Vec<Vec<u8>> = ask.values.iter().map(packed).collect();
@@ -147,7 +147,7 @@ impl LookupState {
 
     pub fn serve(&self) {
         while let Some(asks) = self.asks.take(|asks| together(asks, TOGETHER, |ask| ask.keys.len())) {
-            let mut groups: HashMap<(Tenant, usize), Vec<RecordsRequest>> = HashMap::new();
+            let mut groups: HashMap<(Tenant, CollectionId), Vec<RecordsRequest>> = HashMap::new();
             for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
             }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::Value;
 use stook_store::{StoredRecord, Version};
 
@@ -14,7 +15,7 @@ pub struct ServedRecord {
     /// Version, golden values, state; without what is in `texts`.
     pub stored: StoredRecord,
     /// Values of type json by field, as text: parsed they would take three times the memory.
-    texts: Vec<(usize, Box<str>)>,
+    texts: Vec<(FieldId, Box<str>)>,
     /// Its entity tag.
     pub etag: HeaderValue,
     /// The same as JSON text, made when it is first asked for.
@@ -27,7 +28,7 @@ impl ServedRecord {
         let mut texts = Vec::new();
         for (index, value) in stored.golden.iter_mut().enumerate() {
             if let Value::Json(json) = value {
-                texts.push((index, json.to_string().into()));
+                texts.push((FieldId::from(index), json.to_string().into()));
                 *value = Value::Null;
             }
         }
@@ -35,7 +36,7 @@ impl ServedRecord {
     }
 
     /// The value of a golden field.
-    pub fn field(&self, index: usize) -> Cow<'_, Value> {
+    pub fn field(&self, index: FieldId) -> Cow<'_, Value> {
         match self.texts.iter().find(|(known, _)| *known == index) {
             Some((_, text)) => Cow::Owned(serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))),
             None => Cow::Borrowed(&self.stored.golden[index]),
@@ -43,7 +44,7 @@ impl ServedRecord {
     }
 
     /// The value of a field of type json, as the text that is kept of it.
-    pub fn text(&self, index: usize) -> Option<&str> {
+    pub fn text(&self, index: FieldId) -> Option<&str> {
         self.texts.iter().find(|(known, _)| *known == index).map(|(_, text)| &**text)
     }
 
@@ -52,7 +53,7 @@ impl ServedRecord {
         if self.texts.is_empty() {
             return stook_engine::record::to_json(collection, &self.stored);
         }
-        let golden = (0..self.stored.golden.len()).map(|index| self.field(index).into_owned()).collect();
+        let golden = (0..self.stored.golden.len()).map(|index| self.field(FieldId::from(index)).into_owned()).collect();
         stook_engine::record::to_json(collection, &StoredRecord { golden, ..self.stored.clone() })
     }
 

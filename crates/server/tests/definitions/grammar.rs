@@ -3,7 +3,6 @@
 //! A definition is a tree as the reader of YAML would see it, so whatever takes cases apart needs to know nothing of the language. Names
 //! begin with a prefix: definitions with different ones can share a store.
 
-use stook_catalogue::ids::{CollectionId, IdVec, SourceId};
 use serde_json::{Map, Value as Json, json};
 use stook_sample::random::Random;
 
@@ -97,7 +96,7 @@ impl Grammar<'_> {
     fn make(mut self) -> Made {
         let formats = ["json", "json", "json", "json", "json", "csv", "xml", "xml", "marc"];
         let number = self.random.between(1, 3) as usize;
-        let mut sources: IdVec<SourceId, Source> = (0..number)
+        let mut sources: Vec<Source> = (0..number)
             .map(|number| Source {
                 name: self.name("s", number),
                 format: self.one(&formats),
@@ -108,7 +107,7 @@ impl Grammar<'_> {
             })
             .collect();
         let most = self.one(&[1, 1, 2, 2, 3]);
-        let mut collections: IdVec<CollectionId, Collection> = (0..most).map(|number| self.collection(number)).collect();
+        let mut collections: Vec<Collection> = (0..most).map(|number| self.collection(number)).collect();
         self.feed(&mut sources, &mut collections);
         for collection in &mut collections {
             let fed: Vec<&'static str> = sources.iter().filter(|source| self.feeds(source, collection)).map(|source| source.format).collect();
@@ -124,7 +123,7 @@ impl Grammar<'_> {
             self.state(collection);
         }
         let mut finished = Map::new();
-        for place in sources.ids() {
+        for place in 0..sources.len() {
             let source = self.source(place, &mut sources, &collections);
             finished.insert(sources[place].name.clone(), source);
         }
@@ -133,7 +132,7 @@ impl Grammar<'_> {
         self.whole(&sources, collections, finished)
     }
 
-    fn whole(mut self, sources: &IdVec<SourceId, Source>, collections: IdVec<CollectionId, Collection>, finished: Map<String, Json>) -> Made {
+    fn whole(mut self, sources: &[Source], collections: Vec<Collection>, finished: Map<String, Json>) -> Made {
         let mut definition = json!({ "catalogue": "c", "lookups": {}, "patterns": {}, "sources": finished, "collections": {} });
         let (table, ordered, pattern) = (self.name("k", 0), self.name("k", 1), self.name("p", 0));
         definition["lookups"][table] = json!({ "a": "one", "b": "two", "k1": "three", "else": "other" });
@@ -315,8 +314,8 @@ impl Grammar<'_> {
 
     // --- links and what follows from them ----------------------------------------------------------------------------------
 
-    fn links(&mut self, collections: &mut IdVec<CollectionId, Collection>) {
-        for from in collections.ids() {
+    fn links(&mut self, collections: &mut [Collection]) {
+        for from in 0..collections.len() {
             let number = self.one(&[0, 0, 1, 1, 2]);
             for place in 0..number {
                 let to = if self.chance(150) { from } else { self.random.below(collections.len() as u64) as usize };
@@ -331,7 +330,7 @@ impl Grammar<'_> {
         }
     }
 
-    fn link(&mut self, collections: &mut IdVec<CollectionId, Collection>, from: usize, to: usize, name: &str) -> Option<()> {
+    fn link(&mut self, collections: &mut [Collection], from: usize, to: usize, name: &str) -> Option<()> {
         let mine = collections[from].fields.clone();
         let own = &collections[from];
         let plain: Vec<&Field> = mine.iter().filter(|field| field.told && says_itself(own, field)).collect();
@@ -400,7 +399,7 @@ impl Grammar<'_> {
     }
 
     /// A field that is read through a link.
-    fn through(&mut self, collections: &mut IdVec<CollectionId, Collection>, from: usize, to: usize, link: &str) {
+    fn through(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
         if !self.chance(600) {
             return;
         }
@@ -430,7 +429,7 @@ impl Grammar<'_> {
         collections[from].fields.push(field);
     }
 
-    fn rollups(&mut self, collections: &mut IdVec<CollectionId, Collection>, from: usize, to: usize, link: &str) {
+    fn rollups(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
         if !self.chance(600) {
             return;
         }
@@ -474,7 +473,7 @@ impl Grammar<'_> {
         }
     }
 
-    fn coverage(&mut self, collections: &mut IdVec<CollectionId, Collection>, from: usize, to: usize, link: &str) {
+    fn coverage(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
         if !self.chance(400) {
             return;
         }
@@ -669,10 +668,10 @@ impl Grammar<'_> {
         source.feeds.iter().any(|feed| self.name("c", *feed) == collection.name)
     }
 
-    fn feed(&mut self, sources: &mut IdVec<SourceId, Source>, collections: &mut IdVec<CollectionId, Collection>) {
+    fn feed(&mut self, sources: &mut [Source], collections: &mut [Collection]) {
         for source in sources.iter_mut() {
             source.feeds.push(self.random.below(collections.len() as u64) as usize);
-            for other in collections.ids() {
+            for other in 0..collections.len() {
                 if !source.feeds.contains(&other) && self.chance(250) {
                     source.feeds.push(other);
                 }
@@ -687,7 +686,7 @@ impl Grammar<'_> {
         }
     }
 
-    fn source(&mut self, place: usize, sources: &mut IdVec<SourceId, Source>, collections: &IdVec<CollectionId, Collection>) -> Json {
+    fn source(&mut self, place: usize, sources: &mut [Source], collections: &[Collection]) -> Json {
         let (name, format, feeds) = (sources[place].name.clone(), sources[place].format, sources[place].feeds.clone());
         let source = &mut sources[place];
         source.own.insert("format".into(), json!(format));
@@ -837,7 +836,7 @@ impl Grammar<'_> {
         }
         let lets: Vec<String> = source.lets.keys().cloned().collect();
         let mut map = Map::new();
-        for (place, field) in collection.fields.enumerate().filter(|(_, field)| field.told && (!flat || field.members().is_empty())) {
+        for (place, field) in collection.fields.iter().enumerate().filter(|(_, field)| field.told && (!flat || field.members().is_empty())) {
             if place < collection.keys || field.own.contains_key("required") || self.chance(900) {
                 let rule = if place < collection.keys {
                     json!(path(source.format, &field.name, false))
@@ -910,9 +909,9 @@ impl Grammar<'_> {
     }
 
     /// Documents inside documents.
-    fn embeds(&mut self, sources: &IdVec<SourceId, Source>, collections: &IdVec<CollectionId, Collection>, finished: &mut Map<String, Json>) {
-        for outer in sources.ids() {
-            for inner in sources.ids() {
+    fn embeds(&mut self, sources: &[Source], collections: &[Collection], finished: &mut Map<String, Json>) {
+        for outer in 0..sources.len() {
+            for inner in 0..sources.len() {
                 let fits = |own: &Json| own.get("replaces").is_none() && own.get("asks").is_none();
                 // what is kept for tags is not in files
                 let ok = inner != outer && matches!(sources[inner].format, "xml" | "json") && matches!(sources[outer].format, "xml" | "json");
@@ -926,7 +925,7 @@ impl Grammar<'_> {
         }
     }
 
-    fn tags(&mut self, sources: &IdVec<SourceId, Source>, collections: &mut IdVec<CollectionId, Collection>) {
+    fn tags(&mut self, sources: &[Source], collections: &mut [Collection]) {
         for collection in collections {
             if !self.chance(150) {
                 continue;
@@ -956,7 +955,7 @@ impl Grammar<'_> {
         }
     }
 
-    fn asks(&mut self, source: &mut Source, name: &str, collections: &IdVec<CollectionId, Collection>, replaces: bool) {
+    fn asks(&mut self, source: &mut Source, name: &str, collections: &[Collection], replaces: bool) {
         let collection = &collections[source.feeds[0]];
         let alone = source.feeds.len() == 1 && source.own.get("contributor").is_none() && source.own.get("collect").is_none();
         if replaces || !alone || !matches!(source.format, "json" | "xml") || !self.chance(60) {
@@ -1005,7 +1004,7 @@ impl Grammar<'_> {
 
     // --- what stands around -------------------------------------------------------------------------------------------------
 
-    fn around(&mut self, definition: &mut Json, sources: &IdVec<SourceId, Source>, collections: &IdVec<CollectionId, Collection>) {
+    fn around(&mut self, definition: &mut Json, sources: &[Source], collections: &[Collection]) {
         if self.chance(300) {
             let mut profile = json!({ "source": sources[0].name });
             if self.chance(700) {
@@ -1031,7 +1030,7 @@ impl Grammar<'_> {
         self.routes(definition, collections);
     }
 
-    fn routes(&mut self, definition: &mut Json, collections: &IdVec<CollectionId, Collection>) {
+    fn routes(&mut self, definition: &mut Json, collections: &[Collection]) {
         if !self.chance(150) {
             return;
         }

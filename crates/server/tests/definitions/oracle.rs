@@ -63,7 +63,7 @@ pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64
                 .flat_map(Map::keys)
                 .chain(collection["links"].as_object().into_iter().flat_map(Map::keys))
             {
-                let must = match record.values.get(field.index()) {
+                let must = match record.values.get(field) {
                     Some(Said::Value(value)) => Some(value.clone()),
                     Some(Said::Nothing) => None,
                     _ => {
@@ -163,7 +163,7 @@ impl<'c> Oracle<'c> {
             for (field, _) in fields {
                 let mut keys: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
                 for own in self.statements.iter().filter(|own| own.collection == *name) {
-                    match own.values.get(field.index()) {
+                    match own.values.get(field) {
                         Some(Said::Value(value)) => {
                             keys.entry(value.to_string()).or_default().insert(&own.key);
                         }
@@ -661,11 +661,11 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
             continue;
         }
         // what the newest does not give in a readable form has the value of an older one
-        let readable = |own: &&Statement| own.gone || own.values.get(field.index()) != Some(&Said::Unreadable);
+        let readable = |own: &&Statement| own.gone || own.values.get(field) != Some(&Said::Unreadable);
         let Some(said) = std::iter::once(voice.newest).chain(voice.older.iter().copied()).find(readable).filter(|found| !found.gone) else {
             continue;
         };
-        let value = match said.values.get(field.index()) {
+        let value = match said.values.get(field) {
             None | Some(Said::Nothing | Said::Unreadable) => continue,
             Some(value) => value.clone(),
         };

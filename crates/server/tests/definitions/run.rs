@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once};
 use std::time::{Duration, Instant};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::parse::parse;
 use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
@@ -420,7 +421,7 @@ impl Place {
         let own = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
         for (index, collection) in self.catalogue.collections.enumerate().filter(|(_, collection)| own(&collection.name)) {
             let mut plan = QueryPlan::all(tenant.clone(), index);
-            let fields: Vec<usize> = collection.shown_fields().map(|(index, _)| index).collect();
+            let fields: Vec<FieldId> = collection.shown_fields().map(|(index, _)| index).collect();
             plan.columns = [PlanColumn::Key, PlanColumn::Conflict].into_iter().chain(fields.iter().map(|field| PlanColumn::Field(*field))).collect();
             plan.columns.extend((0..collection.states.len()).map(PlanColumn::State));
             let found = self.store.find(&plan).or_else(|error| fault(number, format!("{}: {}: {error}", self.kind, collection.name)))?;

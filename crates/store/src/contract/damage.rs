@@ -1,7 +1,7 @@
 //! Stored rows that cannot be read: which, and why.
 
-use stook_catalogue::ids::FieldId;
 use std::fmt;
+use stook_catalogue::ids::FieldId;
 
 /// A stored row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

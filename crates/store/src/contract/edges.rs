@@ -22,8 +22,10 @@ pub struct Edge {
     pub payload: Vec<u8>,
 }
 
-/// Where as many edges are wanted as there are; databases take it as a number with a sign.
-pub const NO_LIMIT: usize = usize::MAX >> 1;
+/// A limit as databases take it: a number with a sign.
+pub(crate) fn limit_in_sql(limit: Option<usize>) -> i64 {
+    limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
+}
 
 /// A change of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]

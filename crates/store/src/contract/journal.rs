@@ -5,9 +5,9 @@
 //! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
 //! first; such corrections are rows too, and rare.
 
-use stook_catalogue::ids::CollectionId;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::record::{DecodeError, Decoder, put_bytes, put_varint};
 use stook_catalogue::value::SmolStr;
 

@@ -31,7 +31,6 @@ pub mod unit;
 pub mod vitals;
 pub mod wanted;
 
-use stook_catalogue::ids::SourceId;
 use access::Tokens;
 use commit::Units;
 use error::Result;
@@ -40,6 +39,7 @@ use plan::Queries;
 use queue::Queue;
 use records::Records;
 use settling::Settling;
+use stook_catalogue::ids::SourceId;
 use tag::Tags;
 use tenant::Tenant;
 use vitals::StoreStats;

@@ -1,9 +1,9 @@
 //! What a cache of records needs to know of commits to be exact.
 
-use stook_catalogue::ids::CollectionId;
 use super::error::Result;
 use super::tenant::Tenant;
 use std::sync::Arc;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 /// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with

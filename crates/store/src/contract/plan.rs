@@ -1,8 +1,8 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use super::error::Result;
 use super::tenant::Tenant;
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 

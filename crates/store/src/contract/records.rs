@@ -1,6 +1,5 @@
 //! Records as a store keeps them: their versions, what is read of them, how they change, and the log of their changes.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::damage::{Damage, DamagedPart};
 use super::error::{ForRecord, Result, StoreError};
 use super::ids::JobId;
@@ -8,6 +7,7 @@ use super::tenant::Tenant;
 use bytes::Bytes;
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, unpack};
 use stook_catalogue::value::Value;

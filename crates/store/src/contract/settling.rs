@@ -1,6 +1,5 @@
 //! Settling: the marks of what must be settled, the passes that clear them, and what a pass reads and writes.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{Edge, EdgeChange};
 use super::error::Result;
 use super::ids::JobId;
@@ -10,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
@@ -106,13 +106,13 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>>;
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>>;
     /// Edges of targets that start between bounds, both included: target after target, by start and child; not more than
     /// `limit`.
     ///
     /// # Errors
     /// When the database fails.
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>>;
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>>;
     /// Edges of one target, `limit` of them behind one of group, start and child.
     ///
     /// # Errors

@@ -1,12 +1,12 @@
 //! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
 
-use stook_catalogue::ids::CollectionId;
 use super::damage::Damage;
 use super::error::{Result, StoreError};
 use super::tenant::Tenant;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 /// A tag of a collection.

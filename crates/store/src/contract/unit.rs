@@ -1,6 +1,5 @@
 //! A unit of work: what is written in one transaction, and what the store asks of it on the way.
 
-use stook_catalogue::ids::CollectionId;
 use super::edges::EdgeRange;
 use super::error::{Result, StoreError};
 use super::ids::LeaseToken;
@@ -9,6 +8,7 @@ use super::records::{NewChangeLogEntry, RecordWrite, UniqueConflict, Version, Wr
 use super::settling::SettlingChanges;
 use super::tag::{CollectionTags, TagChanges, TagWrites};
 use super::tenant::Tenant;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 /// A call that is done once, however often it is sent.

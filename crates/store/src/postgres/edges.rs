@@ -4,6 +4,7 @@ use super::session::{DbResult, Session};
 use super::tables::{StoreTables, indexed, name};
 use super::values::RowExt;
 use crate::Edge;
+use crate::contract::edges::limit_in_sql;
 use ::tokio_postgres::Row;
 use stook_catalogue::value::{FieldType, SmolStr};
 
@@ -73,14 +74,14 @@ impl<'t> ChildrenByField<'t> {
     }
 
     /// Children of targets, target after target, by key.
-    fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: usize) -> DbResult<Vec<Edge>> {
+    fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: Option<usize>) -> DbResult<Vec<Edge>> {
         let few = if tables.distributed() { "" } else { " LIMIT $3" };
         let sql = format!(
             "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
              ORDER BY u.target COLLATE \"C\", r.key LIMIT $3",
             self.of_target("key", "u.target", None),
         );
-        let rows = session.query(&sql, &[&tenant, &targets, &(limit as i64)])?;
+        let rows = session.query(&sql, &[&tenant, &targets, &limit_in_sql(limit)])?;
         rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
     }
 
@@ -99,7 +100,7 @@ pub fn edges(
     tenant: i64,
     link: u32,
     targets: &[(String, Option<String>)],
-    limit: usize,
+    limit: Option<usize>,
 ) -> DbResult<Vec<Edge>> {
     if let Some(by_field) = ChildrenByField::of(tables, link) {
         let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
@@ -116,7 +117,7 @@ pub fn edges(
              (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
              WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
         );
-        let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &limit_in_sql(limit)])?;
         for row in &rows {
             edges.push(edge(link, row.at("target")?, row)?);
         }
@@ -128,7 +129,7 @@ pub fn edges(
              (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
              ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
         );
-        let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &limit_in_sql(limit)])?;
         for row in &rows {
             edges.push(edge(link, row.at("target")?, row)?);
         }
@@ -164,7 +165,7 @@ pub fn between(
     tenant: i64,
     link: u32,
     ranges: &[(SmolStr, i64, i64)],
-    limit: usize,
+    limit: Option<usize>,
 ) -> DbResult<Vec<Edge>> {
     let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
@@ -174,6 +175,6 @@ pub fn between(
          AND e.start BETWEEN u.low AND u.high{}) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6",
         by_index(tables)
     );
-    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
+    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &limit_in_sql(limit)])?;
     rows.iter().map(|row| edge(link, row.at("target")?, row)).collect()
 }

@@ -1,7 +1,6 @@
 //! Passes: one transaction locks lanes, takes their marks, holds the records it changes, and writes what follows. Statements see
 //! what was committed before they began, so a pass sees everything that its marks announce.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::session::{DatabaseError, DbResult, Session};
@@ -10,6 +9,7 @@ use super::values::RowExt;
 use super::{marks, unit};
 use crate::{Edge, LANES, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
 use std::collections::HashSet;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
@@ -51,11 +51,11 @@ impl PassContext for PostgresPassContext<'_> {
         self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, ReadDetail::Values))
     }
 
-    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| edges::edges(session, tables, tenant, link, targets, limit))
     }
 
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| edges::between(session, tables, tenant, link, ranges, limit))
     }
 

@@ -1,6 +1,5 @@
 //! Reads records in bulk, and the log of their changes.
 
-use stook_catalogue::ids::CollectionId;
 use super::session::{DatabaseError, DbResult, Session};
 use super::tables::StoreTables;
 use super::values::{self, RowExt};
@@ -10,6 +9,7 @@ use crate::{ChangeLogEntry, ReadDetail, StoreError, StoredRecord, Version};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
@@ -128,8 +128,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
                 Value::Null
             })
         };
-        let golden =
-            fields.map(|(id, field)| value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &field.name));
+        let golden = fields.map(|(id, field)| value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &field.name));
         let golden = golden.collect();
         record.golden = crate::sql::row::with_members(collection, golden);
         record.state =
@@ -193,7 +192,14 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
+pub fn keys_behind(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: i64,
+    collection: CollectionId,
+    key: &str,
+    limit: usize,
+) -> DbResult<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }

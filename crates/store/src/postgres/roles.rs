@@ -1,6 +1,5 @@
 //! What every store promises, by a server: each method finds the tenant and a connection, and the module that does the work.
 
-use stook_catalogue::ids::{CollectionId, SourceId};
 use super::session::{DbResult, Session};
 use super::store::{ObservedSnapshot, PostgresStore};
 use super::tenants::NO_TENANT;
@@ -16,6 +15,7 @@ use crate::vitals::StoreStats;
 use crate::*;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
 
@@ -172,14 +172,14 @@ impl Commits for PostgresStore {
 impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], NO_LIMIT),
+            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], None),
             None => Ok(Vec::new()),
         })
     }
 
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, NO_LIMIT),
+            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }

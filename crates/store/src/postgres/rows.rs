@@ -1,6 +1,5 @@
 //! Writes rows of records that are locked, each only at the version that was read: one statement for each kind of change.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, name};
@@ -14,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 

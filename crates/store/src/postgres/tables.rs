@@ -14,7 +14,6 @@
 //! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
-use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use super::session::{DbResult, Session};
 use super::values::{RowExt, column_type};
 use crate::StoreError;
@@ -22,6 +21,7 @@ use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 

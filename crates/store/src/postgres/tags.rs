@@ -1,6 +1,5 @@
 //! Tags and trees.
 
-use stook_catalogue::ids::CollectionId;
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
@@ -11,6 +10,7 @@ use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
 use crate::{PackedTrees, StoreError, Tenant, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 fn id_of(tables: &StoreTables, collection: CollectionId) -> DbResult<i64> {
@@ -46,7 +46,15 @@ fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> DbResult<()> {
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
+pub fn put(
+    session: &mut Session,
+    tables: &StoreTables,
+    tenant: &Tenant,
+    collection: CollectionId,
+    tags: &[Tag],
+    new: bool,
+    stamp: i64,
+) -> DbResult<()> {
     let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
     stamp_all(session, tenant, stamp)?;
     for tag in tags {

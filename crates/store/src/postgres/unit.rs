@@ -4,7 +4,6 @@
 //! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
 //! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
 
-use stook_catalogue::ids::CollectionId;
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::rows::UnitWriter;
@@ -16,12 +15,13 @@ use super::{tags, work};
 use crate::damage::RecordPart;
 use crate::sql::unit::pass_on_broken;
 use crate::{
-    CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord,
-    Unit, Version, WriteConflict, lane_of,
+    CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
+    Version, WriteConflict, lane_of,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
@@ -168,7 +168,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     let mut ranges = Vec::new();
     for (place, read) in reliance.ranges.iter().enumerate() {
         // what others commit on several servers is not seen at once
-        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, NO_LIMIT)? != read.edges {
+        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, None)? != read.edges {
             ranges.push(place);
         }
     }

@@ -6,7 +6,6 @@
 //! is looked at in a statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks
 //! neither sees the other's.
 
-use stook_catalogue::ids::{CollectionId, IdVec};
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
@@ -22,6 +21,7 @@ use crate::{LeaseToken, StoreError, Tenant};
 use ::tokio_postgres::Row;
 use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, IdVec};
 
 const SECOND: i64 = 1_000_000;
 
@@ -441,7 +441,14 @@ fn locked_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
     Ok(named_state(job, row.at(0)?)?)
 }
 
-pub fn journal(session: &mut Session, names: &IdVec<CollectionId, String>, job: JobId, after: u64, limit: usize, troubles_only: bool) -> DbResult<Vec<JournalEntry>> {
+pub fn journal(
+    session: &mut Session,
+    names: &IdVec<CollectionId, String>,
+    job: JobId,
+    after: u64,
+    limit: usize,
+    troubles_only: bool,
+) -> DbResult<Vec<JournalEntry>> {
     let job = self::job(session, job)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(session, job.id, after)?;

@@ -6,7 +6,6 @@
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
-use stook_catalogue::ids::CollectionId;
 use super::clock::{ServerClock, begin};
 use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::StoreTables;
@@ -26,6 +25,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 struct QueuedUnit {

@@ -1,11 +1,11 @@
 //! What every store does alike with jobs and journals: names, counts, the pages of a listing.
 
-use stook_catalogue::ids::{CollectionId, IdVec};
 use crate::StoreError;
 use crate::damage::Damage;
 use crate::journal::{DocumentOutcome, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, SplitProgress};
 use std::collections::HashMap;
+use stook_catalogue::ids::{CollectionId, IdVec};
 use stook_catalogue::record::{DecodeError, Decoder, put_varint};
 
 /// Counts as bytes: zigzag varints.

@@ -1,10 +1,10 @@
 //! Plans on their way to SQL: their parts by the definition, and what is made of sums.
 
-use stook_catalogue::ids::{FieldId, LinkId};
 use crate::damage::Damage;
 use crate::plan::{AggregateFunction, PlanColumn, QueryPlan, mean_of};
 use crate::{Result, StoreError};
 use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::ids::{FieldId, LinkId};
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 

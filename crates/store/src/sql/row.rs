@@ -1,10 +1,10 @@
 //! Parts of a row that every store keeps alike.
 
-use stook_catalogue::ids::FieldId;
 use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::{RecordContent, StoreError};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 

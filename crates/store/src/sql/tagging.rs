@@ -1,10 +1,10 @@
 //! What a unit changes of who carries which tag.
 
-use stook_catalogue::ids::CollectionId;
 use crate::tag::TagWrites;
 use crate::{Result, StoreError};
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 /// The number of a collection's tags in a store.

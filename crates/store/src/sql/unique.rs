@@ -1,11 +1,11 @@
 //! Who gets a value that only one record may have. It is decided for all records of a unit at once: values that some of them give up are
 //! free for the others, so the order in which a unit lists its records decides only between those that want the same value.
 
-use stook_catalogue::ids::FieldId;
 use crate::sql::row::reserved_value;
 use crate::{RecordChange, RecordWrite};
 use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
 
@@ -196,7 +196,7 @@ mod tests {
                 .map(|key| Claim { key: KEYS[*key], values: vec![wanted[*key].0.map(|value| vec![value]), wanted[*key].1.map(|value| vec![value])] })
                 .collect();
             let (refusals, state) = decide(&claims, &before);
-            let has = |state: &[Taken], field: FieldId, key: &str| -> Option<Digest> {
+            let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
                 let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
                 let first = all.next();
                 assert!(all.next().is_none(), "{key} has two values");

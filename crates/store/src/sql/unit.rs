@@ -1,7 +1,7 @@
 //! The part of a unit's protocol that needs no SQL: what a pass writes is a unit, and a unit sees what it relied on in vain.
 
-use stook_catalogue::ids::CollectionId;
 use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 /// What a pass writes, as a unit.

@@ -3,6 +3,7 @@
 use super::error::failure;
 use super::sql::{searched, text};
 use super::tables::StoreTables;
+use crate::contract::edges::limit_in_sql;
 use crate::{Edge, Result};
 use rusqlite::{Connection, ToSql, params};
 use stook_catalogue::value::SmolStr;
@@ -28,7 +29,7 @@ pub fn edges(
     tenant: i64,
     link: u32,
     (target, group): (&str, Option<&str>),
-    limit: usize,
+    limit: Option<usize>,
 ) -> Result<Vec<Edge>> {
     if let Some(by_field) = ChildrenByField::of(tables, link) {
         return by_field.children(connection, tenant, target, None, limit);
@@ -38,11 +39,11 @@ pub fn edges(
     match group {
         Some(group) => {
             let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
-            collect(connection, link, target, &sql, params![tenant, link, target, group, limit as i64], &mut edges)?;
+            collect(connection, link, target, &sql, params![tenant, link, target, group, limit_in_sql(limit)], &mut edges)?;
         }
         None => {
             let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
-            collect(connection, link, target, &sql, params![tenant, link, target, limit as i64], &mut edges)?;
+            collect(connection, link, target, &sql, params![tenant, link, target, limit_in_sql(limit)], &mut edges)?;
         }
     }
     Ok(edges)
@@ -73,14 +74,14 @@ impl<'t> ChildrenByField<'t> {
     }
 
     /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
-    pub fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
+    pub fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: Option<usize>) -> Result<Vec<Edge>> {
         let Self { link, table, found, id } = self;
         let place = match behind {
             Some(_) => format!(" AND {id} > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed = packed(?4)), -1)"),
             None => String::new(),
         };
         let sql = format!("SELECT '', 0, r.key, x'' FROM {found} AND r.alive{place} ORDER BY {id} LIMIT ?3");
-        let limit = limit as i64;
+        let limit = limit_in_sql(limit);
         let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
         arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));
         let mut edges = Vec::new();
@@ -90,12 +91,12 @@ impl<'t> ChildrenByField<'t> {
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
                AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
     let mut edges = Vec::new();
     for (target, low, high) in ranges {
-        let left = limit.saturating_sub(edges.len()) as i64;
+        let left = limit_in_sql(limit.map(|limit| limit.saturating_sub(edges.len())));
         collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left], &mut edges)?;
     }
     Ok(edges)

@@ -1,6 +1,5 @@
 //! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::edges::{self, ChildrenByField};
 use super::error::failure;
 use super::tables::StoreTables;
@@ -8,6 +7,7 @@ use super::tenants::tenant_id;
 use super::{marks, records, unit};
 use crate::{ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoredRecord, Tenant, UniqueConflict};
 use rusqlite::{Connection, params};
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
@@ -27,23 +27,23 @@ impl PassContext for SqlitePassContext<'_> {
         records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Values)
     }
 
-    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>> {
         // inside the process a statement for each target costs no round trip
         let mut found = Vec::new();
         for (target, group) in targets {
-            let left = limit.saturating_sub(found.len());
+            let left = limit.map(|limit| limit.saturating_sub(found.len()));
             found.extend(edges::edges(self.connection, self.tables, self.tenant, link, (target, group.as_deref()), left)?);
         }
         Ok(found)
     }
 
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
         edges::between(self.connection, self.tenant, link, ranges, limit)
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
         if let Some(by_field) = ChildrenByField::of(self.tables, link) {
-            return by_field.children(self.connection, self.tenant, target, Some(child), limit);
+            return by_field.children(self.connection, self.tenant, target, Some(child), Some(limit));
         }
         let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
                    ORDER BY grp, start, child LIMIT ?";

@@ -1,6 +1,5 @@
 //! Reads records in bulk, and the log of their changes.
 
-use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::sql::searched;
 use super::tables::{AT_VERSION, BY_KEY, StoreTables};
@@ -13,6 +12,7 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::rc::Rc;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 
@@ -201,7 +201,14 @@ pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> 
 }
 
 /// Keys of a collection behind one.
-pub fn keys_behind(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+pub fn keys_behind(
+    connection: &Connection,
+    tables: &StoreTables,
+    tenant: i64,
+    collection: CollectionId,
+    key: &str,
+    limit: usize,
+) -> Result<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }

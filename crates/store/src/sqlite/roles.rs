@@ -1,6 +1,5 @@
 //! What every store promises, by a file: each method finds the tenant and a connection, and the module that does the work.
 
-use stook_catalogue::ids::{CollectionId, SourceId};
 use super::connection::{SqliteOptions, connect};
 use super::error::{after_waiting, failure};
 use super::sql::execute;
@@ -19,6 +18,7 @@ use rusqlite::{Connection, params};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
 
@@ -223,14 +223,14 @@ impl Commits for SqliteStore {
 impl Settling for SqliteStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), NO_LIMIT),
+            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), None),
             None => Ok(Vec::new()),
         })
     }
 
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::between(connection, tenant, link, ranges, NO_LIMIT),
+            Some(tenant) => edges::between(connection, tenant, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }

@@ -1,6 +1,5 @@
 //! Writes rows of records, each only at the version that was read, and the side tables of what is indexed.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::error::failure;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables};
@@ -11,6 +10,7 @@ use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
 use rusqlite::{CachedStatement, Connection, Statement, ToSql, params};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 

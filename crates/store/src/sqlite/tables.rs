@@ -17,7 +17,6 @@
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
-use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use super::error::failure;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
@@ -25,6 +24,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
+use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.

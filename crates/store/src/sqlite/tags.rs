@@ -1,6 +1,5 @@
 //! Tags and trees.
 
-use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::sql::execute;
 use super::tables::StoreTables;
@@ -13,6 +12,7 @@ use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 use std::rc::Rc;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
@@ -50,7 +50,15 @@ pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collecti
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
+pub fn put(
+    connection: &Connection,
+    tables: &StoreTables,
+    tenant: &Tenant,
+    collection: CollectionId,
+    tags: &[Tag],
+    new: bool,
+    stamp: i64,
+) -> Result<()> {
     let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     for tag in tags {

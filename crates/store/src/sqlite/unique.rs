@@ -1,6 +1,5 @@
 //! Reservations of the values of unique fields.
 
-use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::tables::StoreTables;
 use super::values::bind;
@@ -9,6 +8,7 @@ use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, digest};
 use crate::{RecordChange, RecordWrite, Result, UniqueConflict};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 
 /// Whether a write may change what its record has in unique fields.

@@ -1,6 +1,5 @@
 //! Writes a unit of work: calls its methods in their order, and writes what each gives.
 
-use stook_catalogue::ids::CollectionId;
 use super::error::failure;
 use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
@@ -9,10 +8,11 @@ use super::tenants::tenant_id;
 use super::{edges, records, tags, unique, work};
 use crate::sql::unit::pass_on_broken;
 use crate::{
-    CALL_KEPT, CommitReceipt, EdgeChange, NO_LIMIT, ReadDetail, RecordWrite, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict,
+    CALL_KEPT, CommitReceipt, EdgeChange, ReadDetail, RecordWrite, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashSet;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
 fn not_based_on(write: &RecordWrite) -> StoreError {
@@ -130,7 +130,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
         let mut named = Vec::new();
         for mark in new {
             let own = own.get(&(mark.rule, mark.target.as_str())).copied().unwrap_or(0);
-            if edges::edges(connection, tables, tenant, mark.rule, (&mark.target, None), own + 1)?.len() > own {
+            if edges::edges(connection, tables, tenant, mark.rule, (&mark.target, None), Some(own + 1))?.len() > own {
                 named.push(mark);
             }
         }
@@ -177,7 +177,7 @@ pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
         }
     }
     for (place, read) in reliance.ranges.iter().enumerate() {
-        if edges::between(connection, tenant, read.link, &read.ranges, NO_LIMIT)? != read.edges {
+        if edges::between(connection, tenant, read.link, &read.ranges, None)? != read.edges {
             ranges.push(place);
         }
     }

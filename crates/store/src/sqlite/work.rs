@@ -1,6 +1,5 @@
 //! Jobs, chunks and journals.
 
-use stook_catalogue::ids::{CollectionId, IdVec};
 use super::error::failure;
 use super::sql::execute;
 use super::tables::StoreTables;
@@ -15,6 +14,7 @@ use crate::sql::row::read_json;
 use crate::{LeaseToken, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};
+use stook_catalogue::ids::{CollectionId, IdVec};
 
 const SECOND: i64 = 1_000_000;
 
@@ -387,7 +387,14 @@ pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
-pub fn journal(connection: &Connection, names: &IdVec<CollectionId, String>, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+pub fn journal(
+    connection: &Connection,
+    names: &IdVec<CollectionId, String>,
+    job: JobId,
+    after: u64,
+    limit: usize,
+    troubles_only: bool,
+) -> Result<Vec<JournalEntry>> {
     let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;

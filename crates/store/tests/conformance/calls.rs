@@ -2,6 +2,7 @@
 
 use super::support::*;
 use std::sync::{Arc, Mutex};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::access::{NewToken, Role};
 use stook_store::*;
@@ -10,7 +11,7 @@ const ITEMS: &str = "catalogue: c\ncollections:\n  item:\n    key: code\n    fie
 
 pub fn a_call_is_done_once_and_answered_as_before(place: &Place) {
     let desk = Desk::open(place, ITEMS);
-    let write = |title: &str| desk.work().write(put(0, "a", None, desk.content(&[("code", text("a")), ("title", text(title))])));
+    let write = |title: &str| desk.work().write(put(CollectionId::from(0), "a", None, desk.content(&[("code", text("a")), ("title", text(title))])));
     let (_, told) = write("first").call(1, 7, b"done").commit(&*desk.store);
     assert_eq!(told.repeated, None);
     let (receipt, told) = write("second").call(1, 7, b"done again").commit(&*desk.store);
@@ -49,7 +50,7 @@ pub fn of_equal_calls_at_once_one_is_done(place: &Place) {
         let name = format!("r{round}");
         let repeated: Vec<bool> = std::thread::scope(|scope| {
             let call = |index: u8| {
-                let write = put(0, &name, None, desk.content(&[("code", text(&name)), ("title", text(&index.to_string()))]));
+                let write = put(CollectionId::from(0), &name, None, desk.content(&[("code", text(&name)), ("title", text(&index.to_string()))]));
                 let work = desk.work().write(write).log(&name, "made").call(round, 1, &[b'0' + index]);
                 let (result, told) = work.resolve(|_| Ok(Vec::new())).commit(&*desk.store);
                 result.expect("answered");
@@ -59,7 +60,7 @@ pub fn of_equal_calls_at_once_one_is_done(place: &Place) {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         assert_eq!(repeated.iter().filter(|repeated| !**repeated).count(), 1, "{repeated:?}");
-        assert_eq!(desk.store.log(&desk.tenant, 0, &key(&name), None, 10).expect("a log").len(), 1);
+        assert_eq!(desk.store.log(&desk.tenant, CollectionId::from(0), &key(&name), None, 10).expect("a log").len(), 1);
     }
 }
 
@@ -70,7 +71,7 @@ pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) 
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (arrive, arrived) = std::sync::mpsc::channel();
     // it holds the record while it thinks
-    let holding = desk.work().write(touch(0, "a", None, b"")).resolve(move |_| {
+    let holding = desk.work().write(touch(CollectionId::from(0), "a", None, b"")).resolve(move |_| {
         let _ = arrive.send(());
         let _ = released.recv();
         Ok(Vec::new())
@@ -81,7 +82,8 @@ pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) 
     let hurry = |name: &str| -> PendingCommit {
         desk.store.submit(Box::new(desk.work().write(desk.write_of(name, &[("code", text(name))])).without_waiting()), Priority::Interactive)
     };
-    let patient = || desk.store.submit(Box::new(desk.work().write(touch(0, "a", desk.version("a"), b"patient"))), Priority::Interactive);
+    let patient =
+        || desk.store.submit(Box::new(desk.work().write(touch(CollectionId::from(0), "a", desk.version("a"), b"patient"))), Priority::Interactive);
     let first = (!desk.store.is_near()).then(patient);
     let (held, free) = (hurry("a"), hurry("b"));
     if desk.store.is_near() {
@@ -106,20 +108,20 @@ pub fn what_transitions_did_is_listed_newest_first(place: &Place) {
         desk.work().log("a", name).log("b", name).done(&*desk.store);
     }
     let names = |entries: &[ChangeLogEntry]| entries.iter().map(|entry| entry.transition.clone().unwrap_or_default()).collect::<Vec<_>>();
-    let all = desk.store.log(&desk.tenant, 0, &key("a"), None, 10).expect("a log");
+    let all = desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log");
     assert_eq!(names(&all), ["lost", "in", "out"]);
     assert!(all[0].at > all[1].at && all[0].caller == "ann" && all[0].change["after"]["status"] == "lost");
-    let older = desk.store.log(&desk.tenant, 0, &key("a"), Some(all[0].id), 1).expect("a log");
+    let older = desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), Some(all[0].id), 1).expect("a log");
     assert_eq!(names(&older), ["in"]);
-    assert_eq!(desk.store.log(&tenant("other"), 0, &key("a"), None, 10).expect("a log"), []);
+    assert_eq!(desk.store.log(&tenant("other"), CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
 }
 
 pub fn a_unit_that_fails_logs_nothing(place: &Place) {
     let desk = Desk::open(place, ITEMS);
     desk.put("a", &[("code", text("a"))]);
-    let failing = desk.work().write(put(0, "a", None, desk.content(&[]))).log("a", "out").call(1, 1, b"yes");
+    let failing = desk.work().write(put(CollectionId::from(0), "a", None, desk.content(&[]))).log("a", "out").call(1, 1, b"yes");
     failing.commit(&*desk.store).0.expect_err("the conflict is not resolved");
-    assert_eq!(desk.store.log(&desk.tenant, 0, &key("a"), None, 10).expect("a log"), []);
+    assert_eq!(desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
     assert_eq!(desk.work().call(1, 1, b"yes").commit(&*desk.store).1.repeated, None);
 }
 
@@ -143,13 +145,13 @@ pub fn tokens_are_listed_until_they_are_revoked(place: &Place) {
 pub fn versions_are_those_that_reading_gives(place: &Place) {
     let desk = Desk::open(place, ITEMS);
     desk.put("a", &[("code", text("a"))]);
-    desk.work().write(touch(0, "a", desk.version("a"), b"again")).done(&*desk.store);
+    desk.work().write(touch(CollectionId::from(0), "a", desk.version("a"), b"again")).done(&*desk.store);
     desk.put("b", &[("code", text("b"))]);
     let keys: Vec<Key> = ["b", "missing", "a", "b"].map(key).to_vec();
-    let versions = desk.store.versions(&desk.tenant, 0, &keys).expect("versions");
+    let versions = desk.store.versions(&desk.tenant, CollectionId::from(0), &keys).expect("versions");
     assert_eq!(versions, ["b", "missing", "a", "b"].map(|name| desk.version(name)));
     assert_eq!(versions[2].map(|version| version.minor), Some(1));
-    assert_eq!(desk.store.versions(&tenant("other"), 0, &keys).expect("versions"), vec![None; 4]);
+    assert_eq!(desk.store.versions(&tenant("other"), CollectionId::from(0), &keys).expect("versions"), vec![None; 4]);
 }
 
 /// Stand before, stand, and the keys told when it was done.

@@ -2,6 +2,7 @@
 
 use super::support::*;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::value::Value;
 use stook_store::plan::{Aggregate, AggregateFunction, Comparison};
 use stook_store::*;
@@ -67,7 +68,7 @@ fn first_desk(place: &Place) -> Desk {
     }
     // a record that is dead is no less old
     let dead = RecordContent { exists: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
-    desk.work().write(put(0, "dead", None, dead)).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "dead", None, dead)).done(&*desk.store);
     desk
 }
 
@@ -240,7 +241,7 @@ pub fn a_field_that_is_no_longer_unique_takes_any_value(place: &Place) {
 
 pub fn a_changed_map_has_a_number_of_its_own_and_is_no_change_of_shape(place: &Place) {
     let desk = first_desk(place);
-    let numbers = |desk: &Desk| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| desk.store.generation(source, feed));
+    let numbers = |desk: &Desk| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| desk.store.generation(SourceId::from(source), feed));
     let first = numbers(&desk);
     assert!(first.iter().all(|number| *number > 0));
     let desk = desk.reopen(place);
@@ -335,13 +336,13 @@ fn overtaken_desk(place: &Place) -> (Desk, Desk) {
         ("survivorship: latest, index: equal }", "survivorship: latest }"),
     ]);
     let store = place.open(&catalogue);
-    let new = Desk { catalogue, store, tenant: old.tenant.clone(), collection: 0 };
+    let new = Desk { catalogue, store, tenant: old.tenant.clone(), collection: CollectionId::from(0) };
     (old, new)
 }
 
 pub fn a_process_with_the_old_definition_is_told_when_it_writes(place: &Place) {
     let (old, new) = overtaken_desk(place);
-    let write = put(0, "d", None, old.content(&[]));
+    let write = put(CollectionId::from(0), "d", None, old.content(&[]));
     let (result, _) = old.work().write(write).commit(&*old.store);
     assert!(matches!(result, Err(StoreError::DefinitionChanged)), "{result:?}");
     let job = old.store.create_job(super::queue::new_job(&old.tenant, 1));
@@ -376,7 +377,7 @@ pub fn a_new_store_may_be_opened_by_several_at_once(place: &Place) {
         threads.into_iter().map(|thread| thread.join().expect("no panic").expect("it waits for the others")).collect()
     });
     for (number, store) in stores.iter().enumerate() {
-        let write = put(0, &number.to_string(), None, content(&catalogue, 0, &[]));
+        let write = put(CollectionId::from(0), &number.to_string(), None, content(&catalogue, CollectionId::from(0), &[]));
         Work::of(&main_tenant()).write(write).done(&**store);
     }
     let desk = Desk::open(place, FIRST);
@@ -386,7 +387,7 @@ pub fn a_new_store_may_be_opened_by_several_at_once(place: &Place) {
 pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
     let state = "      place: { type: text, index: contains }\n      flags: { type: [text], index: equal }\n";
     let catalogue = changed(&[("      place: text\n", state)]);
-    let desk = Desk { store: place.open(&catalogue), catalogue, tenant: main_tenant(), collection: 0 };
+    let desk = Desk { store: place.open(&catalogue), catalogue, tenant: main_tenant(), collection: CollectionId::from(0) };
     desk.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);
     desk.put("b", &[("place", text("box")), ("flags", texts(&["red"]))]);
     assert_eq!(desk.keys_where("place", wildcard("*shelf*")), ["a"]);

@@ -6,6 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, QueryPlan};
 use stook_store::*;
@@ -66,7 +67,7 @@ fn content_of(catalogue: &Catalogue, held: &Held) -> RecordContent {
     let said = Value::List(held.said.iter().map(|number| Value::Int(*number)).collect());
     let note = text(&format!("Note {}", held.said.last().unwrap_or(&0)));
     let values = [("said", said), ("badge", Value::Int(held.badge)), ("note", note)];
-    RecordContent { exists: held.alive, contributions: held.contributions.clone(), ..content(catalogue, 0, &values) }
+    RecordContent { exists: held.alive, contributions: held.contributions.clone(), ..content(catalogue, CollectionId::from(0), &values) }
 }
 
 /// What a change makes of a record: puts add a statement, a touch of nothing is nothing.
@@ -94,9 +95,9 @@ fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
 fn write_of(catalogue: &Catalogue, number: usize, read: &ReadRecord, kind: Kind, statement: i64) -> Option<RecordWrite> {
     let (version, held) = read;
     match (kind, merge(held.as_ref(), kind, statement)) {
-        (Kind::Put { .. }, Some(merged)) => Some(put(0, KEYS[number], *version, content_of(catalogue, &merged))),
-        (Kind::Touch, Some(merged)) => Some(touch(0, KEYS[number], *version, &merged.contributions)),
-        (Kind::Delete, _) if held.is_some() => Some(delete(0, KEYS[number], *version)),
+        (Kind::Put { .. }, Some(merged)) => Some(put(CollectionId::from(0), KEYS[number], *version, content_of(catalogue, &merged))),
+        (Kind::Touch, Some(merged)) => Some(touch(CollectionId::from(0), KEYS[number], *version, &merged.contributions)),
+        (Kind::Delete, _) if held.is_some() => Some(delete(CollectionId::from(0), KEYS[number], *version)),
         _ => None,
     }
 }
@@ -120,7 +121,7 @@ fn as_read(record: Option<&StoredRecord>) -> ReadRecord {
 }
 
 fn read_all(desk: &Desk) -> Read {
-    let found = desk.store.read(&desk.tenant, 0, &KEYS.map(key), ReadDetail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, CollectionId::from(0), &KEYS.map(key), ReadDetail::Full).expect("reading works");
     found.iter().enumerate().map(|(number, record)| (number, as_read(record.as_ref()))).collect()
 }
 
@@ -235,7 +236,7 @@ pub fn two_interleaved_writers_end_where_a_naive_model_ends(place: &Place) {
                 };
                 Ok(conflicts.iter().filter_map(again).collect())
             };
-            let never_current = fails.then(|| put(0, "z", Some(Version::default()), desk.content(&[])));
+            let never_current = fails.then(|| put(CollectionId::from(0), "z", Some(Version::default()), desk.content(&[])));
             let (result, told) = desk.work().writes(writes).writes(never_current).resolve(merge_again).commit(&*desk.store);
             prop_assert_eq!(result.is_err(), fails, "{:?}", result);
             if !fails {

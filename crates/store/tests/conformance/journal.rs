@@ -1,8 +1,8 @@
 //! The outcome of every document, listed and counted.
 
-use stook_catalogue::ids::CollectionId;
 use super::queue::{fence, new_job, progress, slice};
 use super::support::*;
+use stook_catalogue::ids::CollectionId;
 use stook_store::journal::*;
 use stook_store::queue::*;
 use stook_store::*;
@@ -23,7 +23,7 @@ collections:
 ";
 
 fn line(document: u64, collection: CollectionId, outcome: Outcome, key: &str) -> DocumentOutcome {
-    DocumentOutcome { document, offset: document * 10, collection, outcome, key: key.into() }
+    DocumentOutcome { document, offset: document * 10, collection: Some(collection), outcome, key: key.into() }
 }
 
 fn trouble(document: u64, file_start: u64, failed: bool, reason: &str) -> Issue {
@@ -62,19 +62,29 @@ fn eventful(desk: &Desk) -> JobId {
     let warnings = (0..20).map(|number| trouble(2, 0, false, &format!("warning {number}")));
     let mut first = chunk_journal(
         1,
-        vec![line(1, 0, Created, "a"), line(1, 1, Created, "m"), line(2, 0, Created, "b"), line(3, 0, Failed, "")],
+        vec![
+            line(1, CollectionId::from(0), Created, "a"),
+            line(1, CollectionId::from(1), Created, "m"),
+            line(2, CollectionId::from(0), Created, "b"),
+            line(3, CollectionId::from(0), Failed, ""),
+        ],
         warnings.chain([trouble(3, 0, true, "not JSON")]).collect(),
     );
     first.file = 0;
     first.failed_documents = vec![(3, b"{ broken\0\xff".to_vec())];
     let mut second = chunk_journal(
         4,
-        vec![line(4, 0, Skipped, "c"), line(5, 0, Updated, "a"), line(5, 1, Unchanged, "m"), line(6, 1, Failed, "n")],
+        vec![
+            line(4, CollectionId::from(0), Skipped, "c"),
+            line(5, CollectionId::from(0), Updated, "a"),
+            line(5, CollectionId::from(1), Unchanged, "m"),
+            line(6, CollectionId::from(1), Failed, "n"),
+        ],
         vec![trouble(4, 0, false, "a blank year"), trouble(6, 0, true, "no key"), trouble(6, 0, false, "and no year")],
     );
     second.corrections = vec![
-        OutcomeCorrection { document: 1, collection: 0, outcome: Superseded },
-        OutcomeCorrection { document: 2, collection: 0, outcome: Superseded },
+        OutcomeCorrection { document: 1, collection: CollectionId::from(0), outcome: Superseded },
+        OutcomeCorrection { document: 2, collection: CollectionId::from(0), outcome: Superseded },
     ];
     second.counts.add(Created, -2);
     second.counts.add(Superseded, 2);
@@ -82,7 +92,11 @@ fn eventful(desk: &Desk) -> JobId {
     let empty = in_second_file(chunk_journal(0, Vec::new(), Vec::new()));
     let third = in_second_file(chunk_journal(
         7,
-        (7..=30).flat_map(|document| [line(document, 0, Created, &format!("k{document}")), line(document, 1, Created, "many")]).collect(),
+        (7..=30)
+            .flat_map(|document| {
+                [line(document, CollectionId::from(0), Created, &format!("k{document}")), line(document, CollectionId::from(1), Created, "many")]
+            })
+            .collect(),
         (7..=30).filter(|document| document % 3 == 0).map(|document| trouble(document, 6, false, "odd")).collect(),
     ));
     job_with(desk, &[first, second, empty, third], &[3, 1, 0, 2])
@@ -160,9 +174,13 @@ pub fn counts_of_chunks_add_up_with_corrections(place: &Place) {
 pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place: &Place) {
     let desk = Desk::open(place, TWO);
     for order in [[0, 1], [1, 0]] {
-        let corrected = chunk_journal(1, vec![line(1, 0, Outcome::Created, "a"), line(1, 1, Outcome::Created, "a")], Vec::new());
-        let mut correcting = chunk_journal(2, vec![line(2, 0, Outcome::Created, "a")], Vec::new());
-        correcting.corrections = vec![OutcomeCorrection { document: 1, collection: 0, outcome: Outcome::Superseded }];
+        let corrected = chunk_journal(
+            1,
+            vec![line(1, CollectionId::from(0), Outcome::Created, "a"), line(1, CollectionId::from(1), Outcome::Created, "a")],
+            Vec::new(),
+        );
+        let mut correcting = chunk_journal(2, vec![line(2, CollectionId::from(0), Outcome::Created, "a")], Vec::new());
+        correcting.corrections = vec![OutcomeCorrection { document: 1, collection: CollectionId::from(0), outcome: Outcome::Superseded }];
         correcting.counts.add(Outcome::Created, -1);
         correcting.counts.add(Outcome::Superseded, 1);
         let job = job_with(&desk, &[corrected, correcting], &order);
@@ -173,8 +191,8 @@ pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place
     }
     // a later correction of the same document counts
     let again = |first, outcome| ChunkJournal {
-        corrections: vec![OutcomeCorrection { document: 1, collection: 0, outcome }],
-        ..chunk_journal(first, vec![line(first, 0, Outcome::Created, "a")], Vec::new())
+        corrections: vec![OutcomeCorrection { document: 1, collection: CollectionId::from(0), outcome }],
+        ..chunk_journal(first, vec![line(first, CollectionId::from(0), Outcome::Created, "a")], Vec::new())
     };
     let job = job_with(&desk, &[again(1, Outcome::Superseded), again(2, Outcome::Updated)], &[0, 1]);
     assert_eq!(whole(&desk, job)[0].outcome, Outcome::Updated);
@@ -227,8 +245,8 @@ pub fn a_failed_unit_leaves_no_journal(place: &Place) {
     let job = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
     desk.store.add_chunks(job, vec![NewChunk { ordinal: 1, slice: slice(1) }], progress(1, true)).expect("chunks are added");
     let lease = desk.store.lease(None, 1, 60).expect("leasing works").remove(0);
-    let own = chunk_journal(1, vec![line(1, 0, Outcome::Failed, "a")], vec![trouble(1, 0, true, "why")]);
-    let unexpected = put(0, "a", Some(Version::default()), desk.content(&[]));
+    let own = chunk_journal(1, vec![line(1, CollectionId::from(0), Outcome::Failed, "a")], vec![trouble(1, 0, true, "why")]);
+    let unexpected = put(CollectionId::from(0), "a", Some(Version::default()), desk.content(&[]));
     let failing = desk.work().fence(fence(&lease)).journal(own.clone()).write(unexpected);
     failing.commit(&*desk.store).0.expect_err("the conflict is not resolved");
     assert_eq!(whole(&desk, job), []);
@@ -242,9 +260,9 @@ pub fn a_failed_unit_leaves_no_journal(place: &Place) {
 
 pub fn the_journal_of_another_job_is_not_shown(place: &Place) {
     let desk = Desk::open(place, TWO);
-    let troubled = |name: &str| chunk_journal(1, vec![line(1, 0, Outcome::Created, name)], vec![trouble(1, 0, false, name)]);
+    let troubled = |name: &str| chunk_journal(1, vec![line(1, CollectionId::from(0), Outcome::Created, name)], vec![trouble(1, 0, false, name)]);
     let mut correcting = troubled("b");
-    correcting.corrections = vec![OutcomeCorrection { document: 1, collection: 0, outcome: Outcome::Superseded }];
+    correcting.corrections = vec![OutcomeCorrection { document: 1, collection: CollectionId::from(0), outcome: Outcome::Superseded }];
     let (first, second) = (job_with(&desk, &[troubled("a")], &[0]), job_with(&desk, &[correcting], &[0]));
     for (job, name, outcome) in [(first, "a", Outcome::Created), (second, "b", Outcome::Superseded)] {
         for troubles_only in [false, true] {
@@ -262,13 +280,19 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
         lines.push(DocumentOutcome {
             document: number,
             offset: u64::MAX - number,
-            collection: number as usize * 100,
+            collection: Some(CollectionId::from(number as usize * 100)),
             outcome,
             key: "\u{e4}".repeat(number as usize).into(),
         });
     }
     // positions go back to the front where a new file begins
-    lines.push(DocumentOutcome { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new().into() });
+    lines.push(DocumentOutcome {
+        document: 9,
+        offset: 0,
+        collection: Some(CollectionId::from(0)),
+        outcome: Outcome::Created,
+        key: String::new().into(),
+    });
     assert_eq!(unpack(&pack(&lines)), Ok(lines.clone()));
     assert_eq!(unpack(&pack(&[])), Ok(Vec::new()));
     let packed = pack(&lines);

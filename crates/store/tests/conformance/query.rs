@@ -1,6 +1,5 @@
 //! Questions: conditions, order, pages, aggregates. Many answers are compared with those of [`Naive`], which reads everything.
 
-use stook_catalogue::ids::FieldId;
 use super::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -8,6 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::{FieldType, StructMember, Value, ranges, ranges_of, struct_of};
 use stook_store::plan::*;
@@ -106,7 +106,7 @@ struct Known {
 }
 
 fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
-    let collection = &catalogue.collections[0];
+    let collection = &catalogue.collections[CollectionId::from(0)];
     let own = |name: &str, column, ty| Known { name: name.into(), column, ty, fold: false };
     let mut columns = vec![own("key", PlanColumn::Key, FieldType::Text)];
     for (index, field) in collection.fields.enumerate() {
@@ -351,9 +351,9 @@ fn library(place: &Place) -> (Desk, Naive) {
             let gone = round == 2 && dice.below(8) == 0;
             records.retain(|(known, _): &(String, RecordContent)| *known != name);
             if gone {
-                writes.push(delete(0, &name, desk.version(&name)));
+                writes.push(delete(CollectionId::from(0), &name, desk.version(&name)));
             } else {
-                writes.push(put(0, &name, desk.version(&name), content.clone()));
+                writes.push(put(CollectionId::from(0), &name, desk.version(&name), content.clone()));
                 records.push((name, content));
             }
         }
@@ -361,7 +361,7 @@ fn library(place: &Place) -> (Desk, Naive) {
     }
     records.retain(|(_, content)| content.exists);
     // what another tenant has must change no answer
-    let theirs = records.iter().take(50).map(|(name, content)| put(0, name, None, content.clone()));
+    let theirs = records.iter().take(50).map(|(name, content)| put(CollectionId::from(0), name, None, content.clone()));
     Work::of(&tenant("other")).writes(theirs).done(&*desk.store);
     (desk, Naive { columns, records })
 }
@@ -462,7 +462,7 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
         STRUCT.join(", ")
     );
     let desk = Desk::open(place, &written);
-    let collection = &desk.catalogue.collections[0];
+    let collection = &desk.catalogue.collections[CollectionId::from(0)];
     let (list, parts) = collection.field("parts").expect("a list");
     let members = parts.ty.members();
     let mut dice = Dice(7);
@@ -479,7 +479,7 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
         let told: Vec<Value> = members.iter().map(|member| members_of(&golden[list], member)).collect();
         golden.extend(told);
         let content = RecordContent { golden: golden.clone().into(), ..desk.content(&[]) };
-        writes.push(put(0, &name, None, content.clone()));
+        writes.push(put(CollectionId::from(0), &name, None, content.clone()));
         records.push((name.clone(), content.clone()));
         rows.extend(structs.into_iter().map(|values| {
             let golden: Vec<Value> = golden.iter().cloned().chain(values).collect();
@@ -499,7 +499,7 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
 
 pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &Place) {
     let (desk, naive, rows) = replicas(place);
-    let by_struct = QueryPlan { each: Some(3), ..desk.plan(vec![]) };
+    let by_struct = QueryPlan { each: Some(FieldId::from(3)), ..desk.plan(vec![]) };
     for (naive, plan) in [(&naive, desk.plan(vec![])), (&rows, by_struct)] {
         let mut hits = 0;
         for known in &naive.columns {
@@ -516,7 +516,7 @@ pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &P
     let site = Condition { column: desk.column("parts.site"), test: equal(text("ab")) };
     let explained = desk.store.explain(&QueryPlan { conditions: vec![site], ..desk.plan(vec![]) }).expect("a way");
     assert!(!place.scans(&explained), "{explained:?}");
-    let nothing = QueryPlan { each: Some(0), ..desk.plan(vec![]) };
+    let nothing = QueryPlan { each: Some(FieldId::from(0)), ..desk.plan(vec![]) };
     assert!(matches!(desk.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
     let nowhere = QueryPlan { columns: vec![PlanColumn::Element(0)], ..desk.plan(vec![]) };
     assert!(matches!(desk.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
@@ -544,7 +544,10 @@ fn compare_random_plans(desk: &Desk, naive: &Naive, whole: QueryPlan, cases: u32
 /// Records called 0, 1, 2 ... with one value each.
 fn with_values(place: &Place, field: &str, values: &[Value]) -> Desk {
     let desk = Desk::open(place, LIBRARY);
-    let writes = values.iter().enumerate().map(|(number, value)| put(0, &number.to_string(), None, desk.content(&[(field, value.clone())])));
+    let writes = values
+        .iter()
+        .enumerate()
+        .map(|(number, value)| put(CollectionId::from(0), &number.to_string(), None, desk.content(&[(field, value.clone())])));
     desk.work().writes(writes).done(&*desk.store);
     desk
 }
@@ -561,10 +564,14 @@ pub fn text_is_ordered_by_its_bytes(place: &Place) {
         values.sort_unstable();
         assert_eq!(desk.rows(&plan), values.map(|value| vec![text(value)]));
         assert_eq!(desk.keys_where(field, between(Some((text("a"), false)), Some((text("b"), false)))).len(), 2, "aa and a b");
-        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
     let desk = Desk::open(place, LIBRARY);
-    desk.work().writes(["b", "\u{10000}", "a", "B", "\u{ffff}", "10", "9"].map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
+    desk.work()
+        .writes(["b", "\u{10000}", "a", "B", "\u{ffff}", "10", "9"].map(|name| put(CollectionId::from(0), name, None, desk.content(&[]))))
+        .done(&*desk.store);
     let mut keys = ["10", "9", "B", "a", "b", "\u{ffff}", "\u{10000}"];
     assert_eq!(desk.keys(desk.plan(vec![])), keys);
     keys.reverse();
@@ -597,7 +604,9 @@ pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
             let next = QueryPlan { limit: Some(1), any_order: true, ..desk.columns(desk.sorted(next, &[(field, false)]), &[field]) };
             assert_eq!(desk.rows(&next), values.get(number + 1).map(|next| vec![text(next)]).into_iter().collect::<Vec<_>>(), "{field}");
         }
-        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -614,7 +623,9 @@ pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(place:
         assert_eq!(desk.keys_where(field, Comparison::Prefix("A".into())), ["1", "2", "5"]);
         let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
         assert_eq!(desk.rows(&plan), ["A", "\u{ff21}", " a  x ", "b", "B", "\u{c4}"].map(|value| vec![text(value)]));
-        desk.work().writes((0..6).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..6).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -628,7 +639,9 @@ pub fn a_wildcard_on_a_folded_field_is_folded_like_the_field(place: &Place) {
         assert_eq!(desk.keys_where(field, wildcard("*\u{fb01}nal*")), ["2"], "{field}");
         assert_eq!(desk.keys_where(field, wildcard("*chen u*")), ["0"], "{field}");
         assert_eq!(desk.keys_where(field, wildcard("*chen *")), ["0"], "{field}: a blank between two pieces is a blank");
-        desk.work().writes((0..3).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -650,7 +663,9 @@ pub fn wildcard_characters_of_other_languages_are_plain_text(place: &Place) {
             assert_eq!(desk.keys_where(field, test), [expected], "{field} {pieces:?}");
         }
         assert_eq!(desk.keys_where(field, Comparison::Prefix("a%".into())), ["0"]);
-        desk.work().writes((0..9).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..9).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -667,7 +682,9 @@ pub fn a_prefix_may_end_in_any_character(place: &Place) {
             assert_eq!(desk.keys_where(field, Comparison::Prefix(prefix)), expected, "{field} {end:?}");
         }
         assert_eq!(desk.keys_where(field, Comparison::Prefix(String::new())).len(), values.len());
-        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -703,7 +720,9 @@ pub fn a_list_satisfies_a_condition_when_an_element_does(place: &Place) {
         assert_eq!(desk.keys_where(field, between(Some((text("aa"), true)), Some((text("b"), false)))), ["3"]);
         let both = desk.plan(vec![(field, equal(text("b"))), (field, equal(text("c")))]);
         assert_eq!(desk.keys(both), ["1"], "two conditions may be satisfied by two elements");
-        desk.work().writes((0..4).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -714,7 +733,9 @@ pub fn an_empty_list_is_a_value_without_elements(place: &Place) {
         assert_eq!(desk.keys_where(field, Comparison::Exists(false)), ["1"]);
         assert_eq!(desk.keys_where(field, equal(text("a"))), ["2"]);
         assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "1"]);
-        desk.work().writes((0..3).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
 }
 
@@ -731,9 +752,9 @@ pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
 
 pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
-    let disputed = |conflicts: Vec<FieldId>| RecordContent { conflicts, ..desk.content(&[]) };
+    let disputed = |conflicts: Vec<usize>| RecordContent { conflicts: conflicts.into_iter().map(FieldId::from).collect(), ..desk.content(&[]) };
     let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
-        .map(|(name, conflicts)| desk.work().write(put(0, name, None, disputed(conflicts))).done(&*desk.store).committed_at);
+        .map(|(name, conflicts)| desk.work().write(put(CollectionId::from(0), name, None, disputed(conflicts))).done(&*desk.store).committed_at);
     assert_eq!(desk.keys_where("key", equal(text("b"))), ["b"]);
     assert_eq!(desk.keys_where("key", Comparison::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
     assert_eq!(desk.keys_where("key", Comparison::Prefix("a".into())), ["a", "ab"]);
@@ -855,7 +876,8 @@ pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &
     let name = |number: i64| format!("k{:05}", number * 7_919 % 30_000);
     let values = |number: i64| desk.content(&[("plain", text(if number % 2_500 == 0 { "one" } else { "all" })), ("ordered", text(many(number)))]);
     for start in (0..30_000).step_by(5_000) {
-        let mut writes: Vec<RecordWrite> = (start..start + 5_000).map(|number| put(0, &name(number), None, values(number))).collect();
+        let mut writes: Vec<RecordWrite> =
+            (start..start + 5_000).map(|number| put(CollectionId::from(0), &name(number), None, values(number))).collect();
         writes.sort_by(|one, other| one.key.cmp(&other.key));
         desk.work().writes(writes).done(&*desk.store);
     }
@@ -957,7 +979,9 @@ pub fn aggregates_of_lists_count_elements(place: &Place) {
         let desk = with_values(place, field, &[list(&[1, 2]), list(&[]), list(&[2, 2, 10]), Value::Null]);
         let int = Value::Int;
         assert_eq!(aggregates(&desk, &desk.plan(vec![]), field), [int(17), int(5), int(1), int(10), Value::Float(3.4), int(2)]);
-        desk.work().writes((0..4).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+        desk.work()
+            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
+            .done(&*desk.store);
     }
     let desk = Desk::open(place, LIBRARY);
     let ids = Value::List([7, u128::MAX, 3].map(Value::Uuid).to_vec());
@@ -1040,7 +1064,7 @@ pub fn keys_of_all_sorts_are_found_in_their_order(place: &Place) {
         "~",
         "\u{10ffff}",
     ];
-    desk.work().writes(all.map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
+    desk.work().writes(all.map(|name| put(CollectionId::from(0), name, None, desk.content(&[])))).done(&*desk.store);
     let mut sorted = all.map(str::to_owned).to_vec();
     sorted.sort();
     assert_eq!(desk.keys(desk.plan(vec![])), sorted);
@@ -1203,7 +1227,7 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
     desk.put("x", &values("second", 2));
     assert_eq!((finds("first", 1), finds("second", 2)), (nowhere.clone(), everywhere.clone()));
     let dead = RecordContent { exists: false, ..desk.content(&values("second", 2)) };
-    desk.work().write(put(0, "x", desk.version("x"), dead)).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", desk.version("x"), dead)).done(&*desk.store);
     assert_eq!(finds("second", 2), nowhere);
     desk.put("x", &values("third", 3));
     assert_eq!(finds("third", 3), everywhere);
@@ -1217,7 +1241,9 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
 pub fn visiting_sees_one_snapshot_and_stops_when_told(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     let name = |number: usize| format!("{number:04}");
-    desk.work().writes((0..500).map(|number| put(0, &name(number), None, desk.content(&[("plain", text("old"))])))).done(&*desk.store);
+    desk.work()
+        .writes((0..500).map(|number| put(CollectionId::from(0), &name(number), None, desk.content(&[("plain", text("old"))]))))
+        .done(&*desk.store);
     let plan = desk.columns(desk.plan(vec![]), &["key", "plain"]);
     let mut visited = Vec::new();
     let whole = desk.store.visit(&plan, &mut |row| {
@@ -1246,7 +1272,9 @@ pub fn visiting_sees_one_snapshot_and_stops_when_told(place: &Place) {
 pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     let name = |number: usize| format!("{number:04}");
-    desk.work().writes((0..100).map(|number| put(0, &name(number), None, desk.content(&[("plain", text("there"))])))).done(&*desk.store);
+    desk.work()
+        .writes((0..100).map(|number| put(CollectionId::from(0), &name(number), None, desk.content(&[("plain", text("there"))]))))
+        .done(&*desk.store);
     let plan = QueryPlan { offset: 10, ..desk.plan(vec![("plain", equal(text("there")))]) };
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -1278,7 +1306,7 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
     let desk = Desk::open(place, LIBRARY);
     let words: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
     let words = texts(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    let records = (0..3_000).map(|number| put(0, &format!("{number:04}"), None, desk.content(&[("words", words.clone())])));
+    let records = (0..3_000).map(|number| put(CollectionId::from(0), &format!("{number:04}"), None, desk.content(&[("words", words.clone())])));
     desk.work().writes(records).done(&*desk.store);
     // each is compared with each word of each record
     let long = desk.plan((0..180).map(|number| ("words", Comparison::NotEqual(text(&format!("x{number}"))))).collect());
@@ -1317,19 +1345,21 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
 pub fn a_plan_of_another_catalogue_is_refused(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[]);
-    let no_collection = QueryPlan { collection: 9, ..desk.plan(vec![]) };
+    let no_collection = QueryPlan { collection: CollectionId::from(9), ..desk.plan(vec![]) };
     let no_column = |column| QueryPlan { columns: vec![column], ..desk.plan(vec![]) };
-    let no_condition =
-        QueryPlan { conditions: vec![Condition { column: PlanColumn::Field(999), test: Comparison::Exists(true) }], ..desk.plan(vec![]) };
+    let no_condition = QueryPlan {
+        conditions: vec![Condition { column: PlanColumn::Field(FieldId::from(999)), test: Comparison::Exists(true) }],
+        ..desk.plan(vec![])
+    };
     let no_sort = QueryPlan { sort: vec![SortKey { column: PlanColumn::State(999), descending: false }], ..desk.plan(vec![]) };
-    for plan in [no_collection.clone(), no_column(PlanColumn::Field(999)), no_column(PlanColumn::State(999)), no_condition, no_sort] {
+    for plan in [no_collection.clone(), no_column(PlanColumn::Field(FieldId::from(999))), no_column(PlanColumn::State(999)), no_condition, no_sort] {
         let found = desk.store.find(&plan);
         assert!(matches!(found, Err(StoreError::Wrong(_))), "{found:?}");
         assert!(desk.store.explain(&plan).is_err());
     }
     assert!(matches!(desk.store.count(&no_collection), Err(StoreError::Wrong(_))));
-    let sum = Aggregate { function: AggregateFunction::Sum, column: PlanColumn::Field(999) };
+    let sum = Aggregate { function: AggregateFunction::Sum, column: PlanColumn::Field(FieldId::from(999)) };
     assert!(matches!(desk.store.aggregate(&desk.plan(vec![]), &[sum]), Err(StoreError::Wrong(_))));
-    assert!(matches!(desk.store.read(&desk.tenant, 9, &[key("a")], ReadDetail::Head), Err(StoreError::Wrong(_))));
+    assert!(matches!(desk.store.read(&desk.tenant, CollectionId::from(9), &[key("a")], ReadDetail::Head), Err(StoreError::Wrong(_))));
     assert!(matches!(desk.store.find(&desk.plan(vec![("plain", Comparison::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
 }

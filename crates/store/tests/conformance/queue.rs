@@ -3,6 +3,7 @@
 use super::support::*;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
+use stook_catalogue::ids::CollectionId;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Outcome, OutcomeCounts, pack};
 use stook_store::queue::*;
 use stook_store::*;
@@ -75,7 +76,13 @@ fn ordinals(leases: &[LeasedChunk]) -> Vec<u32> {
 /// A journal in which every document of the chunk has the same outcome.
 fn journal(ordinal: u32, outcome: Outcome) -> ChunkJournal {
     let first = u64::from(ordinal - 1) * 10 + 1;
-    let line = |document| DocumentOutcome { document, offset: document * 7, collection: 0, outcome, key: format!("key {document}").into() };
+    let line = |document| DocumentOutcome {
+        document,
+        offset: document * 7,
+        collection: Some(CollectionId::from(0)),
+        outcome,
+        key: format!("key {document}").into(),
+    };
     let lines: Vec<DocumentOutcome> = (first..first + 10).map(line).collect();
     let mut counts = OutcomeCounts { documents: 10, ..OutcomeCounts::default() };
     counts.add(outcome, 10);
@@ -85,7 +92,7 @@ fn journal(ordinal: u32, outcome: Outcome) -> ChunkJournal {
 /// The unit of a leased chunk: one record and its journal.
 fn chunk_work(desk: &Desk, lease: &LeasedChunk, outcome: Outcome) -> Work {
     let name = format!("record of {}", lease.chunk);
-    let write = put(0, &name, desk.version(&name), desk.content(&[("name", text(&name))]));
+    let write = put(CollectionId::from(0), &name, desk.version(&name), desk.content(&[("name", text(&name))]));
     desk.work().fence(fence(lease)).write(write).journal(journal(lease.chunk.ordinal, outcome))
 }
 
@@ -771,7 +778,7 @@ pub fn two_openings_of_one_store_never_lease_the_same_chunk(place: &Place) {
                 return done;
             }
             for lease in leases {
-                let write = put(0, &format!("{}", lease.chunk.ordinal), None, desk.content(&[]));
+                let write = put(CollectionId::from(0), &format!("{}", lease.chunk.ordinal), None, desk.content(&[]));
                 let journal = journal(lease.chunk.ordinal, Outcome::Created);
                 Work::of(&desk.tenant).fence(fence(&lease)).write(write).journal(journal).done(store);
                 done.push(lease.chunk.ordinal);

@@ -4,6 +4,7 @@ use super::support::*;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::QueryPlan;
 use stook_store::queue::NewJob;
@@ -46,7 +47,7 @@ fn full_content(desk: &Desk) -> RecordContent {
         created_job: 42,
         exists: true,
         state_set: vec![(0, text("here")), (1, Value::Null)],
-        conflicts: vec![1, 2],
+        conflicts: vec![FieldId::from(1), FieldId::from(2)],
         contributions: (0..=255).collect(),
         raw: Some([b"one".as_slice(), b"\0two"].concat().into()),
         indexes_unchanged: false,
@@ -72,17 +73,17 @@ pub fn reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_on
     }
     let wanted = [key("d"), key("missing"), key("b"), key("a"), key("also missing")];
     for detail in [ReadDetail::Head, ReadDetail::Full] {
-        let found = desk.store.read(&desk.tenant, 0, &wanted, detail).expect("reading works");
+        let found = desk.store.read(&desk.tenant, CollectionId::from(0), &wanted, detail).expect("reading works");
         let found: Vec<Option<&str>> = found.iter().map(|record| record.as_ref().map(|record| record.key.as_str())).collect();
         assert_eq!(found, [Some("d"), None, Some("b"), Some("a"), None]);
     }
-    assert_eq!(desk.store.read(&desk.tenant, 0, &[], ReadDetail::Full).expect("reading nothing works"), []);
+    assert_eq!(desk.store.read(&desk.tenant, CollectionId::from(0), &[], ReadDetail::Full).expect("reading nothing works"), []);
 }
 
 pub fn a_key_asked_for_twice_is_answered_twice(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("a", &[("colour", text("red"))]);
-    let found = desk.store.read(&desk.tenant, 0, &[key("a"), key("b"), key("a")], ReadDetail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, CollectionId::from(0), &[key("a"), key("b"), key("a")], ReadDetail::Full).expect("reading works");
     assert!(found[0].is_some());
     assert_eq!(found[1], None);
     assert_eq!(found[2], found[0]);
@@ -91,12 +92,13 @@ pub fn a_key_asked_for_twice_is_answered_twice(place: &Place) {
 pub fn reading_ten_thousand_keys_is_one_call(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let name = |number: i64| format!("{number:05}");
-    let writes = (0..10_000).step_by(2).map(|number| put(0, &name(number), None, desk.content(&[("weight", Value::Int(number))])));
+    let writes =
+        (0..10_000).step_by(2).map(|number| put(CollectionId::from(0), &name(number), None, desk.content(&[("weight", Value::Int(number))])));
     assert_eq!(desk.work().writes(writes).done(&*desk.store).rows, 5_000);
     // a stride that shares no factor with their number visits every key once, in an order that is not theirs
     let order: Vec<i64> = (0..10_000).map(|step| step * 7_919 % 10_000).collect();
     let keys: Vec<_> = order.iter().map(|number| key(&name(*number))).collect();
-    let found = desk.store.read(&desk.tenant, 0, &keys, ReadDetail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, CollectionId::from(0), &keys, ReadDetail::Full).expect("reading works");
     for (number, record) in order.iter().zip(&found) {
         let weight = record.as_ref().map(|record| record.golden[2].clone());
         assert_eq!(weight, (number % 2 == 0).then_some(Value::Int(*number)));
@@ -106,23 +108,28 @@ pub fn reading_ten_thousand_keys_is_one_call(place: &Place) {
 pub fn a_record_comes_back_as_it_was_written(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let content = full_content(&desk);
-    let receipt = desk.work().write(put(0, "full", None, content.clone())).done(&*desk.store);
+    let receipt = desk.work().write(put(CollectionId::from(0), "full", None, content.clone())).done(&*desk.store);
     let record = desk.record("full").expect("it was written");
     assert_holds(&record, &content);
     assert_eq!(record.key, key("full"));
     assert_eq!(record.version, Version::new(receipt.committed_at, 0));
 
     let empty = desk.content(&[]);
-    desk.work().write(put(0, "empty", None, empty.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "empty", None, empty.clone())).done(&*desk.store);
     assert_holds(&desk.record("empty").expect("it was written"), &empty);
 }
 
 pub fn a_head_has_what_decides_on_a_write_and_nothing_else(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let content = full_content(&desk);
-    desk.work().write(put(0, "full", None, content.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "full", None, content.clone())).done(&*desk.store);
     let whole = desk.record("full").expect("it was written");
-    let head = desk.store.read(&desk.tenant, 0, &[key("full")], ReadDetail::Head).expect("reading works").remove(0).expect("it is there");
+    let head = desk
+        .store
+        .read(&desk.tenant, CollectionId::from(0), &[key("full")], ReadDetail::Head)
+        .expect("reading works")
+        .remove(0)
+        .expect("it is there");
     assert_eq!(head.version, whole.version);
     assert_eq!((head.created_job, head.alive), (42, true));
     assert_eq!(head.contributions, content.contributions);
@@ -248,7 +255,7 @@ fn exactly(value: &Value) -> String {
 
 pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
     let desk = Desk::open(place, ALL_TYPES);
-    let collection = &desk.catalogue.collections[0];
+    let collection = &desk.catalogue.collections[CollectionId::from(0)];
     let mut written = Vec::new();
     let fields = collection.fields.iter().map(|field| (field.name.clone(), field.golden_type().clone())).skip(1);
     let states = collection.states.iter().map(|state| (state.name.clone(), state.ty.clone()));
@@ -257,10 +264,10 @@ pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
             written.push((format!("{name} {number}"), name.clone(), value));
         }
     }
-    let writes = written.iter().map(|(record, field, value)| put(0, record, None, desk.content(&[(field, value.clone())])));
+    let writes = written.iter().map(|(record, field, value)| put(CollectionId::from(0), record, None, desk.content(&[(field, value.clone())])));
     desk.work().writes(writes).done(&*desk.store);
     let keys: Vec<_> = written.iter().map(|(record, ..)| key(record)).collect();
-    let found = desk.store.read(&desk.tenant, 0, &keys, ReadDetail::Full).expect("reading works");
+    let found = desk.store.read(&desk.tenant, CollectionId::from(0), &keys, ReadDetail::Full).expect("reading works");
     for ((record, field, value), stored) in written.iter().zip(found) {
         let stored = stored.expect("it was written");
         let expected = desk.content(&[(field, value.clone())]);
@@ -274,7 +281,7 @@ pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
 
 pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
     let desk = Desk::open(place, ALL_TYPES);
-    let states = &desk.catalogue.collections[0].states;
+    let states = &desk.catalogue.collections[CollectionId::from(0)].states;
     // times beyond those of the calendar cannot be said by a transition
     let sayable = |ty: &FieldType, value: &Value| match (ty.element(), value) {
         (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => (-1..=1).contains(number),
@@ -286,7 +293,7 @@ pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
         for (number, value) in samples(&state.ty).into_iter().chain([Value::Null]).filter(|value| sayable(&state.ty, value)).enumerate() {
             let record = format!("{} {number}", state.name);
             let content = RecordContent { state_set: vec![(index, value.clone())], ..desk.content(&[]) };
-            desk.work().write(put(0, &record, None, content)).done(&*desk.store);
+            desk.work().write(put(CollectionId::from(0), &record, None, content)).done(&*desk.store);
             let stored = desk.record(&record).expect("it was written").state_set;
             assert_eq!(stored.len(), 1, "{record}: {value:?}");
             assert_eq!((stored[0].0, exactly(&stored[0].1)), (index, exactly(&value)), "{record}");
@@ -296,22 +303,22 @@ pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
 
 pub fn a_put_replaces_everything_a_record_had(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, full_content(&desk))).done(&*desk.store);
     let empty = desk.content(&[]);
-    desk.work().write(put(0, "x", desk.version("x"), empty.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", desk.version("x"), empty.clone())).done(&*desk.store);
     assert_holds(&desk.record("x").expect("it is there"), &empty);
     let full = full_content(&desk);
-    desk.work().write(put(0, "x", desk.version("x"), full.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", desk.version("x"), full.clone())).done(&*desk.store);
     assert_holds(&desk.record("x").expect("it is there"), &full);
 }
 
 pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let content = full_content(&desk);
-    desk.work().write(put(0, "x", None, content.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, content.clone())).done(&*desk.store);
     let before = desk.record("x").expect("it is there");
     for round in 1..=3_u8 {
-        desk.work().write(touch(0, "x", desk.version("x"), &[round])).done(&*desk.store);
+        desk.work().write(touch(CollectionId::from(0), "x", desk.version("x"), &[round])).done(&*desk.store);
         let after = desk.record("x").expect("it is there");
         assert_eq!(after.version, Version::new(before.version.revision, i64::from(round)));
         assert_holds(&after, &RecordContent { contributions: vec![round], ..content.clone() });
@@ -322,20 +329,20 @@ pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Pla
 
 pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, full_content(&desk))).done(&*desk.store);
     desk.delete("x");
     assert_eq!(desk.record("x"), None);
     assert_eq!(desk.keys(desk.plan(vec![])), Vec::<String>::new());
     assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
     assert_eq!(desk.keys_where("note", wildcard("*note*")), Vec::<String>::new());
     // deleting what was not there when it was read, and is not there now
-    desk.work().write(delete(0, "x", None)).done(&*desk.store);
+    desk.work().write(delete(CollectionId::from(0), "x", None)).done(&*desk.store);
 }
 
 pub fn a_dead_record_is_read_by_key_but_not_found(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let dead = RecordContent { exists: false, ..full_content(&desk) };
-    desk.work().write(put(0, "x", None, dead.clone())).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, dead.clone())).done(&*desk.store);
     assert_holds(&desk.record("x").expect("its contributions are kept"), &dead);
     for plan in [
         desk.plan(vec![]),
@@ -357,19 +364,19 @@ fn stale_writes(desk: &Desk) -> Vec<(&'static str, RecordWrite)> {
     }
     let read = |name: &str| desk.version(name);
     let (changed, touched, deleted, recreated) = (read("changed"), read("touched"), read("deleted"), read("recreated"));
-    desk.work().write(put(0, "appeared", None, full_content(desk))).done(&*desk.store);
-    desk.work().write(put(0, "changed", changed, full_content(desk))).done(&*desk.store);
-    desk.work().write(touch(0, "touched", touched, b"newer")).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "appeared", None, full_content(desk))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "changed", changed, full_content(desk))).done(&*desk.store);
+    desk.work().write(touch(CollectionId::from(0), "touched", touched, b"newer")).done(&*desk.store);
     desk.delete("deleted");
     desk.delete("recreated");
     desk.put("recreated", &[("colour", text("old"))]);
     let mut writes = Vec::new();
     for (name, expect) in [("appeared", None), ("changed", changed), ("touched", touched), ("deleted", deleted), ("recreated", recreated)] {
-        writes.push((name, put(0, name, expect, desk.content(&[("colour", text("stale"))]))));
-        writes.push((name, touch(0, name, expect, b"stale")));
-        writes.push((name, delete(0, name, expect)));
+        writes.push((name, put(CollectionId::from(0), name, expect, desk.content(&[("colour", text("stale"))]))));
+        writes.push((name, touch(CollectionId::from(0), name, expect, b"stale")));
+        writes.push((name, delete(CollectionId::from(0), name, expect)));
     }
-    writes.push(("deleted", touch(0, "deleted", None, b"stale")));
+    writes.push(("deleted", touch(CollectionId::from(0), "deleted", None, b"stale")));
     writes
 }
 
@@ -379,7 +386,7 @@ pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(pla
         let now = desk.record(name);
         let (result, told) = desk.work().write(stale.clone()).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
         result.expect("the unit is written");
-        assert_eq!(told.conflicts, [WriteConflict { collection: 0, key: key(name), record: now.clone() }], "{stale:?}");
+        assert_eq!(told.conflicts, [WriteConflict { collection: CollectionId::from(0), key: key(name), record: now.clone() }], "{stale:?}");
         assert_eq!(desk.record(name), now, "{stale:?}");
     }
 }
@@ -394,33 +401,37 @@ pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place:
         result.expect("the unit is written");
         assert_eq!(told.conflicts, []);
     };
-    write(put(0, "x", elsewhere(), desk.content(&[("words", texts(&["new"]))])));
+    write(put(CollectionId::from(0), "x", elsewhere(), desk.content(&[("words", texts(&["new"]))])));
     assert_eq!(desk.keys_where("words", equal(text("new"))), ["x"]);
     assert_eq!(desk.keys_where("words", equal(text("old"))), Vec::<String>::new());
-    write(touch(0, "x", elsewhere(), b"touched"));
+    write(touch(CollectionId::from(0), "x", elsewhere(), b"touched"));
     assert_eq!(desk.record("x").expect("it is there").contributions, b"touched");
     let settled = desk.content(&[("words", texts(&["new"]))]);
-    write(RecordWrite { change: RecordChange::Settle(Box::new(settled)), ..touch(0, "x", elsewhere(), b"") });
-    write(RecordWrite { change: RecordChange::State { state: desk.content(&[]).state, state_set: Vec::new() }, ..touch(0, "x", elsewhere(), b"") });
-    write(delete(0, "x", elsewhere()));
+    write(RecordWrite { change: RecordChange::Settle(Box::new(settled)), ..touch(CollectionId::from(0), "x", elsewhere(), b"") });
+    write(RecordWrite {
+        change: RecordChange::State { state: desk.content(&[]).state, state_set: Vec::new() },
+        ..touch(CollectionId::from(0), "x", elsewhere(), b"")
+    });
+    write(delete(CollectionId::from(0), "x", elsewhere()));
     assert_eq!(desk.record("x"), None);
     // of what is not there any more, too
-    let (result, told) = desk.work().write(touch(0, "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+    let (result, told) =
+        desk.work().write(touch(CollectionId::from(0), "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
     result.expect("the unit is written");
-    assert_eq!(told.conflicts, [WriteConflict { collection: 0, key: key("x"), record: None }]);
+    assert_eq!(told.conflicts, [WriteConflict { collection: CollectionId::from(0), key: key("x"), record: None }]);
 }
 
 pub fn conflicts_come_together_ordered_by_collection_and_key(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    let other = content(&desk.catalogue, 1, &[]);
-    let others = ["a", "c"].map(|name| put(1, name, None, other.clone()));
-    desk.work().writes(["b", "d"].map(|name| put(0, name, None, desk.content(&[])))).writes(others).done(&*desk.store);
-    let writes = ["a", "b", "c", "d"].map(|name| put(0, name, None, desk.content(&[])));
-    let other_writes = ["a", "b", "c"].map(|name| put(1, name, None, other.clone()));
+    let other = content(&desk.catalogue, CollectionId::from(1), &[]);
+    let others = ["a", "c"].map(|name| put(CollectionId::from(1), name, None, other.clone()));
+    desk.work().writes(["b", "d"].map(|name| put(CollectionId::from(0), name, None, desk.content(&[])))).writes(others).done(&*desk.store);
+    let writes = ["a", "b", "c", "d"].map(|name| put(CollectionId::from(0), name, None, desk.content(&[])));
+    let other_writes = ["a", "b", "c"].map(|name| put(CollectionId::from(1), name, None, other.clone()));
     let (result, told) = desk.work().writes(writes).writes(other_writes).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
     result.expect("the unit is written");
-    let order: Vec<(usize, &str)> = told.conflicts.iter().map(|conflict| (conflict.collection, conflict.key.as_str())).collect();
-    assert_eq!(order, [(0, "b"), (0, "d"), (1, "a"), (1, "c")]);
+    let order: Vec<(CollectionId, &str)> = told.conflicts.iter().map(|conflict| (conflict.collection, conflict.key.as_str())).collect();
+    assert_eq!(order, [(CollectionId::from(0), "b"), (CollectionId::from(0), "d"), (CollectionId::from(1), "a"), (CollectionId::from(1), "c")]);
     assert!(told.conflicts.iter().all(|conflict| conflict.record.is_some()));
     assert_eq!(desk.keys(desk.plan(vec![])), ["a", "b", "c", "d"], "what had no conflict is written");
 }
@@ -433,7 +444,9 @@ pub fn what_resolve_returns_is_written(place: &Place) {
         let merged = desk.content(&[("colour", text("merged")), ("words", texts(&["x"]))]);
         let returned = merged.clone();
         let resolve = move |conflicts: Vec<WriteConflict>| {
-            let merge = |conflict: WriteConflict| put(0, conflict.key.as_str(), conflict.record.map(|record| record.version), returned.clone());
+            let merge = |conflict: WriteConflict| {
+                put(CollectionId::from(0), conflict.key.as_str(), conflict.record.map(|record| record.version), returned.clone())
+            };
             Ok(conflicts.into_iter().map(merge).collect())
         };
         desk.work().write(stale.clone()).resolve(resolve).done(&*desk.store);
@@ -445,22 +458,23 @@ pub fn what_resolve_returns_is_written(place: &Place) {
     // touches and deletions as well
     desk.put("x", &[]);
     let touched = |conflicts: Vec<WriteConflict>| {
-        Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect())
+        Ok(conflicts.into_iter().map(|it| touch(CollectionId::from(0), "x", it.record.map(|record| record.version), b"touched")).collect())
     };
-    desk.work().write(delete(0, "x", Some(Version::default()))).resolve(touched).done(&*desk.store);
+    desk.work().write(delete(CollectionId::from(0), "x", Some(Version::default()))).resolve(touched).done(&*desk.store);
     assert_eq!(desk.record("x").expect("it stays").contributions, b"touched");
-    let deleted =
-        |conflicts: Vec<WriteConflict>| Ok(conflicts.into_iter().map(|it| delete(0, "x", it.record.map(|record| record.version))).collect());
-    desk.work().write(touch(0, "x", Some(Version::default()), b"")).resolve(deleted).done(&*desk.store);
+    let deleted = |conflicts: Vec<WriteConflict>| {
+        Ok(conflicts.into_iter().map(|it| delete(CollectionId::from(0), "x", it.record.map(|record| record.version))).collect())
+    };
+    desk.work().write(touch(CollectionId::from(0), "x", Some(Version::default()), b"")).resolve(deleted).done(&*desk.store);
     assert_eq!(desk.record("x"), None);
 }
 
 pub fn when_resolve_returns_nothing_the_record_stays_as_it_is(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, full_content(&desk))).done(&*desk.store);
     let before = desk.record("x");
-    let stale = put(0, "x", None, desk.content(&[("words", texts(&["stale"])), ("note", text("stale"))]));
-    let neighbour = put(0, "y", None, desk.content(&[]));
+    let stale = put(CollectionId::from(0), "x", None, desk.content(&[("words", texts(&["stale"])), ("note", text("stale"))]));
+    let neighbour = put(CollectionId::from(0), "y", None, desk.content(&[]));
     desk.work().writes([stale, neighbour]).resolve(|_| Ok(Vec::new())).done(&*desk.store);
     assert_eq!(desk.record("x"), before);
     assert_eq!(desk.keys_where("words", equal(text("a"))), ["x"]);
@@ -476,14 +490,14 @@ pub fn what_resolve_returns_for_another_version_fails_the_unit(place: &Place) {
     let before = desk.record("x");
     let stale = Version::default();
     let wrong: [RecordWrite; 4] = [
-        put(0, "x", None, desk.content(&[])),
-        put(0, "x", Some(stale), desk.content(&[])),
-        touch(0, "x", Some(stale), b"lost"),
-        delete(0, "x", Some(stale)),
+        put(CollectionId::from(0), "x", None, desk.content(&[])),
+        put(CollectionId::from(0), "x", Some(stale), desk.content(&[])),
+        touch(CollectionId::from(0), "x", Some(stale), b"lost"),
+        delete(CollectionId::from(0), "x", Some(stale)),
     ];
     for again in wrong {
-        let neighbour = put(0, "y", None, desk.content(&[]));
-        let first = put(0, "x", Some(stale), desk.content(&[]));
+        let neighbour = put(CollectionId::from(0), "y", None, desk.content(&[]));
+        let first = put(CollectionId::from(0), "x", Some(stale), desk.content(&[]));
         let returned = again.clone();
         let (result, _) = desk.work().writes([first, neighbour]).resolve(move |_| Ok(vec![returned.clone()])).commit(&*desk.store);
         assert!(result.is_err(), "{again:?} is lost without a word");
@@ -540,10 +554,14 @@ pub fn the_clock_is_never_the_same_twice(place: &Place) {
 pub fn a_receipt_counts_the_rows_that_were_written(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let empty = || desk.content(&[]);
-    assert_eq!(desk.work().writes(["a", "b", "c"].map(|name| put(0, name, None, empty()))).done(&*desk.store).rows, 3);
+    assert_eq!(desk.work().writes(["a", "b", "c"].map(|name| put(CollectionId::from(0), name, None, empty()))).done(&*desk.store).rows, 3);
     assert_eq!(desk.work().done(&*desk.store).rows, 0);
-    let writes = [put(0, "a", None, empty()), delete(0, "b", desk.version("b")), touch(0, "c", Some(Version::default()), b"")];
-    let again = put(0, "a", desk.version("a"), empty());
+    let writes = [
+        put(CollectionId::from(0), "a", None, empty()),
+        delete(CollectionId::from(0), "b", desk.version("b")),
+        touch(CollectionId::from(0), "c", Some(Version::default()), b""),
+    ];
+    let again = put(CollectionId::from(0), "a", desk.version("a"), empty());
     let receipt = desk.work().writes(writes).resolve(move |_| Ok(vec![again.clone()])).done(&*desk.store);
     assert_eq!(receipt.rows, 2, "b went and a was merged; c was left alone");
 }
@@ -551,9 +569,12 @@ pub fn a_receipt_counts_the_rows_that_were_written(place: &Place) {
 pub fn a_store_says_what_it_has_committed(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let before = desk.store.vitals().expect("a store says how it does");
-    desk.work().writes(["a", "b", "c"].map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
-    let (failed, _) =
-        desk.work().writes([put(0, "a", None, desk.content(&[]))]).resolve(|_| Err(StoreError::Wrong("no".into()))).commit(&*desk.store);
+    desk.work().writes(["a", "b", "c"].map(|name| put(CollectionId::from(0), name, None, desk.content(&[])))).done(&*desk.store);
+    let (failed, _) = desk
+        .work()
+        .writes([put(CollectionId::from(0), "a", None, desk.content(&[]))])
+        .resolve(|_| Err(StoreError::Wrong("no".into())))
+        .commit(&*desk.store);
     assert!(failed.is_err());
     let after = desk.store.vitals().expect("a store says how it does");
     assert_eq!(after.rows - before.rows, 3);
@@ -568,10 +589,10 @@ pub fn an_error_in_resolve_takes_everything_back(place: &Place) {
     desk.put("d", &[("colour", text("old"))]);
     let before = ["a", "b", "c", "d"].map(|name| desk.record(name));
     let writes = [
-        put(0, "a", None, full_content(&desk)),
-        put(0, "b", desk.version("b"), full_content(&desk)),
-        put(0, "c", Some(Version::default()), desk.content(&[])),
-        delete(0, "d", desk.version("d")),
+        put(CollectionId::from(0), "a", None, full_content(&desk)),
+        put(CollectionId::from(0), "b", desk.version("b"), full_content(&desk)),
+        put(CollectionId::from(0), "c", Some(Version::default()), desk.content(&[])),
+        delete(CollectionId::from(0), "d", desk.version("d")),
     ];
     let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: 0, child: "a".into(), payload: vec![] };
     let work = desk.work().writes(writes).edge(EdgeChange::Put(edge)).mark(1, "t");
@@ -589,9 +610,9 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
     desk.put("taken", &[]);
     let submit = |number: i64| {
         let child = format!("unit {number}");
-        let own = put(0, &child, None, desk.content(&[("weight", Value::Int(number))]));
+        let own = put(CollectionId::from(0), &child, None, desk.content(&[("weight", Value::Int(number))]));
         // every third unit meets a conflict it does not expect
-        let stale = (number % 3 == 0).then(|| put(0, "taken", None, desk.content(&[])));
+        let stale = (number % 3 == 0).then(|| put(CollectionId::from(0), "taken", None, desk.content(&[])));
         let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: number, child: child.into(), payload: Vec::new() };
         let work = desk.work().write(own).writes(stale).edge(EdgeChange::Put(edge)).mark(1, &number.to_string());
         desk.store.submit(Box::new(work), Priority::Bulk)
@@ -612,7 +633,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
 fn blocking_unit(desk: &Desk, urgency: Priority) -> (PendingCommit, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel();
     let (arrive, arrived) = mpsc::channel();
-    let blocking = desk.work().write(touch(0, "blocked", None, b"")).resolve(move |_| {
+    let blocking = desk.work().write(touch(CollectionId::from(0), "blocked", None, b"")).resolve(move |_| {
         let _ = arrive.send(());
         let _ = released.recv();
         Ok(Vec::new())
@@ -625,10 +646,11 @@ fn blocking_unit(desk: &Desk, urgency: Priority) -> (PendingCommit, mpsc::Sender
 pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let failing = |name: &str| -> Box<dyn Unit> {
-        let writes = [put(0, name, None, full_content(&desk)), touch(0, "zzz", None, b"")];
+        let writes = [put(CollectionId::from(0), name, None, full_content(&desk)), touch(CollectionId::from(0), "zzz", None, b"")];
         Box::new(desk.work().writes(writes).mark(1, name))
     };
-    let fine = |name: &str| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, name, None, full_content(&desk))).mark(1, name)) };
+    let fine =
+        |name: &str| -> Box<dyn Unit> { Box::new(desk.work().write(put(CollectionId::from(0), name, None, full_content(&desk))).mark(1, name)) };
     // jobs, units that fail and units that do not, in several orders
     for order in ["jf", "fj", "juf", "jfu", "ufj", "ufu", "fuj", "jufjuf", "fjujf"] {
         let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
@@ -685,12 +707,12 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
                     let weight = record.golden[2].as_int().unwrap_or_default() + 1;
                     let mut golden = empty.golden.to_vec();
                     golden[2] = Value::Int(weight);
-                    put(0, "x", Some(record.version), RecordContent { golden: golden.into(), ..empty.clone() })
+                    put(CollectionId::from(0), "x", Some(record.version), RecordContent { golden: golden.into(), ..empty.clone() })
                 });
                 Ok(again.collect())
             };
             // stores may begin with any of them: what fails has read nothing, so that it always has something to resolve
-            let first = put(0, "x", if number % 4 == 3 { None } else { read }, desk.content(&[("weight", Value::Int(1))]));
+            let first = put(CollectionId::from(0), "x", if number % 4 == 3 { None } else { read }, desk.content(&[("weight", Value::Int(1))]));
             desk.store.submit(Box::new(desk.work().write(first).resolve(add_one)), urgency)
         };
         let pending: Vec<PendingCommit> = (0..20).map(add).collect();
@@ -708,12 +730,12 @@ pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
     for urgency in [Priority::Bulk, Priority::Interactive] {
         let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
         let mut times = 0;
-        let fickle = desk.work().write(touch(0, "missing", None, b"")).resolve(move |_| {
+        let fickle = desk.work().write(touch(CollectionId::from(0), "missing", None, b"")).resolve(move |_| {
             times += 1;
             if times == 1 { Ok(Vec::new()) } else { Err(StoreError::Wrong("it has changed".into())) }
         });
-        let unit = |name: &str| desk.work().write(put(0, &format!("{urgency:?} {name}"), None, desk.content(&[])));
-        let failing = desk.work().write(touch(0, "missing", None, b""));
+        let unit = |name: &str| desk.work().write(put(CollectionId::from(0), &format!("{urgency:?} {name}"), None, desk.content(&[])));
+        let failing = desk.work().write(touch(CollectionId::from(0), "missing", None, b""));
         let submit = |work: Work| desk.store.submit(Box::new(work), urgency);
         let before = submit(unit("before"));
         let fickle = submit(fickle);
@@ -736,7 +758,7 @@ pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
 pub fn a_unit_that_panics_fails_alone(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("taken", &[]);
-    let writes = [put(0, "half", None, desk.content(&[])), put(0, "taken", None, desk.content(&[]))];
+    let writes = [put(CollectionId::from(0), "half", None, desk.content(&[])), put(CollectionId::from(0), "taken", None, desk.content(&[]))];
     let panicking = desk.work().writes(writes).resolve(|_| panic!("a mistake in the caller's merge"));
     let first = desk.store.submit(Box::new(panicking), Priority::Bulk);
     let answered = |pending: PendingCommit| {
@@ -745,7 +767,7 @@ pub fn a_unit_that_panics_fails_alone(place: &Place) {
         told.recv_timeout(Duration::from_secs(20)).expect("the store answers")
     };
     let failed = answered(first);
-    let next = answered(desk.store.submit(Box::new(desk.work().write(put(0, "next", None, desk.content(&[])))), Priority::Bulk));
+    let next = answered(desk.store.submit(Box::new(desk.work().write(put(CollectionId::from(0), "next", None, desk.content(&[])))), Priority::Bulk));
     failed.expect_err("the unit failed");
     next.expect("the store goes on");
     assert_eq!(desk.record("half"), None);
@@ -753,7 +775,7 @@ pub fn a_unit_that_panics_fails_alone(place: &Place) {
 
 pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
+    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(CollectionId::from(0), &name, None, desk.content(&[])))) };
     let mut pending = Vec::new();
     for number in 0..60 {
         pending.push(desk.store.submit(unit(format!("bulk {number}")), Priority::Bulk));
@@ -770,7 +792,7 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
 
 pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
+    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(CollectionId::from(0), &name, None, desk.content(&[])))) };
     let (blocked, release) = blocking_unit(&desk, Priority::Bulk);
     let bulk: Vec<PendingCommit> = (0..10).map(|number| desk.store.submit(unit(format!("bulk {number}")), Priority::Bulk)).collect();
     let interactive = desk.store.submit(unit("interactive".into()), Priority::Interactive);
@@ -786,9 +808,11 @@ pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
 
 pub fn records_are_there_after_reopening(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "x", None, full_content(&desk))).done(&*desk.store);
     let pending: Vec<PendingCommit> = (0..10)
-        .map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Priority::Bulk))
+        .map(|number| {
+            desk.store.submit(Box::new(desk.work().write(put(CollectionId::from(0), &format!("{number}"), None, desk.content(&[])))), Priority::Bulk)
+        })
         .collect();
     let before = desk.record("x");
     // closing finishes what waits
@@ -797,12 +821,12 @@ pub fn records_are_there_after_reopening(place: &Place) {
         pending.wait().expect("the unit is written");
     }
     assert_eq!(desk.record("x"), before);
-    assert_eq!(desk.rows(&QueryPlan::all(main_tenant(), 0)).len(), 11);
+    assert_eq!(desk.rows(&QueryPlan::all(main_tenant(), CollectionId::from(0))).len(), 11);
 }
 
 pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
     let desk = Desk::open(place, SHELF);
-    desk.work().write(put(0, "a", None, desk.content(&[("colour", text("a"))]))).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "a", None, desk.content(&[("colour", text("a"))]))).done(&*desk.store);
     let (inside, is_inside) = std::sync::mpsc::channel();
     let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
     let catalogue = desk.catalogue.clone();
@@ -813,19 +837,24 @@ pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
                 may_go_on.recv().expect("somebody lets it go on");
                 let merged = |conflict: &WriteConflict| {
                     let version = conflict.record.as_ref().map(|record| record.version);
-                    put(0, conflict.key.as_str(), version, content(&catalogue, 0, &[("colour", text("changed"))]))
+                    put(
+                        CollectionId::from(0),
+                        conflict.key.as_str(),
+                        version,
+                        content(&catalogue, CollectionId::from(0), &[("colour", text("changed"))]),
+                    )
                 };
                 Ok(conflicts.iter().map(merged).collect())
             };
             // it was read before the record was there
-            let stale = put(0, "a", None, desk.content(&[("colour", text("b"))]));
+            let stale = put(CollectionId::from(0), "a", None, desk.content(&[("colour", text("b"))]));
             desk.work().write(stale).resolve(wait_and_merge).commit(&*desk.store).0.expect("the unit is written");
         });
         is_inside.recv().expect("the unit has locked its records");
         let names = || desk.store.find(&desk.columns(desk.plan(vec![]), &["colour"])).expect("asking works").rows;
         assert_eq!(names(), [[text("a")]]);
         assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 1);
-        assert!(desk.store.read(&desk.tenant, 0, &[key("a")], ReadDetail::Full).expect("reading works")[0].is_some());
+        assert!(desk.store.read(&desk.tenant, CollectionId::from(0), &[key("a")], ReadDetail::Full).expect("reading works")[0].is_some());
         go_on.send(()).expect("the unit waits");
         writer.join().expect("the unit is written");
         assert_eq!(names(), [[text("changed")]]);

@@ -3,6 +3,7 @@
 use super::support::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
@@ -159,11 +160,11 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
         let children = |edges: Vec<Edge>| edges.into_iter().map(|edge| edge.child.to_string()).collect::<String>();
         let (t, u) = (|| "t".to_owned(), || "u".to_owned());
         let group = |group: &str| Some(group.to_owned());
-        assert_eq!(children(desk.edges(1, &[(t(), None)], 100).expect("edges")), "abcdef");
-        assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], 100).expect("edges")).len(), 5);
-        assert_eq!(children(desk.edges(1, &[(t(), None)], 2).expect("edges")), "ab");
-        assert_eq!(children(desk.between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], 100).expect("edges")), "bcx");
-        assert_eq!(children(desk.between(1, &[("t".into(), 5, 9)], 2).expect("edges")), "bc");
+        assert_eq!(children(desk.edges(1, &[(t(), None)], Some(100)).expect("edges")), "abcdef");
+        assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], Some(100)).expect("edges")).len(), 5);
+        assert_eq!(children(desk.edges(1, &[(t(), None)], Some(2)).expect("edges")), "ab");
+        assert_eq!(children(desk.between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], Some(100)).expect("edges")), "bcx");
+        assert_eq!(children(desk.between(1, &[("t".into(), 5, 9)], Some(2)).expect("edges")), "bc");
         assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
         assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
     });
@@ -192,18 +193,23 @@ collections:
 
 pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Place) {
     let desk = Desk::open(place, PARTS);
-    let (link, other) = (desk.catalogue.links[0].edges(), tenant("two"));
-    assert!(desk.catalogue.links[0].is_only_read());
+    let (link, other) = (desk.catalogue.links[LinkId::from(0)].edges(), tenant("two"));
+    assert!(desk.catalogue.links[LinkId::from(0)].is_only_read());
     let long = "x".repeat(700);
     let leading = |target: &str| desk.content(&[("of", text(target))]);
     let gone = RecordContent { exists: false, ..leading("w") };
-    let parts = ["b", "a", "c", "e", "d"].map(|name| put(0, name, None, leading("w")));
-    let others = [put(0, "f", None, leading("v")), put(0, "g", None, gone), put(0, "h", None, desk.content(&[])), put(0, "i", None, leading(&long))];
+    let parts = ["b", "a", "c", "e", "d"].map(|name| put(CollectionId::from(0), name, None, leading("w")));
+    let others = [
+        put(CollectionId::from(0), "f", None, leading("v")),
+        put(CollectionId::from(0), "g", None, gone),
+        put(CollectionId::from(0), "h", None, desk.content(&[])),
+        put(CollectionId::from(0), "i", None, leading(&long)),
+    ];
     // what a unit says of such edges is not kept: that a is a child of v, and that b is not one of w
     let edge = |target: &str, child: &str| Edge { link, target: target.into(), group: "g".into(), start: 1, child: child.into(), payload: vec![1] };
     let said = desk.work().edge(EdgeChange::Put(edge("v", "a"))).edge(EdgeChange::Delete(edge("w", "b"))).mark(1, "w");
     said.writes(parts.into_iter().chain(others)).done(&*desk.store);
-    Work::of(&other).write(put(0, "z", None, leading("w"))).done(&*desk.store);
+    Work::of(&other).write(put(CollectionId::from(0), "z", None, leading("w"))).done(&*desk.store);
     let found = |tenant: &Tenant, target: &str| {
         let edges = desk.store.edges(tenant, link, target).expect("reading works");
         assert!(edges.iter().all(|edge| edge.target == target && edge.group.is_empty() && edge.payload.is_empty()));
@@ -216,11 +222,11 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
     assert_eq!(found(&other, "w"), "z");
     // a pass has them target by target, and page by page in whatever order, each once
     let noting = Noting::new(true, |desk| {
-        let link = definition(PARTS).links[0].edges();
+        let link = definition(PARTS).links[LinkId::from(0)].edges();
         let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
-        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], 100).expect("edges");
+        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(100)).expect("edges");
         assert_eq!(both.iter().map(|edge| edge.target.as_str()).collect::<String>(), "vwwwww");
-        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], 3).expect("edges"), both[..3]);
+        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(3)).expect("edges"), both[..3]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
             let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
@@ -243,16 +249,19 @@ fn of_lists(words: &str) -> String {
 
 pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     let desk = Desk::open(place, &of_lists(PARTS));
-    let (link, other) = (desk.catalogue.links[0].edges(), tenant("two"));
-    assert!(desk.catalogue.links[0].is_only_read() && desk.catalogue.links[0].many);
+    let (link, other) = (desk.catalogue.links[LinkId::from(0)].edges(), tenant("two"));
+    assert!(desk.catalogue.links[LinkId::from(0)].is_only_read() && desk.catalogue.links[LinkId::from(0)].many);
     let long = "x".repeat(700);
     let leading = |targets: &[&str]| desk.content(&[("of", Value::List(targets.iter().map(|target| text(target)).collect()))]);
     let gone = RecordContent { exists: false, ..leading(&["w"]) };
     let parts: [(&str, &[&str]); 6] =
         [("b", &["w"]), ("a", &["v", "w"]), ("c", &["v", "w", &long]), ("e", &["u", "w"]), ("d", &["w"]), ("f", &["v"])];
-    let parts = parts.map(|(name, targets)| put(0, name, None, leading(targets)));
-    desk.work().writes(parts.into_iter().chain([put(0, "g", None, gone), put(0, "h", None, desk.content(&[]))])).mark(1, "w").done(&*desk.store);
-    Work::of(&other).write(put(0, "z", None, leading(&["w"]))).done(&*desk.store);
+    let parts = parts.map(|(name, targets)| put(CollectionId::from(0), name, None, leading(targets)));
+    desk.work()
+        .writes(parts.into_iter().chain([put(CollectionId::from(0), "g", None, gone), put(CollectionId::from(0), "h", None, desk.content(&[]))]))
+        .mark(1, "w")
+        .done(&*desk.store);
+    Work::of(&other).write(put(CollectionId::from(0), "z", None, leading(&["w"]))).done(&*desk.store);
     let found = |tenant: &Tenant, target: &str| {
         let edges = desk.store.edges(tenant, link, target).expect("reading works");
         let mut children: Vec<String> = edges.into_iter().map(|edge| edge.child.to_string()).collect();
@@ -263,11 +272,11 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     assert_eq!(found(&other, "w"), "z");
     // a pass has them target by target, and page by page in whatever order, each once
     let noting = Noting::new(true, |desk| {
-        let link = definition(&of_lists(PARTS)).links[0].edges();
+        let link = definition(&of_lists(PARTS)).links[LinkId::from(0)].edges();
         let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
-        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], 100).expect("edges");
+        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(100)).expect("edges");
         assert_eq!(both.iter().map(|edge| edge.target.as_str()).collect::<String>(), "vvvwwwww");
-        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], 4).expect("edges"), both[..4]);
+        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(4)).expect("edges"), both[..4]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
             let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
@@ -281,7 +290,8 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
     // one leads elsewhere from now on, one is gone
-    let (moved, gone) = (put(0, "a", desk.version("a"), leading(&["t", "v"])), delete(0, "c", desk.version("c")));
+    let (moved, gone) =
+        (put(CollectionId::from(0), "a", desk.version("a"), leading(&["t", "v"])), delete(CollectionId::from(0), "c", desk.version("c")));
     desk.work().writes([moved, gone]).done(&*desk.store);
     assert_eq!(["w", "v", "u", "t", &long].map(|target| found(&desk.tenant, target)), ["bde", "af", "e", "a", ""]);
 }
@@ -302,22 +312,22 @@ pub fn a_link_becomes_a_list_of_keys_and_one_key_again(place: &Place) {
     let (asked, searched) = (with(&one, "index: equal"), with(&one, "index: [equal, contains]"));
     let desk = Desk::open(place, &one);
     desk.work()
-        .write(put(0, "a", None, desk.content(&[("of", text("w")), ("whole", text("w"))])))
-        .write(put(0, "b", None, desk.content(&[])))
+        .write(put(CollectionId::from(0), "a", None, desk.content(&[("of", text("w")), ("whole", text("w"))])))
+        .write(put(CollectionId::from(0), "b", None, desk.content(&[])))
         .done(&*desk.store);
     let tenant = desk.tenant.clone();
     drop(desk);
     for words in [&several, &one, &indexed, &asked, &created, &searched, &indexed, &searched, &several, &one] {
         let catalogue = definition(words);
         let store = place.open(&catalogue);
-        let link = &catalogue.links[0];
-        let records = store.read(&tenant, 0, &["a", "b"].map(key), ReadDetail::Values).expect("reading works");
+        let link = &catalogue.links[LinkId::from(0)];
+        let records = store.read(&tenant, CollectionId::from(0), &["a", "b"].map(key), ReadDetail::Values).expect("reading works");
         let wanted = if link.many { Value::List(vec![text("w")]) } else { text("w") };
         let seen: Vec<Value> = records.into_iter().flatten().map(|record| record.golden[link.field].clone()).collect();
         assert_eq!(seen, [wanted, Value::Null], "{words}");
         let plan = QueryPlan {
             conditions: vec![Condition { column: PlanColumn::Field(link.field), test: Comparison::Equal(text("w")) }],
-            ..QueryPlan::all(tenant.clone(), 0)
+            ..QueryPlan::all(tenant.clone(), CollectionId::from(0))
         };
         assert_eq!(store.find(&plan).expect("rows").rows, [[text("a")]], "{words}");
     }
@@ -333,21 +343,29 @@ pub fn whether_all_linked_records_are_there_is_asked(place: &Place) {
 
 fn there(place: &Place, words: &str) {
     let desk = Desk::open(place, words);
-    let many = desk.catalogue.links[0].many;
+    let many = desk.catalogue.links[LinkId::from(0)].many;
     let leading = |targets: &[&str]| {
         let list = Value::List(targets.iter().map(|target| text(target)).collect());
         desk.content(&[("of", if many { list } else { text(targets[0]) })])
     };
-    let gone = RecordContent { exists: false, ..content(&desk.catalogue, 1, &[]) };
+    let gone = RecordContent { exists: false, ..content(&desk.catalogue, CollectionId::from(1), &[]) };
     desk.work()
-        .writes([put(0, "a", None, leading(&["v"])), put(0, "b", None, leading(&["w"])), put(0, "c", None, desk.content(&[]))])
-        .writes([put(0, "d", None, leading(&["v", "w"])), put(0, "e", None, leading(&["u", "v"]))])
-        .writes([put(1, "v", None, content(&desk.catalogue, 1, &[])), put(1, "w", None, gone), put(1, "u", None, content(&desk.catalogue, 1, &[]))])
+        .writes([
+            put(CollectionId::from(0), "a", None, leading(&["v"])),
+            put(CollectionId::from(0), "b", None, leading(&["w"])),
+            put(CollectionId::from(0), "c", None, desk.content(&[])),
+        ])
+        .writes([put(CollectionId::from(0), "d", None, leading(&["v", "w"])), put(CollectionId::from(0), "e", None, leading(&["u", "v"]))])
+        .writes([
+            put(CollectionId::from(1), "v", None, content(&desk.catalogue, CollectionId::from(1), &[])),
+            put(CollectionId::from(1), "w", None, gone),
+            put(CollectionId::from(1), "u", None, content(&desk.catalogue, CollectionId::from(1), &[])),
+        ])
         .done(&*desk.store);
-    Work::of(&tenant("other")).write(put(1, "w", None, content(&desk.catalogue, 1, &[]))).done(&*desk.store);
-    let column = PlanColumn::TargetsExist(0);
+    Work::of(&tenant("other")).write(put(CollectionId::from(1), "w", None, content(&desk.catalogue, CollectionId::from(1), &[]))).done(&*desk.store);
+    let column = PlanColumn::TargetsExist(LinkId::from(0));
     let found = |test: Comparison| {
-        let plan = QueryPlan { conditions: vec![Condition { column, test }], ..QueryPlan::all(desk.tenant.clone(), 0) };
+        let plan = QueryPlan { conditions: vec![Condition { column, test }], ..QueryPlan::all(desk.tenant.clone(), CollectionId::from(0)) };
         assert_eq!(desk.store.count(&plan).expect("a number") as usize, desk.store.find(&plan).expect("rows").rows.len());
         desk.store.find(&plan).expect("rows").rows.iter().filter_map(|row| row[0].as_text()).collect::<String>()
     };
@@ -358,7 +376,7 @@ fn there(place: &Place, words: &str) {
     assert_eq!(not, if many { "bcd" } else { "bc" });
     // as a column, and in an order
     let sort = vec![SortKey { column, descending: true }];
-    let plan = QueryPlan { columns: vec![PlanColumn::Key, column], sort, ..QueryPlan::all(desk.tenant.clone(), 0) };
+    let plan = QueryPlan { columns: vec![PlanColumn::Key, column], sort, ..QueryPlan::all(desk.tenant.clone(), CollectionId::from(0)) };
     let rows = desk.store.find(&plan).expect("rows").rows;
     let keys: String = rows.iter().filter_map(|row| row[0].as_text()).collect();
     assert_eq!(keys, format!("{yes}{no}c"));
@@ -370,15 +388,15 @@ pub fn links_that_are_only_read_from_now_on_find_the_children_that_are_there(pla
     let linked = |more: &str| PARTS.replace("key: whole }", &format!("key: whole, {more} }}"));
     let (measured, asked, read) = (linked("create: true"), linked("index: equal"), PARTS.to_owned());
     let desk = Desk::open(place, &measured);
-    assert!(!desk.catalogue.links[0].is_only_read());
+    assert!(!desk.catalogue.links[LinkId::from(0)].is_only_read());
     let leading = |target: &str| desk.content(&[("of", text(target))]);
-    desk.work().writes(["a", "b"].map(|name| put(0, name, None, leading("w")))).done(&*desk.store);
+    desk.work().writes(["a", "b"].map(|name| put(CollectionId::from(0), name, None, leading("w")))).done(&*desk.store);
     let tenant = desk.tenant.clone();
     drop(desk);
     // with an index that answers questions, too, and without it
     for (words, found) in [(&read, "ab"), (&asked, "ab"), (&measured, ""), (&asked, "ab"), (&read, "ab"), (&measured, ""), (&read, "ab")] {
         let catalogue = definition(words);
-        let edges = place.open(&catalogue).edges(&tenant, catalogue.links[0].edges(), "w").expect("reading works");
+        let edges = place.open(&catalogue).edges(&tenant, catalogue.links[LinkId::from(0)].edges(), "w").expect("reading works");
         let mut children: Vec<&str> = edges.iter().map(|edge| edge.child.as_str()).collect();
         children.sort_unstable();
         assert_eq!(children.concat(), found, "{words}");
@@ -387,22 +405,22 @@ pub fn links_that_are_only_read_from_now_on_find_the_children_that_are_there(pla
 
 pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(place: &Place) {
     let desk = Desk::open(place, PARTS);
-    let link = desk.catalogue.links[0].edges();
+    let link = desk.catalogue.links[LinkId::from(0)].edges();
     let leading = |target: &str| desk.content(&[("of", text(target))]);
-    let whole = |name: &str| put(1, name, None, content(&desk.catalogue, 1, &[]));
+    let whole = |name: &str| put(CollectionId::from(1), name, None, content(&desk.catalogue, CollectionId::from(1), &[]));
     let says = |target: &str, child: &str| {
         EdgeChange::Put(Edge { link, target: target.into(), group: "".into(), start: 0, child: child.into(), payload: Vec::new() })
     };
-    let lead = |work: Work, target: &str, child: &str| work.write(put(0, child, None, leading(target))).edge(says(target, child));
+    let lead = |work: Work, target: &str, child: &str| work.write(put(CollectionId::from(0), child, None, leading(target))).edge(says(target, child));
     // named before
-    desk.work().write(put(0, "a", None, leading("v"))).edge(says("v", "a")).done(&*desk.store);
+    desk.work().write(put(CollectionId::from(0), "a", None, leading("v"))).edge(says("v", "a")).done(&*desk.store);
     // v is named by one that was there and one that comes with it; w by two that come with it, said twice; nobody names x
     let work = lead(lead(lead(desk.work(), "v", "b"), "w", "c"), "w", "d").edge(says("w", "d"));
     work.writes(["v", "w", "x"].map(whole)).new_marks(link, &["v", "w", "x"]).done(&*desk.store);
     assert_eq!(targets(&marks(&desk)), ["v"]);
     // one that leads elsewhere from now on does not name it, one that is gone neither
-    let moved = put(0, "a", desk.version("a"), leading("u"));
-    let gone = put(0, "c", desk.version("c"), RecordContent { exists: false, ..leading("y") });
+    let moved = put(CollectionId::from(0), "a", desk.version("a"), leading("u"));
+    let gone = put(CollectionId::from(0), "c", desk.version("c"), RecordContent { exists: false, ..leading("y") });
     let work = desk.work().writes([moved, gone]).edge(says("u", "a"));
     work.writes(["u", "y"].map(whole)).new_marks(link, &["u", "y"]).done(&*desk.store);
     assert_eq!(targets(&marks(&desk)), ["v"]);
@@ -450,7 +468,7 @@ impl Unit for Relying {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, _: &[usize], ranges: &[usize]) -> Vec<(usize, stook_catalogue::key::Key)> {
+    fn broken(&mut self, _: &[usize], ranges: &[usize]) -> Vec<(CollectionId, stook_catalogue::key::Key)> {
         *self.broken.lock().expect("nobody panicked") = ranges.to_vec();
         Vec::new()
     }
@@ -495,7 +513,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     arrived.recv().expect("it has been told");
     let noting = Noting::new(true, |desk| {
         desk.wait_for_new().expect("it waits");
-        let children = desk.between(2, &[("t".into(), 0, 9)], 100).expect("edges");
+        let children = desk.between(2, &[("t".into(), 0, 9)], Some(100)).expect("edges");
         assert_eq!(children.len(), 1, "the unit's edge is there");
     });
     std::thread::scope(|scope| {
@@ -530,9 +548,15 @@ pub fn a_forgotten_link_loses_its_edges_of_one_tenant(place: &Place) {
 pub fn keys_come_in_order_with_those_of_deleted_records(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let gone = RecordContent { exists: false, ..desk.content(&[]) };
-    desk.work().writes(vec![put(0, "a", None, desk.content(&[])), put(0, "b", None, gone), put(0, "c", None, desk.content(&[]))]).done(&*desk.store);
+    desk.work()
+        .writes(vec![
+            put(CollectionId::from(0), "a", None, desk.content(&[])),
+            put(CollectionId::from(0), "b", None, gone),
+            put(CollectionId::from(0), "c", None, desk.content(&[])),
+        ])
+        .done(&*desk.store);
     let keys = |behind: &str, limit: usize| {
-        let found = desk.store.keys_behind(&desk.tenant, 0, behind, limit).expect("reading works");
+        let found = desk.store.keys_behind(&desk.tenant, CollectionId::from(0), behind, limit).expect("reading works");
         found.iter().map(|key| key.as_str().to_owned()).collect::<String>()
     };
     assert_eq!([keys("", 10), keys("", 2), keys("a", 10), keys("c", 10)], ["abc", "ab", "bc", ""]);
@@ -566,7 +590,7 @@ pub fn settling_belongs_to_the_unit_that_says_it(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "kept").edge(EdgeChange::Put(edge("g", 1, "kept"))).done(&*desk.store);
     let work = desk.work().answer(&marks(&desk)).mark(1, "lost").edge(EdgeChange::Delete(edge("g", 1, "kept")));
-    let unexpected = put(0, "x", Some(Version::default()), desk.content(&[]));
+    let unexpected = put(CollectionId::from(0), "x", Some(Version::default()), desk.content(&[]));
     work.write(unexpected).commit(&*desk.store).0.expect_err("the conflict is not resolved");
     assert_eq!(targets(&marks(&desk)), ["kept"]);
     assert_eq!(edges(&desk), [edge("g", 1, "kept")]);

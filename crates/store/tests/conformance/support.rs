@@ -1,8 +1,8 @@
 //! What specifications are written with: a place to open stores in, units of work, short ways to say records and plans.
 
-use stook_catalogue::ids::CollectionId;
 use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
@@ -128,7 +128,7 @@ pub fn delete(collection: CollectionId, name: &str, expect: Option<Version>) -> 
 pub struct Told {
     pub conflicts: Vec<WriteConflict>,
     /// Collection, key, field and holder.
-    pub refused: Vec<(usize, String, usize, String)>,
+    pub refused: Vec<(CollectionId, String, FieldId, String)>,
     /// Whether the request was the same, and the answer that was kept.
     pub repeated: Option<(bool, Vec<u8>)>,
 }
@@ -194,7 +194,13 @@ impl Work {
 
     pub fn log(mut self, name: &str, transition: &str) -> Self {
         let change = serde_json::json!({"after": {"status": transition}});
-        self.log.push(NewChangeLogEntry { collection: 0, key: key(name), transition: Some(transition.to_owned()), caller: "ann".into(), change });
+        self.log.push(NewChangeLogEntry {
+            collection: CollectionId::from(0),
+            key: key(name),
+            transition: Some(transition.to_owned()),
+            caller: "ann".into(),
+            change,
+        });
         self
     }
 
@@ -331,7 +337,7 @@ impl Desk {
     pub fn open(place: &Place, definition_text: &str) -> Self {
         let catalogue = definition(definition_text);
         let store = place.open(&catalogue);
-        Self { catalogue, store, tenant: main_tenant(), collection: 0 }
+        Self { catalogue, store, tenant: main_tenant(), collection: CollectionId::from(0) }
     }
 
     pub fn reopen(self, place: &Place) -> Self {

@@ -2,6 +2,7 @@
 
 use super::queue::{add_chunks, new_job};
 use super::support::*;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Aggregate, AggregateFunction, Comparison, QueryPlan};
 use stook_store::*;
@@ -68,7 +69,8 @@ pub fn writing_the_same_key_in_another_tenant_is_no_conflict(place: &Place) {
     let version_of_one = desk.version("a");
     desk.tenant = two;
     // the version of another tenant's record is not this one's
-    let (result, told) = desk.work().write(put(0, "a", version_of_one, desk.content(&[]))).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+    let (result, told) =
+        desk.work().write(put(CollectionId::from(0), "a", version_of_one, desk.content(&[]))).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
     result.expect("the unit is written");
     assert_eq!(told.conflicts.len(), 1);
     desk.delete("a");

@@ -1,6 +1,7 @@
 //! A value of a unique field belongs to one living record of a tenant.
 
 use super::support::*;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::Value;
 use stook_store::*;
 
@@ -33,8 +34,8 @@ fn try_put(desk: &Desk, name: &str, values: &[(&str, Value)]) -> Option<(String,
     result.expect("a refused record does not fail its unit");
     assert!(told.refused.len() <= 1);
     told.refused.into_iter().next().map(|(collection, refused, field, holder)| {
-        assert_eq!((collection, refused.as_str()), (0, name));
-        (desk.catalogue.collections[0].fields[field].name.clone(), holder)
+        assert_eq!((collection, refused.as_str()), (CollectionId::from(0), name));
+        (desk.catalogue.collections[CollectionId::from(0)].fields[field].name.clone(), holder)
     })
 }
 
@@ -49,10 +50,10 @@ pub fn the_second_record_with_a_value_is_refused_with_the_holders_key(place: &Pl
     assert_eq!(desk.record("bob"), None);
     assert_eq!(desk.keys_where("badge", equal(text("1"))), ["ada"]);
     // inside one unit as well
-    let twins = ["cyd", "dan"].map(|name| put(0, name, None, desk.content(&badge("2"))));
+    let twins = ["cyd", "dan"].map(|name| put(CollectionId::from(0), name, None, desk.content(&badge("2"))));
     let (result, told) = desk.work().writes(twins).commit(&*desk.store);
     result.expect("the unit is written");
-    assert_eq!(told.refused, [(0, "dan".to_owned(), 1, "cyd".to_owned())]);
+    assert_eq!(told.refused, [(CollectionId::from(0), "dan".to_owned(), FieldId::from(1), "cyd".to_owned())]);
 }
 
 pub fn a_refused_record_keeps_what_it_had_and_its_unit_goes_on(place: &Place) {
@@ -67,7 +68,7 @@ pub fn a_refused_record_keeps_what_it_had_and_its_unit_goes_on(place: &Place) {
     ];
     let (result, told) = desk.work().writes(writes).commit(&*desk.store);
     result.expect("the unit is written");
-    assert_eq!(told.refused, [(0, "bob".to_owned(), 3, "ada".to_owned())]);
+    assert_eq!(told.refused, [(CollectionId::from(0), "bob".to_owned(), FieldId::from(3), "ada".to_owned())]);
     assert_eq!(desk.record("bob"), before);
     assert!(desk.record("abe").is_some() && desk.record("cyd").is_some());
     // it has neither lost its own values nor taken the one that was free
@@ -88,7 +89,7 @@ pub fn a_value_is_freed_by_an_update_a_deletion_and_a_death(place: &Place) {
             "deleted" => desk.delete(name),
             _ => {
                 let dead = RecordContent { exists: false, ..desk.content(&badge(&value)) };
-                desk.work().write(put(0, name, desk.version(name), dead)).done(&*desk.store)
+                desk.work().write(put(CollectionId::from(0), name, desk.version(name), dead)).done(&*desk.store)
             }
         };
         assert_eq!(try_put(&desk, "heir", &badge(&value)), None, "{name}");
@@ -113,7 +114,7 @@ pub fn a_record_may_keep_its_own_value(place: &Place) {
     for colour in ["red", "blue"] {
         assert_eq!(try_put(&desk, "ada", &[("badge", text("1")), ("colour", text(colour))]), None);
     }
-    desk.work().write(touch(0, "ada", desk.version("ada"), b"later")).done(&*desk.store);
+    desk.work().write(touch(CollectionId::from(0), "ada", desk.version("ada"), b"later")).done(&*desk.store);
     assert_eq!(try_put(&desk, "bob", &badge("1")), refused_for("badge", "ada"));
 }
 
@@ -152,11 +153,11 @@ pub fn a_record_refused_after_a_conflict_is_refused_as_well(place: &Place) {
     desk.put("ada", &badge("1"));
     desk.put("bob", &badge("2"));
     let before = desk.record("bob");
-    let merged = put(0, "bob", desk.version("bob"), desk.content(&badge("1")));
-    let stale = put(0, "bob", None, desk.content(&badge("3")));
+    let merged = put(CollectionId::from(0), "bob", desk.version("bob"), desk.content(&badge("1")));
+    let stale = put(CollectionId::from(0), "bob", None, desk.content(&badge("3")));
     let (result, told) = desk.work().write(stale).resolve(move |_| Ok(vec![merged.clone()])).commit(&*desk.store);
     result.expect("the unit is written");
-    assert_eq!(told.refused, [(0, "bob".to_owned(), 1, "ada".to_owned())]);
+    assert_eq!(told.refused, [(CollectionId::from(0), "bob".to_owned(), FieldId::from(1), "ada".to_owned())]);
     assert_eq!(desk.record("bob"), before);
     assert_eq!(try_put(&desk, "cyd", &badge("2")), refused_for("badge", "bob"));
 }
@@ -167,7 +168,7 @@ pub fn a_stale_write_takes_and_frees_no_value(place: &Place) {
     let stale = desk.version("ada");
     desk.put("ada", &badge("new"));
     for expect in [None, stale] {
-        let write = put(0, "ada", expect, desk.content(&badge("stale")));
+        let write = put(CollectionId::from(0), "ada", expect, desk.content(&badge("stale")));
         desk.work().write(write).resolve(|_| Ok(Vec::new())).done(&*desk.store);
         assert_eq!(try_put(&desk, "bob", &badge("new")), refused_for("badge", "ada"), "the record still has it");
         assert_eq!(try_put(&desk, "bob", &badge("stale")), None, "the record never had it");
@@ -176,7 +177,7 @@ pub fn a_stale_write_takes_and_frees_no_value(place: &Place) {
     // a record that has gone meanwhile reserves nothing either
     let gone = desk.version("ada");
     desk.delete("ada");
-    let write = put(0, "ada", gone, desk.content(&badge("ghost")));
+    let write = put(CollectionId::from(0), "ada", gone, desk.content(&badge("ghost")));
     desk.work().write(write).resolve(|_| Ok(Vec::new())).done(&*desk.store);
     assert_eq!(try_put(&desk, "bob", &badge("ghost")), None);
 }
@@ -186,8 +187,8 @@ pub fn a_stale_write_of_a_taken_value_is_a_conflict_first(place: &Place) {
     let desk = Desk::open(place, PEOPLE);
     desk.put("ada", &badge("1"));
     desk.put("bob", &badge("2"));
-    let stale = put(0, "bob", None, desk.content(&badge("1")));
-    let merged = put(0, "bob", desk.version("bob"), desk.content(&badge("3")));
+    let stale = put(CollectionId::from(0), "bob", None, desk.content(&badge("1")));
+    let merged = put(CollectionId::from(0), "bob", desk.version("bob"), desk.content(&badge("3")));
     let (result, told) = desk.work().write(stale).resolve(move |_| Ok(vec![merged.clone()])).commit(&*desk.store);
     result.expect("the unit is written");
     assert_eq!(told.refused, []);
@@ -198,7 +199,11 @@ pub fn a_stale_write_of_a_taken_value_is_a_conflict_first(place: &Place) {
 pub fn a_failed_unit_leaves_no_reservation(place: &Place) {
     let desk = Desk::open(place, PEOPLE);
     desk.put("ada", &badge("1"));
-    let writes = [desk.write_of("ada", &badge("2")), desk.write_of("bob", &badge("3")), put(0, "cyd", Some(Version::default()), desk.content(&[]))];
+    let writes = [
+        desk.write_of("ada", &badge("2")),
+        desk.write_of("bob", &badge("3")),
+        put(CollectionId::from(0), "cyd", Some(Version::default()), desk.content(&[])),
+    ];
     let (result, _) = desk.work().writes(writes).commit(&*desk.store);
     result.expect_err("the conflict is not resolved");
     assert_eq!(try_put(&desk, "dan", &badge("1")), refused_for("badge", "ada"));

@@ -1,8 +1,8 @@
 //! The hash of what a document contributes: two documents with the same hash say the same.
 
-use stook_catalogue::ids::FieldId;
 use crate::merge::ScopePosition;
 use stook_catalogue::definition::{Collection, Feed};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
 
 /// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of

@@ -1,6 +1,5 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use stook_catalogue::ids::{FieldId, SourceId};
 use super::document::{Envelope, MappedDocument};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
@@ -13,6 +12,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FormatFamily, Source, SourceRef, ValueOrigin};
 use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::ids::{FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};

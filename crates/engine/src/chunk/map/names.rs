@@ -1,6 +1,5 @@
 //! What the names in expressions stand for while a document is mapped: `let` values, fields mapped so far, and `meta`.
 
-use stook_catalogue::ids::FieldId;
 use super::document::Envelope;
 use crate::content::key::shown;
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -9,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Captures, Collection, FieldMapping, Source, ValueOrigin, ValueRule};
 use stook_catalogue::expr::{MemberReference, Scope, json_to_cel, to_cel};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::plain::{PlainText, PlainValue};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 

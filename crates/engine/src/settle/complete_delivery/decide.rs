@@ -104,8 +104,8 @@ impl PassState<'_> {
         }
         for (scope, jobs) in scopes {
             self.unwritten.clear();
-            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], stook_store::NO_LIMIT)?;
-            let known = desk.between(replaces.ledger(), &[whole(scope)], stook_store::NO_LIMIT)?;
+            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], None)?;
+            let known = desk.between(replaces.ledger(), &[whole(scope)], None)?;
             let files = in_order(&edges)?;
             let mut same_times = self.same_times(desk, replaces, scope, &files)?;
             let mut files = self.merged(desk, replaces, scope, files)?;
@@ -213,7 +213,7 @@ impl PassState<'_> {
                 None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
             }
         }
-        for edge in desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? {
+        for edge in desk.edges(replaces.history(), &targets, None)? {
             all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(all)

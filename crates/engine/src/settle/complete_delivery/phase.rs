@@ -26,7 +26,7 @@ impl PassState<'_> {
         self.cleared.extend(marks.iter().map(|mark| mark.id));
         let files: BTreeSet<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let targets: Vec<(String, Option<String>)> = files.iter().map(|file| ((*file).to_owned(), None)).collect();
-        let edges = desk.edges(replaces.parts(), &targets, stook_store::NO_LIMIT)?;
+        let edges = desk.edges(replaces.parts(), &targets, None)?;
         for own in edges.chunk_by(|a, b| a.target == b.target) {
             let (mut part, file) = (FilePart::default(), &own[0].target);
             for edge in own {

@@ -1,6 +1,5 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
-use stook_catalogue::ids::CollectionId;
 use super::ledger::DeliveryLedger;
 use super::names::{ContributionAge, ContributionName, place_of, told, told_to, whole};
 use crate::content::history::golden_change;
@@ -13,6 +12,7 @@ use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
 use stook_catalogue::definition::{OnMatched, OnUnmatched};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Retirement};
 use stook_catalogue::survivorship::Consolidator;
@@ -73,7 +73,7 @@ impl PassState<'_> {
         let (edges, jobs) = self.paged(desk, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
-        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, stook_store::NO_LIMIT)?)?;
+        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, None)?)?;
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (age, scope) = (ContributionAge::of(&edge)?, scope_of(&edge.target));
@@ -114,7 +114,7 @@ impl PassState<'_> {
     ) -> Result<()> {
         let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
         let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (told_to(job).into(), None)).collect();
-        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, stook_store::NO_LIMIT)? };
+        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, None)? };
         for ((job, scope, restated), count) in counted {
             let child: SmolStr = format!("{}{scope}", restated.kind()).into();
             let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;

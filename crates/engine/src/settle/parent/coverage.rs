@@ -1,12 +1,12 @@
 //! The rows of a coverage as they should be, written where they are not.
 
-use stook_catalogue::ids::{CollectionId, FieldId};
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
 use crate::job::NO_JOB;
 use crate::settle::pass::{CausingJobs, PassState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::CoverageKind;
 use stook_catalogue::record::pack;
@@ -27,7 +27,8 @@ impl PassState<'_> {
         let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
         let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
         let names: Vec<&str> = parents.iter().filter(|own| is_whole(&own.wanted)).map(|own| own.key.as_str()).collect();
-        let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
+        let mut keys: BTreeSet<Key> =
+            if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
         for ParentAtHand { key, wanted, .. } in parents.iter().filter(|own| !is_whole(&own.wanted)) {
             keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
         }

@@ -1,6 +1,5 @@
 //! Parents that exist because children name them, and rollups of parents.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
 use crate::content::state::effective_state;
@@ -11,6 +10,7 @@ use crate::settle::measure::roll;
 use crate::settle::pass::PassState;
 use std::sync::Arc;
 use stook_catalogue::definition::KeyDefinition;
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UNKNOWN_TIME, pack, pack_raw};

@@ -1,9 +1,9 @@
 //! Expressions of a coverage, evaluated on a parent, a group and what was measured.
 
-use stook_catalogue::ids::CollectionId;
 use crate::settle::pass::PassState;
 use stook_catalogue::expr::{Expression, MemberReference, Scope, text_to_cel, to_cel};
 use stook_catalogue::golden::GoldenValues;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::plain::{PlainText, PlainValue};
 use stook_catalogue::value::{FieldType, Value};
 

@@ -1,6 +1,5 @@
 //! Settles parents: which of their children are read, and in which order their values follow.
 
-use stook_catalogue::ids::{CollectionId, LinkId};
 use super::work::{ChildAtHand, ChildrenByLink, ParentAtHand, ParentWork};
 use crate::relations::marks::{MADE, key_of};
 use crate::relations::payload::ChildPayload;
@@ -8,6 +7,7 @@ use crate::relations::stored::damaged;
 use crate::settle::measured::measures;
 use crate::settle::pass::PassState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation};
 use stook_store::{Edge, PassContext, Result, StaleMark, StoredRecord};
@@ -87,7 +87,7 @@ impl PassState<'_> {
         }
         for link in links {
             let definition = &self.rules.catalogue.links[link];
-            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, stook_store::NO_LIMIT)? {
+            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, None)? {
                 let Some(place) = places.get(target.as_str()) else { continue };
                 let child = ChildAtHand { group, key: child, told: ChildPayload::unpack(&payload, definition).map_err(damaged)? };
                 told[*place].entry(link).or_default().push(child);

@@ -1,10 +1,10 @@
 //! What is to be settled of parents, and what is known of them.
 
-use stook_catalogue::ids::LinkId;
 use crate::relations::payload::ChildPayload;
 use crate::settle::pass::CausingJobs;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use stook_catalogue::ids::LinkId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
 

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::joined;
 use stook_catalogue::record::ContributionContent;
@@ -198,7 +199,7 @@ fn rows(app: &App, ask: &QueryRoute, tenant: &Tenant, compiled: &CompiledQuery, 
     }
     let (found, total) = app.store.find_and_count(&QueryPlan { columns: vec![PlanColumn::Key], ..compiled.plan.clone() })?;
     let keys: Vec<Key> = found.rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
-    let wanted: Vec<usize> =
+    let wanted: Vec<FieldId> =
         compiled.plan.columns.iter().filter_map(|column| if let PlanColumn::Field(field) = column { Some(*field) } else { None }).collect();
     let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
     let mut rows = Vec::with_capacity(keys.len());
@@ -219,7 +220,7 @@ fn rows(app: &App, ask: &QueryRoute, tenant: &Tenant, compiled: &CompiledQuery, 
 }
 
 /// What a contributor says of a field, or in its structs of a member.
-fn said_of<'v>(collection: &Collection, index: usize, values: &'v [Value]) -> Cow<'v, Value> {
+fn said_of<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
     collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
 

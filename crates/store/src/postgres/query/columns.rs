@@ -1,6 +1,5 @@
 //! What a plan's columns are in SQL.
 
-use stook_catalogue::ids::FieldId;
 use super::super::session::DbResult;
 use super::super::tables::name;
 use super::super::values::column_type;
@@ -10,6 +9,7 @@ use crate::sql::pattern::{self, fold_pieces};
 use crate::sql::query::{link_of, member};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// What the builder knows of a column.

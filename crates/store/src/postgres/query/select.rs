@@ -1,6 +1,5 @@
 //! A plan as one statement.
 
-use stook_catalogue::ids::FieldId;
 use super::super::session::DbResult;
 use super::super::tables::{indexed, name};
 use super::columns::{ColumnInfo, known};
@@ -10,6 +9,7 @@ use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn, QueryPlan};
 use crate::sql::query::structs;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
 
 pub struct SqlBuilder<'a> {

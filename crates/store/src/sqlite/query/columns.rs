@@ -1,6 +1,5 @@
 //! What a plan's columns are in SQL.
 
-use stook_catalogue::ids::FieldId;
 use super::super::tables::ordered_index;
 use crate::plan::PlanColumn;
 use crate::sql::pattern::fold_pieces;
@@ -8,6 +7,7 @@ use crate::sql::query::{link_of, member};
 use crate::{Result, StoreError};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
+use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// What the builder knows of a column.

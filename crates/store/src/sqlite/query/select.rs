@@ -1,6 +1,5 @@
 //! A plan as one statement.
 
-use stook_catalogue::ids::FieldId;
 use super::super::tables::conflict_index;
 use super::access::{AccessPath, SqlStatement, collection_of, driver};
 use super::columns::{ColumnInfo, key, known};
@@ -11,6 +10,7 @@ use crate::sql::query::structs;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::FieldId;
 
 /// What holds of records that were not deleted.
 pub const ALIVE: &str = "alive = 1";
