@@ -5,6 +5,7 @@ use crate::relations::Propagation;
 use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::damaged_edge;
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash};
 use stook_catalogue::value::SmolStr;
@@ -42,7 +43,7 @@ impl ContributionName {
     }
 
     /// The record, unless the definition no longer has the collection.
-    pub fn record(&self, catalogue: &Catalogue) -> Option<(usize, Key)> {
+    pub fn record(&self, catalogue: &Catalogue) -> Option<(CollectionId, Key)> {
         let (collection, _) = catalogue.collection(&self.collection)?;
         Some((collection, Key::new(self.key.clone()).ok()?))
     }

@@ -9,6 +9,7 @@ use crate::relations::stored::{damaged_edge, number};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::journal::Outcome;
 use stook_store::queue::Job;
@@ -260,7 +261,7 @@ impl<'t> RetirementDryRun<'t> {
     /// How many records have a live contribution that one of these edges is about. An edge stays where the contribution has moved to
     /// another scope, or to another time in it.
     fn standing(&self, edges: &[(Edge, ContributionAge)]) -> Result<u64> {
-        let mut named: BTreeMap<(usize, Key), Vec<(String, ContributionAge)>> = BTreeMap::new();
+        let mut named: BTreeMap<(CollectionId, Key), Vec<(String, ContributionAge)>> = BTreeMap::new();
         for (edge, age) in edges {
             let name = ContributionName::of(edge)?;
             if let Some(place) = name.record(self.catalogue) {
