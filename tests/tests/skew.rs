@@ -30,9 +30,9 @@ routes:
     answer: { rows: rows, total: total }
     fields: { id: id }
   - get: /labelled
-    params: { label: { type: [text] } }
+    params: { label: { type: [text] }, kind: { type: [text] } }
     list: item
-    where: { labels: params.label }
+    where: { labels: params.label, kind: params.kind }
     fields: { id: id }
   - get: /owned
     params: { kind: text, most: { type: integer, default: 10, min: 1, max: 1000000 } }
@@ -106,6 +106,31 @@ fn a_rare_value_is_found_beside_a_frequent_one_and_totals_are_true() {
             assert_eq!((&owner["newest"], owner["all"].as_array().unwrap().len()), (&json!(newest(1)[0]), FREQUENT));
             let owner = stook.get("/owners/o2").with(200);
             assert_eq!((&owner["newest"], owner["all"].as_array().unwrap().len()), (&json!("b4"), 5));
+        }
+    }
+}
+
+/// Questions that look-ups of lists have asked the store.
+fn questions(stook: &Served) -> u64 {
+    stook.counted("stook_store_calls_total", "what=\"find\"")
+}
+
+/// A record that goes from one value to another while they are looked up one by one is found by neither, or by both: no random request is
+/// likely to meet that moment.
+#[test]
+fn all_values_of_a_condition_are_looked_up_by_one_question() {
+    for place in Place::both(SKEWED) {
+        let items = [item("a", "A", 1, &["x"], "o1"), item("b", "B", 2, &["x", "y"], "o2"), item("c", "C", 3, &["y"], "o2")];
+        place.ok(&["import", &place.file("items.ndjson", items.concat()), "--source", "files"]);
+        for cache in ["64", "0"] {
+            let stook = Served::new(&place, &["--workers", "0", "--cache", cache]);
+            // one of the lists is known already where there is a cache
+            for (known, query) in [("label=x", "label=x&label=y"), ("kind=A", "kind=A&kind=B&kind=C")] {
+                stook.get(&format!("/labelled?{known}")).with(200);
+                let before = questions(&stook);
+                stook.get(&format!("/labelled?{query}")).with(200);
+                assert_eq!(questions(&stook) - before, 1, "{query} with a cache of {cache} MiB\n{}", stook.get("/metrics").text());
+            }
         }
     }
 }
