@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use stook_testkit::postgres::TestServer;
 use tempfile::TempDir;
 
@@ -224,6 +224,24 @@ impl Place {
     /// Runs a command to its end.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Answer {
         Answer::of(self.command(arguments).output().expect("stook runs"))
+    }
+
+    /// Runs a command that must have ended after so long; its output fits into a pipe.
+    ///
+    /// # Panics
+    /// When it has not ended.
+    #[track_caller]
+    pub fn run_within<S: AsRef<OsStr>>(&self, arguments: &[S], limit: Duration) -> Answer {
+        let mut child = self.command(arguments).spawn().expect("stook runs");
+        let started = Instant::now();
+        while child.try_wait().expect("a state").is_none() {
+            if started.elapsed() > limit {
+                child.kill().and_then(|()| child.wait()).expect("it is stopped");
+                panic!("it has not ended after {limit:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Answer::of(child.wait_with_output().expect("its output"))
     }
 
     /// Runs a command that succeeds and gives its standard output.

@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::{Value as Json, json};
+use std::time::Duration;
 use stook_tests::Place;
 use stook_tests::http::Served;
+
+/// What has not ended by then never ends.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const PREFERRED: &str = "\
 catalogue: register
@@ -239,7 +243,7 @@ fn a_record_that_a_newer_file_would_give_a_value_of_another_one_stays_and_is_cou
         deliver(3, "y", "y.ndjson", r#"{"id":"a","u":"old"}"#);
         // `b` would be "old" again, which `a` has by now; `c` goes
         let file = place.file("second.csv", "id,u\nd,fourth\n");
-        let shown = place.run(&["import", &file, "--source", "plan", "--as-of", "2026-05-04T00:00:00Z"]);
+        let shown = place.run_within(&["import", &file, "--source", "plan", "--as-of", "2026-05-04T00:00:00Z"], PATIENCE);
         let told = format!("{}{}", shown.text(), shown.err);
         assert!(told.contains("1 record stays as it was") && told.contains("1 record was retired because"), "{told}");
         let jobs = place.json(&["jobs", "--json"]);
@@ -249,6 +253,36 @@ fn a_record_that_a_newer_file_would_give_a_value_of_another_one_stays_and_is_cou
         found.sort();
         assert_eq!(found, ["\"a\" \"old\"", "\"b\" \"new\"", "\"d\" \"fourth\""]);
         place.ok(&["check", "--deep"]);
+    }
+}
+
+const UNIQUE_BY_LINK: &str = "\
+catalogue: named
+sources: { s: { format: json, as_of: meta.received, feeds: [{ into: item, when: \"k == 'i'\" }, { into: own, when: \"k == 'o'\" }], let: { k: $.k } } }
+collections:
+  item: { key: id, fields: { id: text, o: text }, links: { link: { to: own, key: o, create: true } } }
+  own:
+    key: id
+    fields:
+      id: text
+      name: text
+      shown: { type: text, derive: \"coalesce(name, 'none')\", unique: true }
+";
+
+#[test]
+fn a_record_that_a_link_would_create_with_a_value_of_another_one_is_named_and_settling_ends() {
+    for place in Place::both(UNIQUE_BY_LINK) {
+        let file = place.file("items.ndjson", "{\"k\":\"i\",\"id\":\"a\",\"o\":\"o1\"}\n{\"k\":\"i\",\"id\":\"b\",\"o\":\"o2\"}\n");
+        let shown = place.run_within(&["import", &file, "--source", "s"], PATIENCE).exits(0);
+        shown.complains(&["not settled: own o2: `shown` must be unique, but record \"o1\" already has this value"]);
+        assert_eq!(place.records("own").iter().map(|record| &record["id"]).collect::<Vec<_>>(), ["o1"]);
+        place.ok(&["check", "--deep"]);
+        // a name of its own makes room for it
+        let file = place.file("named.ndjson", "{\"k\":\"o\",\"id\":\"o2\",\"name\":\"n\"}\n");
+        place.run_within(&["import", &file, "--source", "s"], PATIENCE).exits(0);
+        let mut found: Vec<String> = place.records("own").iter().map(|record| format!("{} {}", record["id"], record["shown"])).collect();
+        found.sort();
+        assert_eq!(found, ["\"o1\" \"none\"", "\"o2\" \"n\""]);
     }
 }
 
