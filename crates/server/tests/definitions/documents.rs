@@ -95,9 +95,19 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
             );
             continue;
         }
-        let value = match random.below(20) {
+        if ty == "text" && made.groups.contains(name) && random.per_mille(300) {
+            document.insert(name.clone(), json!(long_group(random)));
+            continue;
+        }
+        let is_near = made.linked.contains(name) && (!ty.is_array() || many) && random.per_mille(400);
+        if is_near && let Some(value) = near(random, ty) {
+            document.insert(name.clone(), value);
+            continue;
+        }
+        // what cannot be read matters where others, and the same source earlier, have said something
+        let value = match random.below(22) {
             0..3 => continue,
-            3 => bad(random),
+            3 | 20 | 21 => bad(random),
             4 if many => json!([good(random, ty), good(random, ty)]),
             5 if ty.is_array() => good(random, &ty[0]),
             6 => Json::Null,
@@ -136,6 +146,24 @@ fn flat(value: Json) -> Json {
         Json::Object(_) => json!("x y"),
         other => other,
     }
+}
+
+/// A value of which there are few, so that others have it, too: of a list, its second element or a later one.
+fn near(random: &mut Random, ty: &Json) -> Option<Json> {
+    if let Some(element) = ty.get(0) {
+        let number = *random.one(&[1, 2, 2, 3]);
+        return (0..number).map(|_| near(random, element)).collect();
+    }
+    match ty.as_str()? {
+        "text" => Some(json!(random.one(&["k1", "a", "b/c", "zz"]))),
+        "integer" => Some(json!(random.one(&[1, 2, 7, 9]))),
+        _ => None,
+    }
+}
+
+/// A group by which a row's key is longer than a key may be: two of them differ at their end only.
+fn long_group(random: &mut Random) -> String {
+    "g".repeat(520) + random.one::<&str>(&["1", "2"])
 }
 
 /// A value of a type.

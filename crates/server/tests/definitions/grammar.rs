@@ -4,6 +4,7 @@
 //! begin with a prefix: definitions with different ones can share a store.
 
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
 use stook_sample::random::Random;
 
 /// What a source's documents have: members with the type of what reads them.
@@ -18,6 +19,10 @@ pub struct Members {
 pub struct Made {
     pub definition: Json,
     pub members: Vec<Members>,
+    /// Fields by which children are divided in coverages.
+    pub groups: BTreeSet<String>,
+    /// Fields that are compared with those of other records, or with their keys.
+    pub linked: BTreeSet<String>,
 }
 
 /// A field on its way into a definition.
@@ -95,11 +100,13 @@ impl Grammar<'_> {
 
     fn make(mut self) -> Made {
         let formats = ["json", "json", "json", "json", "json", "csv", "xml", "xml", "marc"];
-        let number = self.random.between(1, 3) as usize;
+        // documents of several sources together are what tags are about
+        let is_xml = self.chance(80);
+        let number = if is_xml { 3 } else { self.random.between(1, 3) as usize };
         let mut sources: Vec<Source> = (0..number)
             .map(|number| Source {
                 name: self.name("s", number),
-                format: self.one(&formats),
+                format: if is_xml { "xml" } else { self.one(&formats) },
                 own: Map::new(),
                 lets: Map::new(),
                 feeds: Vec::new(),
@@ -164,7 +171,14 @@ impl Grammar<'_> {
             definition["collections"][collection.name] = entries.into();
         }
         let members = sources.iter().map(|source| Members { source: source.name.clone(), named: source.members.clone() }).collect();
-        Made { definition, members }
+        let links = definition["collections"].as_object().into_iter().flat_map(Map::values).filter_map(|own| own["links"].as_object());
+        let links: Vec<&Json> = links.flat_map(Map::values).collect();
+        let groups = links.iter().filter_map(|link| link["group"].as_str().map(str::to_owned)).collect();
+        let same = links.iter().filter_map(|link| link["same"].as_object()).flatten();
+        let named = links.iter().filter_map(|link| link["same"].as_array()).flatten().chain(links.iter().map(|link| &link["key"]));
+        let linked = named.filter_map(Json::as_str).chain(same.flat_map(|(mine, theirs)| [Some(mine.as_str()), theirs.as_str()]).flatten());
+        let linked = linked.map(str::to_owned).collect();
+        Made { definition, members, groups, linked }
     }
 
     // --- collections -----------------------------------------------------------------------------------------------------
@@ -323,6 +337,10 @@ impl Grammar<'_> {
                 if self.link(collections, from, to, &name).is_none() {
                     continue;
                 }
+                // where nothing else follows from a link, nothing else makes up for what it should have brought into being
+                if collections[from].own["links"][&name].get("create").is_some() && self.chance(400) {
+                    continue;
+                }
                 self.through(collections, from, to, &name);
                 self.rollups(collections, from, to, &name);
                 self.coverage(collections, from, to, &name);
@@ -355,7 +373,7 @@ impl Grammar<'_> {
             link["key"] = json!(key);
             // who exists because of others names nobody who names them
             let ends = from < to || !key.contains("f0");
-            if ends && by_field && collections[to].fields[0].is("text") && self.chance(250) {
+            if ends && by_field && collections[to].fields[0].is("text") && self.chance(500) {
                 link["create"] = json!(true);
             }
         } else {
@@ -400,16 +418,19 @@ impl Grammar<'_> {
 
     /// A field that is read through a link.
     fn through(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
-        if !self.chance(600) {
+        if !self.chance(700) {
             return;
         }
-        let their: Vec<Field> = collections[to].fields.iter().filter(|field| field.told && field.members().is_empty()).cloned().collect();
+        let several = leads_to_several(&collections[from], link);
+        let told: Vec<Field> = collections[to].fields.iter().filter(|field| field.told && field.members().is_empty()).cloned().collect();
+        // texts of several records are known one after the other
+        let texts: Vec<Field> = told.iter().filter(|field| several && field.is("text")).cloned().collect();
+        let their = if texts.is_empty() || self.chance(300) { told } else { texts };
         let mut read = self.one(&their);
         if !says_itself(&collections[to], &read) {
             read.ty = json!("json");
         }
         // what is read of several records is a list
-        let several = leads_to_several(&collections[from], link);
         if several && !read.is_list() {
             read.ty = if read.is("ranges") { json!(["json"]) } else { json!([read.ty]) };
         }
@@ -489,6 +510,15 @@ impl Grammar<'_> {
             .collect();
         let own_text: Vec<String> =
             collections[to].fields.iter().filter(|field| field.told && field.is("text")).map(|field| field.name.clone()).collect();
+        let grouping = collections[from].own["links"][link].get("group").is_none() && self.chance(700);
+        let plain = collections[from].fields.iter().filter(|field| field.told && field.is("text") && says_itself(&collections[from], field));
+        let groups: Vec<String> = plain.map(|field| field.name.clone()).collect();
+        if grouping && !groups.is_empty() {
+            let group = self.one(&groups);
+            if let Some(links) = collections[from].own.get_mut("links") {
+                links[link]["group"] = json!(group);
+            }
+        }
         let name = format!("v{from}{link}");
         let mut coverage = json!({ "over": over });
         if self.chance(200) {
@@ -927,12 +957,12 @@ impl Grammar<'_> {
 
     fn tags(&mut self, sources: &[Source], collections: &mut [Collection]) {
         for collection in collections {
-            if !self.chance(150) {
-                continue;
-            }
             let of_xml: Vec<String> =
                 sources.iter().filter(|source| source.format == "xml" && self.feeds(source, collection)).map(|source| source.name.clone()).collect();
-            if !of_xml.is_empty() && self.chance(500) {
+            if !self.chance(if of_xml.len() > 1 { 600 } else { 150 }) {
+                continue;
+            }
+            if !of_xml.is_empty() && self.chance(600) {
                 collection.own.insert("raw".into(), json!("keep"));
             }
             let mut tags = json!({});
@@ -998,7 +1028,7 @@ impl Grammar<'_> {
     fn service(&mut self) -> Json {
         json!({
             "url": "http://127.0.0.1:9/api", "timeout": "1s", "deadline": "1s", "parallel": 1, "rate": 10, "attempts": 1, "most_bytes": "1MiB",
-            "ttl": "1h", "ttl_empty": "20s", "ttl_failed": "10s", "ahead": "0s", "wildcard": "%", "credentials": "NOBODY"
+            "ttl": "1h", "ttl_empty": "30m", "ttl_failed": "20m", "ahead": "0s", "wildcard": "%", "credentials": "NOBODY"
         })
     }
 

@@ -1,13 +1,16 @@
 //! What records must be, from the documentation alone: nothing here is shared with the engine.
 //!
 //! Documents become statements ([`super::reading`]), statements records. What is not modelled is not known, and neither is what follows from it:
-//! links of overlapping intervals, coverages, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
+//! links of overlapping intervals, coverages that do not count, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
 //! most functions of CEL, documents of one time that say different things. Of those the stores and all orders must agree.
 
 use super::case::{Case, Edit};
 use super::reading::{self, MAX_KEY_BYTES, Outcome, Said, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
+
+#[path = "coverage.rs"]
+mod coverage;
 
 /// A record as it must be.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +34,9 @@ struct Voice<'s> {
 /// # Errors
 /// What is there and should not, or the other way.
 pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64, u64), String> {
-    let expected = Oracle::new(case, edits).records();
-    let (mut known, mut unknown) = (0, 0);
+    let oracle = Oracle::new(case, edits);
+    let expected = oracle.records();
+    let (mut known, mut unknown) = coverage::compare(&oracle, &expected, seen)?;
     for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
         let Some(records) = expected.get(name) else {
             unknown += seen[name].as_object().map_or(0, |records| records.len() as u64);
@@ -225,7 +229,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    fn records(self) -> Expected {
+    fn records(&self) -> Expected {
         let mut expected: Expected = BTreeMap::new();
         let mut by_key: BTreeMap<(String, String), Vec<&Statement>> = BTreeMap::new();
         for own in &self.statements {
@@ -580,13 +584,10 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    fn rolled(&self, expected: &Expected, (child, link): (&str, &str), rollup: &Json, key: &str) -> Said {
+    /// The records whose link leads to a key and that meet a condition, if all of that is known.
+    fn children<'e>(&self, expected: &'e Expected, (child, link): (&str, &str), condition: Option<&str>, key: &str) -> Option<Vec<&'e Record>> {
         let collection = &self.definition["collections"][child];
-        let Some((children, more)) = expected.get(child) else { return Said::Unknown };
-        let groups = rollup["groups"].as_str();
-        if *more || groups.is_some_and(|groups| !groups.is_empty()) {
-            return Said::Unknown;
-        }
+        let (children, false) = expected.get(child)? else { return None };
         let mut counted = Vec::new();
         for record in children.values() {
             match (record.alive, record.values.get(link)) {
@@ -595,18 +596,24 @@ impl<'c> Oracle<'c> {
                 (Some(true), Some(Said::Value(_))) => {}
                 // who exists because of others says nothing of them
                 (Some(true), None) => continue,
-                _ => return Said::Unknown,
+                _ => return None,
             }
-            let holds = match rollup["where"].as_str() {
-                None => Said::Value(json!(true)),
-                Some(condition) => evaluate(condition, &|name| self.own(collection, record, name)),
-            };
+            let holds = condition.map_or(Said::Value(json!(true)), |condition| evaluate(condition, &|name| self.own(collection, record, name)));
             match holds {
                 Said::Value(Json::Bool(true)) => counted.push(record),
                 Said::Value(Json::Bool(false)) => {}
-                _ => return Said::Unknown,
+                _ => return None,
             }
         }
+        Some(counted)
+    }
+
+    fn rolled(&self, expected: &Expected, (child, link): (&str, &str), rollup: &Json, key: &str) -> Said {
+        let collection = &self.definition["collections"][child];
+        if rollup["groups"].as_str().is_some_and(|groups| !groups.is_empty()) {
+            return Said::Unknown;
+        }
+        let Some(counted) = self.children(expected, (child, link), rollup["where"].as_str(), key) else { return Said::Unknown };
         let Some((function, of)) = ["sum", "min", "max", "distinct"].iter().find_map(|word| Some((*word, rollup[*word].as_str()?))) else {
             return Said::Value(json!(counted.len()));
         };

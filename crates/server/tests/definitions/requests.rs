@@ -232,7 +232,10 @@ pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(Str
     for (name, collection) in case.tagged_collections() {
         let path = format!("/v1/{tenant}/tags/{name}");
         let mut tags = vec![json!({ "name": "blue", "comment": "by hand" }), json!({ "name": "red", "query": "f0=1" })];
-        tags.extend(collection["tags"].get("document").map(|_| json!({ "name": "deep", "xpath": "//f0 = 'k1' or //f1" })));
+        if collection["tags"].get("document").is_some() {
+            tags.push(json!({ "name": "deep", "xpath": "//f0 = 'k1' or //f1" }));
+            tags.push(json!({ "name": "joined", "xpath": "count(//f0) > 1" }));
+        }
         for tag in tags {
             let (status, answer) = request(place, "POST", &path, Some(&tag))?;
             told.push((format!("the tag {tag} of {name}"), json!([status, plain(answer)])));

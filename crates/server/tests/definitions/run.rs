@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Once};
+use std::sync::{Arc, LazyLock, Mutex, Once, mpsc};
 use std::time::{Duration, Instant};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::parse::parse;
@@ -32,6 +32,8 @@ const DRAWN: usize = 24;
 const ON_A_SERVER: usize = 2;
 /// How long imports may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to settle what imports of many cases have left.
+const PATIENCE_OF_SETTLING: Duration = Duration::from_secs(240);
 
 pub static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime"));
@@ -259,9 +261,9 @@ impl Place {
         for ((number, case), made) in cases.iter().enumerate().zip(made) {
             let tagged =
                 |way: usize, tags: &[&str]| requests::tagged(self, &self.tenant(number, way), case, tags).or_else(|wrong| fault(number, wrong));
-            let own = tagged(0, &["red", "deep"])?;
+            let own = tagged(0, &["red", "deep", "joined"])?;
             if ways[number].len() > 1 {
-                let before = tagged(1, &["red", "deep"])?;
+                let before = tagged(1, &["red", "deep", "joined"])?;
                 if own != before {
                     let what = format!("{}: tags that were made before documents came: {before:?}\n made later: {own:?}", self.kind);
                     return fault(number, what);
@@ -289,11 +291,16 @@ impl Place {
     }
 
     fn settle(&self) -> Found<()> {
-        let pass: Arc<dyn SettlePass> = self.rules.clone();
-        match settle::drain(&*self.store, &pass, &AtomicBool::new(false)) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Fault { case: None, what: format!("{}: settling: {error}", self.kind) }),
-        }
+        let (pass, store): (Arc<dyn SettlePass>, _) = (self.rules.clone(), self.store.clone());
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || done.send(settle::drain(&*store, &pass, &AtomicBool::new(false)).map(drop)));
+        let wrong = match ended.recv_timeout(PATIENCE_OF_SETTLING) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(mpsc::RecvTimeoutError::Timeout) => "it does not end".to_owned(),
+            Err(mpsc::RecvTimeoutError::Disconnected) => "it panics".to_owned(),
+        };
+        Err(Fault { case: None, what: format!("{}: settling: {wrong}", self.kind) })
     }
 
     /// Imports all files of all cases in every way.
@@ -530,7 +537,8 @@ impl Place {
             for (number, case) in cases.iter().enumerate() {
                 let what = if is_api { "records without api" } else { "records without their first source" };
                 told[number].push((what.to_owned(), self.see(number, &self.tenant(number, 0), case)?));
-                let tagged = requests::tagged(self, &self.tenant(number, 0), case, &["red", "deep", "blue"]).or_else(|wrong| fault(number, wrong))?;
+                let tagged = requests::tagged(self, &self.tenant(number, 0), case, &["red", "deep", "joined", "blue"])
+                    .or_else(|wrong| fault(number, wrong))?;
                 told[number].extend(tagged.into_iter().map(|(query, answer)| (format!("{query} of {what}"), answer)));
             }
         }

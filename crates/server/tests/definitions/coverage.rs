@@ -1,0 +1,77 @@
+//! What rows coverages that count must have: one for each group of children, with their number.
+
+use super::{Expected, Oracle, Record, Said, evaluate};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+
+/// Compares the rows of coverages with what must be; counts of rows that were known, and of parents of which nothing was.
+///
+/// # Errors
+/// What rows are there, and which should be.
+pub fn compare(oracle: &Oracle<'_>, expected: &Expected, seen: &Json) -> Result<(u64, u64), String> {
+    let (mut known, mut unknown) = (0, 0);
+    for (name, collection) in oracle.definition["collections"].as_object().into_iter().flatten() {
+        let Some((parents, _)) = expected.get(name) else { continue };
+        for (coverage, own) in collection["coverage"].as_object().into_iter().flatten().filter(|(_, own)| counts_children(own)) {
+            let rows_name = format!("{name}.{coverage}");
+            for (key, parent) in parents.iter().filter(|(_, parent)| parent.alive == Some(true)) {
+                let Some(groups) = groups(oracle, expected, (collection, own), (key, parent)) else {
+                    unknown += 1;
+                    continue;
+                };
+                let rows = seen[&rows_name].as_object().into_iter().flat_map(Map::values).filter(|row| row[name] == key.as_str());
+                // groups that should have children have a row without any
+                let found: Vec<(&str, u64)> =
+                    rows.filter_map(|row| Some((row["group"].as_str()?, row["value"].as_u64()?))).filter(|row| row.1 > 0).collect();
+                let is_right = match &groups {
+                    Groups::Each(groups) => found.len() == groups.len() && found.iter().all(|(group, number)| groups.get(*group) == Some(number)),
+                    Groups::Together(number) => found.iter().map(|row| row.1).sum::<u64>() == *number,
+                };
+                if !is_right {
+                    return Err(format!("rows of {rows_name} for {key} are {found:?} and should be {groups:?}"));
+                }
+                known += found.len() as u64;
+            }
+        }
+    }
+    Ok((known, unknown))
+}
+
+/// How many children there are.
+#[derive(Debug)]
+enum Groups {
+    /// In each group.
+    Each(BTreeMap<String, u64>),
+    /// In all groups: of some children it is not known in which they are.
+    Together(u64),
+}
+
+fn counts_children(coverage: &Json) -> bool {
+    coverage["measure"] == "count" && coverage.get("value").is_none_or(|value| value == "value")
+}
+
+fn groups(oracle: &Oracle<'_>, expected: &Expected, (collection, coverage): (&Json, &Json), (key, parent): (&str, &Record)) -> Option<Groups> {
+    if let Some(when) = coverage["when"].as_str() {
+        match evaluate(when, &|name| oracle.own(collection, parent, name)) {
+            Said::Value(Json::Bool(true)) => {}
+            Said::Value(Json::Bool(false)) => return Some(Groups::Together(0)),
+            _ => return None,
+        }
+    }
+    let (child, link) = coverage["over"].as_str()?.split_once('.')?;
+    let children = oracle.children(expected, (child, link), coverage["where"].as_str(), key)?;
+    let of = &oracle.definition["collections"][child];
+    let mut groups: BTreeMap<String, u64> = BTreeMap::new();
+    for child in &children {
+        let group = match of["links"][link]["group"].as_str() {
+            None => String::new(),
+            Some(field) => match oracle.own(of, child, field) {
+                Said::Nothing => String::new(),
+                Said::Value(Json::String(text)) => text,
+                _ => return Some(Groups::Together(children.len() as u64)),
+            },
+        };
+        *groups.entry(group).or_default() += 1;
+    }
+    Some(Groups::Each(groups))
+}
