@@ -286,6 +286,33 @@ fn a_record_that_a_link_would_create_with_a_value_of_another_one_is_named_and_se
     }
 }
 
+const NAMED: &str = "\
+catalogue: named
+sources:
+  x: { format: json, as_of: meta.received, into: item }
+  y: { format: json, as_of: meta.received, into: own }
+collections:
+  item: { key: id, fields: { id: text, o: text }, links: { link: { to: own, key: o, create: true } } }
+  own: { key: id, fields: { id: text, name: text } }
+";
+
+#[test]
+fn what_a_link_has_created_is_left_where_its_documents_are_withdrawn() {
+    for place in Place::both(NAMED) {
+        let file = |name: &str, document: Json| place.file(name, document.to_string());
+        // the link comes after the document about the one record, and before that about the other
+        place.import(&[&file("own.ndjson", json!({ "id": "late", "name": "n" })), "--source", "y"]);
+        place.import(&[&file("late.ndjson", json!({ "id": "a", "o": "late" })), "--source", "x"]);
+        place.import(&[&file("early.ndjson", json!({ "id": "b", "o": "early" })), "--source", "x"]);
+        place.import(&[&file("own.ndjson", json!({ "id": "early", "name": "n" })), "--source", "y"]);
+        place.ok(&["withdraw", "y"]);
+        let mut found: Vec<String> = place.records("own").iter().map(|record| format!("{} {}", record["id"], record["name"])).collect();
+        found.sort();
+        assert_eq!(found, ["\"early\" null", "\"late\" null"]);
+        place.ok(&["check", "--deep"]);
+    }
+}
+
 const LONG: &str = "\
 catalogue: long
 sources: { s: { format: json, as_of: meta.received, feeds: [{ into: item, when: \"k == 'i'\" }, { into: own, when: \"k == 'o'\" }], let: { k: $.k } } }
