@@ -313,6 +313,29 @@ fn what_a_link_has_created_is_left_where_its_documents_are_withdrawn() {
     }
 }
 
+const READ_BEFORE: &str = "\
+catalogue: read
+sources:
+  x: &source { format: json, as_of: meta.received, into: item }
+  y: { <<: *source, into: item }
+collections:
+  item: { key: id, fields: { id: text, n: integer } }
+";
+
+#[test]
+fn a_value_from_before_what_cannot_be_read_is_no_newer_than_it_was() {
+    for place in Place::both(READ_BEFORE) {
+        for (day, source, n) in [(1, "x", json!(1)), (2, "y", json!(2)), (3, "x", json!("no number"))] {
+            let file = place.file("one.ndjson", json!({ "id": "a", "n": n }).to_string());
+            place.run(&["import", &file, "--source", source, "--as-of", &format!("2026-05-0{day}T00:00:00Z")]);
+        }
+        // `x` still says 1, as of the first day
+        assert_eq!(place.get("item", "a")["n"], 2);
+        place.ok(&["withdraw", "y"]);
+        assert_eq!(place.get("item", "a")["n"], 1);
+    }
+}
+
 const LONG: &str = "\
 catalogue: long
 sources: { s: { format: json, as_of: meta.received, feeds: [{ into: item, when: \"k == 'i'\" }, { into: own, when: \"k == 'o'\" }], let: { k: $.k } } }
