@@ -80,20 +80,19 @@ fn satellites(setting: &Setting, figures: &mut Figures, folder: &Path) -> Result
     let path = |name: &str| folder.join(name).display().to_string();
     let (catalogue, store, data) = (setting.root.join("examples/sentinel").display().to_string(), path("sentinel.sqlite"), path("sentinel"));
     execute(&setting.stook, &["sample", "sentinel", "--days", DAYS, "-o", &data])?;
-    for source in ["plan", "prip", "lta", "dd"] {
+    for source in ["plan_s1", "plan_s2", "prip", "lta", "dd", "probe"] {
         let files = std::fs::read_dir(folder.join("sentinel").join(source)).map_err(|error| format!("{data}: {error}"))?;
         let mut files: Vec<String> = files.filter_map(|file| Some(file.ok()?.path().display().to_string())).collect();
         files.sort();
         let words: Vec<&str> = ["import"].into_iter().chain(files.iter().map(String::as_str)).chain(["--source", source]).collect();
         stook(&setting.stook, &catalogue, &store, &words)?;
     }
-    stook(&setting.stook, &catalogue, &store, &["import", &format!("{data}/probes.ndjson"), "--source", "probe"])?;
     let keys = stook(&setting.stook, &catalogue, &store, &["query", "datatake mission=S1 | grep key", "--limit", "5000", "--format", "csv"])?.output;
     std::fs::write(folder.join("keys.csv"), keys).map_err(|error| format!("keys.csv: {error}"))?;
     let served = Running::start(&setting.stook, &["-C", &catalogue, "--store", &store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
     let url = format!("http://{}/t/main", served.address());
     let pages = [
-        ("home of 18 collections", "/home"),
+        ("home of 28 collections", "/home"),
         ("coverage by day and group", "/coverage?collection=datatake.completeness_s1"),
         ("coverage of a parent along time", "/coverage?collection=datatake.completeness_s1&parent={key}"),
         ("runs along time", "/coverage?collection=interface.status"),

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use stook_testkit::postgres::TestServer;
 
 const ROUNDS: usize = 5;
+/// Plans of acquisitions.
+const PLANS: [&str; 2] = ["plan_s1", "plan_s2"];
 /// Days of deliveries.
 const DAYS: u64 = 4;
 /// Days of plans whose completeness is brought up to date.
@@ -108,6 +110,15 @@ impl Bench<'_> {
         Ok(self.stook(catalogue, store, &words)?.seconds)
     }
 
+    /// Imports the plans of a folder; returns the seconds.
+    fn plans(&self, store: &str, folder: &str) -> Result<f64> {
+        let mut seconds = 0.0;
+        for source in PLANS {
+            seconds += self.import(&self.satellites, store, source, &self.files(folder, source)?)?;
+        }
+        Ok(seconds)
+    }
+
     /// Imports all deliveries of a folder; returns the seconds.
     fn deliveries(&self, catalogue: &str, store: &str, folder: &str) -> Result<f64> {
         let mut seconds = 0.0;
@@ -169,7 +180,7 @@ fn deliveries(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<
     let (mut rate, mut plain) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
         let store = bench.fresh(&bench.satellites, place)?;
-        bench.import(&bench.satellites, &store, "plan", &bench.files("days", "plan")?)?;
+        bench.plans(&store, "days")?;
         rate.push(documents / bench.deliveries(&bench.satellites, &store, "days")?);
         let store = bench.fresh(&bench.plain, place)?;
         plain.push(documents / bench.deliveries(&bench.plain, &store, "days")?);
@@ -184,22 +195,26 @@ fn deliveries(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<
 fn completeness(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()> {
     bench.sample(PLANNED, 1, "planned")?;
     let store = bench.fresh(&bench.satellites, place)?;
-    bench.import(&bench.satellites, &store, "plan", &bench.files("planned", "plan")?)?;
+    bench.plans(&store, "planned")?;
     bench.import(&bench.satellites, &store, "prip", &bench.files("planned", "prip")?)?;
     let rows = bench.count(&store, "datatake.completeness_s1")? + bench.count(&store, "datatake.completeness_s2")?;
     let mut rate = Samples::default();
     for round in 0..ROUNDS {
         // the same plan made hours later, each acquisition a millisecond longer
-        let mut files = Vec::new();
-        for file in bench.files("planned", "plan")? {
-            let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-            let name = Path::new(&file).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let changed = bench.path(&name.replacen("T000000", &format!("T{:02}0000", round + 1), 1));
-            std::fs::write(&changed, longer(&text)).map_err(|error| error.to_string())?;
-            std::fs::write(&file, longer(&text)).map_err(|error| error.to_string())?;
-            files.push(changed.display().to_string());
+        let mut seconds = 0.0;
+        for source in PLANS {
+            let mut files = Vec::new();
+            for file in bench.files("planned", source)? {
+                let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+                let name = Path::new(&file).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let changed = bench.path(&name.replacen("T000000", &format!("T{:02}0000", round + 1), 1));
+                std::fs::write(&changed, longer(&text)).map_err(|error| error.to_string())?;
+                std::fs::write(&file, longer(&text)).map_err(|error| error.to_string())?;
+                files.push(changed.display().to_string());
+            }
+            seconds += bench.import(&bench.satellites, &store, source, &files)?;
         }
-        rate.push(rows / bench.import(&bench.satellites, &store, "plan", &files)?);
+        rate.push(rows / seconds);
     }
     let bar = place.bar(5_000.0, 2_000.0);
     figures.at_least(&format!("{}: completeness, {rows:.0} values again (0.1)", place.name()), &rate, "values/s", bar);
@@ -209,16 +224,18 @@ fn completeness(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Resul
 /// A plan whose acquisitions are longer.
 fn longer(plan: &str) -> String {
     let mut lines = plan.lines();
-    let mut text = lines.next().unwrap_or_default().to_owned() + "\n";
+    let header = lines.next().unwrap_or_default();
+    let durations: Vec<bool> = header.split(',').map(|name| name.contains("Duration")).collect();
+    let mut text = format!("{header}\n");
     for line in lines {
-        let cells: Vec<String> = line
-            .split(',')
-            .enumerate()
-            .map(|(column, cell)| match (column, cell.parse::<i64>()) {
-                (6 | 7, Ok(number)) => (number + 1).to_string(),
+        let longer = |(cell, is_duration): (&str, &bool)| {
+            let bare = cell.trim_matches('"');
+            match bare.parse::<i64>() {
+                Ok(number) if *is_duration => cell.replace(bare, &(number + 1).to_string()),
                 _ => cell.to_owned(),
-            })
-            .collect();
+            }
+        };
+        let cells: Vec<String> = line.split(',').zip(&durations).map(longer).collect();
         let _ = writeln!(text, "{}", cells.join(","));
     }
     text
@@ -247,8 +264,8 @@ fn containers(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<
         std::fs::write(&path, format!("{{\"value\":[{}]}}", documents.join(",\n"))).map_err(|error| error.to_string())?;
         Ok(path.display().to_string())
     };
-    let products = [file("PRIP_S2A_20240201T000000_0.json", &products)?];
-    let wholes = [file("DHUS_20240201T000000_0.json", &wholes)?];
+    let products = [file("PRIP_S2A_ATOS_20240201T000000_20240202T000000_1000_P000000.json", &products)?];
+    let wholes = [file("DD_DHUS_20240201T000000_20240202T000000_1000_P000000.json", &wholes)?];
     let links = 2.0 * CONTAINERS as f64;
     let (mut before, mut behind) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
@@ -279,9 +296,9 @@ fn history(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()>
         let mut seconds = [0.0; 2];
         for (place_of, folder) in ["short", "long"].into_iter().enumerate() {
             let store = bench.fresh(&bench.satellites, place)?;
-            bench.import(&bench.satellites, &store, "plan", &bench.files(folder, "plan")?)?;
+            bench.plans(&store, folder)?;
             bench.import(&bench.satellites, &store, "prip", &bench.files(folder, "prip")?)?;
-            bench.import(&bench.satellites, &store, "plan", &bench.files("day", "plan")?)?;
+            bench.plans(&store, "day")?;
             seconds[place_of] = bench.deliveries(&bench.satellites, &store, "day")?;
         }
         beside.push(seconds[0] * 1e6 / day);

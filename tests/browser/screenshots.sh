@@ -20,9 +20,7 @@ of() { name=$1; shift; "$STOOK" -C "$folder/$name" "$@" >/dev/null; }
 of authorities import names.mrc --profile upsert
 of machines tag create --file "machines-data/tags.ndjson"
 of machines import "machines-data/machines.ndjson" --source enlist
-of sentinel import sentinel-data/plan/*.csv --source plan
-for source in prip lta dd; do of sentinel import sentinel-data/$source/*.json --source $source; done
-of sentinel import "sentinel-data/probes.ndjson" --source probe
+for source in sentinel-data/*/; do of sentinel import "$source"* --source "$(basename "$source")"; done
 for role in read write; do of guarded token create --role "$role" --name "the $role desk"; done
 admin=$("$STOOK" -C "$folder/guarded" token create --role admin --name "head of records")
 mkdir runs

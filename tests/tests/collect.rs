@@ -353,7 +353,8 @@ fn satellites_that_are_collected_are_those_that_are_imported() {
     let output = command.output().expect("stook runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for place in [&imported, &collected] {
-        import(place, "plan");
+        import(place, "plan_s1");
+        import(place, "plan_s2");
     }
     for question in
         ["datatake.completeness_s1", "datatake.completeness_s2", "orbit_s3.completeness", "orbit_s5.completeness", "publication", "product"]

@@ -117,14 +117,13 @@ fn an_operator_looks_for_gaps() {
     for place in places("sentinel") {
         let data = place.path("data").display().to_string();
         sample(&["sentinel", "--days", "1", "-o", &data]);
-        for source in ["plan", "prip"] {
+        for source in ["plan_s1", "plan_s2", "prip", "probe"] {
             let mut files: Vec<String> =
                 std::fs::read_dir(format!("{data}/{source}")).unwrap().map(|file| file.unwrap().path().display().to_string()).collect();
             files.sort();
             let words: Vec<&str> = files.iter().map(String::as_str).chain(["--source", source]).collect();
             place.import(&words);
         }
-        place.import(&[&format!("{data}/probes.ndjson"), "--source", "probe"]);
         let all = token(&place, "read");
         let stook = Served::new(&place, &["--workers", "1"]);
         counted_records_cover_what_is_measured(&stook.client(Some(&all)));

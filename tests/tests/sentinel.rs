@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use stook_sample::random::Random;
 use stook_sample::sentinel::{self, Sentinel};
 use stook_testkit::postgres::TestServer;
 use stook_tests::Place;
@@ -15,14 +16,38 @@ use stook_tests::Place;
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
 /// Those of the example's README and two of single collections.
-const QUESTIONS: [&str; 6] = [
+const QUESTIONS: [&str; 9] = [
     "datatake.completeness_s1 status=Partial | sort percentage",
     "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
     "orbit_s3.completeness status=Missing | count(group)",
     "interface.status value=KO",
+    "hktm_acquisition | grep session, cadip_complete, edrs_complete",
+    "downlink complete=0 | grep satellite, start, station",
+    "datatake.completeness_s1 status=Missing explained=false",
     "product datatake_id=246811",
-    "publication service=PRIP_S1A published>2024-01-01",
+    "publication service=PRIP_S1A_Serco published>2024-01-01",
 ];
+
+/// Of plans, of stations, of deliveries, of what explains and of interfaces: each source that the sample has files of.
+const SOURCES: [&str; 16] = [
+    "plan_s1",
+    "plan_s2",
+    "plan_hktm",
+    "plan_downlink",
+    "plan_all_s1",
+    "plan_all_s2",
+    "session",
+    "cadip",
+    "edrs",
+    "prip",
+    "lta",
+    "dd",
+    "cams",
+    "cams_correlation",
+    "unavailability",
+    "probe",
+];
+const PLANS: [&str; 6] = ["plan_s1", "plan_s2", "plan_hktm", "plan_downlink", "plan_all_s1", "plan_all_s2"];
 
 /// Two days of deliveries, made once: the second day's plan takes back what the first one's said of it.
 fn days() -> &'static Path {
@@ -35,13 +60,17 @@ fn days() -> &'static Path {
 }
 
 fn files(folder: &Path) -> Vec<String> {
-    if folder.is_file() {
-        return vec![folder.display().to_string()];
-    }
     let mut files: Vec<String> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path().display().to_string()).collect();
     files.sort();
     files
+}
+
+/// The sample's files of these sources.
+fn import_days(place: &Place, sources: &[&str]) {
+    for source in sources {
+        import(place, source, &files(&days().join(source)));
+    }
 }
 
 fn import(place: &Place, source: &str, files: &[String]) {
@@ -76,6 +105,7 @@ fn micros(shown: &Json) -> Json {
     json!(micros.round() as i64)
 }
 
+/// What the sample says must follow from all its files.
 fn compare_with_truth(place: &Place, order: &[&str]) {
     let truth = std::fs::read_to_string(days().join("truth.json")).expect("the truth");
     let truth: BTreeMap<String, BTreeMap<String, Json>> = serde_json::from_str(&truth).expect("JSON");
@@ -103,30 +133,24 @@ fn compare_with_truth(place: &Place, order: &[&str]) {
 
 #[test]
 fn deliveries_in_any_order_add_up_to_the_truth() {
-    let orders = [
-        ["plan", "prip", "lta", "dd", "probe", "session"],
-        ["prip", "probe", "dd", "session", "plan", "lta"],
-        ["session", "lta", "dd", "prip", "probe", "plan"],
-    ];
-    for (turn, order) in orders.iter().enumerate() {
+    let mut random = Random::new(5);
+    for turn in 0..3 {
+        let mut order = SOURCES.to_vec();
+        if turn > 0 {
+            order.sort_by_key(|_| random.number());
+        }
         for place in Place::both(SATELLITES).into_iter().take(if turn == 0 { 1 } else { 2 }) {
-            for source in order {
-                let name = match *source {
-                    "probe" => "probes.ndjson",
-                    "session" => "sessions.xml",
-                    folder => folder,
-                };
-                let folder = days().join(name);
-                let mut files = files(&folder);
+            for source in &order {
+                let mut files = files(&days().join(source));
                 if turn == 2 {
                     files.reverse();
                 }
                 import(&place, source, &files);
             }
-            compare_with_truth(&place, order);
+            compare_with_truth(&place, &order);
             // the same again says nothing new
-            import(&place, "plan", &files(&days().join("plan")));
-            compare_with_truth(&place, order);
+            import_days(&place, &PLANS);
+            compare_with_truth(&place, &order);
         }
     }
 }
@@ -135,14 +159,13 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
 #[test]
 fn a_check_names_what_is_wrong_also_beside_imports() {
     for place in Place::both(SATELLITES) {
-        import(&place, "probe", &files(&days().join("probes.ndjson")));
-        import(&place, "plan", &files(&days().join("plan")));
+        import_days(&place, &["probe", "plan_s1", "plan_s2"]);
         let check = || {
             let checked = place.run(&["check", "--deep", "--json"]);
             (checked.code, serde_json::from_str::<Json>(&checked.text()).expect("JSON"))
         };
         std::thread::scope(|scope| {
-            let imports = scope.spawn(|| ["prip", "lta", "dd"].map(|source| import(&place, source, &files(&days().join(source)))));
+            let imports = scope.spawn(|| import_days(&place, &["prip", "lta", "dd", "cams", "cadip"]));
             let mut checks = 0;
             while !imports.is_finished() || checks == 0 {
                 let (code, found) = check();
@@ -150,7 +173,8 @@ fn a_check_names_what_is_wrong_also_beside_imports() {
                 checks += 1;
             }
         });
-        import(&place, "session", &files(&days().join("sessions.xml")));
+        let rest = SOURCES.iter().filter(|source| !["probe", "plan_s1", "plan_s2", "prip", "lta", "dd", "cams", "cadip"].contains(*source));
+        import_days(&place, &rest.copied().collect::<Vec<_>>());
         compare_with_truth(&place, &["with checks"]);
         let (code, found) = check();
         assert_eq!((code, &found["sound"], &found["undecided"]), (0, &json!(true), &json!(0)), "{found}");
@@ -172,8 +196,8 @@ fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
     let Some(server) = TestServer::for_test(&settings) else { return };
     let place = Place::on_server(SATELLITES, format!("{}?schema=satellites", server.url("postgres")));
     let mut begun = 0;
-    for (source, name) in [("prip", "prip"), ("plan", "plan"), ("lta", "lta"), ("dd", "dd"), ("plan", "plan"), ("probe", "probes.ndjson")] {
-        import(&place, source, &files(&days().join(name)).into_iter().take(12).collect::<Vec<_>>());
+    for source in ["prip"].iter().chain(&SOURCES).chain(&PLANS) {
+        import(&place, source, &files(&days().join(source)).into_iter().take(12).collect::<Vec<_>>());
         // of tables with a few rows any index is as good as another
         begun = if begun == 0 { server.logged().len() } else { begun };
     }
@@ -219,8 +243,8 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
         let done = place.command(words).env("STOOK_STATEMENTS", &noted).output().expect("it runs");
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
-    for (source, name) in [("prip", "prip"), ("plan", "plan"), ("lta", "lta"), ("dd", "dd"), ("plan", "plan"), ("probe", "probes.ndjson")] {
-        let files: Vec<String> = files(&days().join(name)).into_iter().take(12).collect();
+    for source in ["prip"].iter().chain(&SOURCES).chain(&PLANS) {
+        let files: Vec<String> = files(&days().join(source)).into_iter().take(12).collect();
         let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
         run(&words);
     }
@@ -262,12 +286,11 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
     for place in Place::both(SATELLITES) {
         // whoever comes first makes the store
-        import(&place, "probe", &files(&days().join("probes.ndjson")));
-        import(&place, "session", &files(&days().join("sessions.xml")));
+        import_days(&place, &["probe"]);
         std::thread::scope(|scope| {
-            for source in ["prip", "plan", "lta", "dd"] {
+            for sources in [&["prip", "cams_correlation"][..], &PLANS, &["lta", "cadip", "edrs"], &["dd", "session", "cams", "unavailability"]] {
                 let place = &place;
-                scope.spawn(move || import(place, source, &files(&days().join(source))));
+                scope.spawn(move || import_days(place, sources));
             }
         });
         compare_with_truth(&place, &["all at once"]);
@@ -281,7 +304,7 @@ fn deliveries_at_the_same_time_add_up_to_the_truth() {
 fn another_tolerance_settles_everything_again() {
     for place in Place::both(SATELLITES) {
         let rows_of = || rows(&place, "datatake.completeness_s1");
-        plan(&place, &["S1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL"]);
+        plan_radar(&place, &[(318318, "IW", "", "2024-01-01T00:00:00Z", 20_000)]);
         assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_488_000);
         place.define(&SATELLITES.replace("'IW_.*0.': -512ms", "'IW_.*0.': -1s"));
         assert_eq!(place.run(&["prepare"]).code, 0);
@@ -366,7 +389,7 @@ fn a_changed_rule_settles_what_depends_on_it() {
 /// A delivery of one interface.
 fn delivery(place: &Place, source: &str, interface: &str, documents: &[Json]) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let name = format!("{interface}_20240101T000000_{}.json", NUMBER.fetch_add(1, Ordering::SeqCst));
+    let name = format!("{interface}_20240101T000000_20240101T001000_1000_P{:06}.json", NUMBER.fetch_add(1, Ordering::SeqCst));
     let path = place.file(&name, json!({ "value": documents }).to_string());
     import(place, source, &[path]);
 }
@@ -443,7 +466,7 @@ fn names_say_what_products_are() {
         }
     }
     // a container is a publication, not a product
-    delivery(&place, "dd", "DHUS", &[product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE")]);
+    delivery(&place, "dd", "DD_DHUS", &[product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE")]);
     assert_eq!(rows(&place, "product").len(), products.len());
     let container = &rows(&place, "container")["S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831"];
     assert_eq!((&container["tile"], &container["discriminator"]), (&json!("11SQS"), &json!("20211206T201831")));
@@ -452,19 +475,35 @@ fn names_say_what_products_are() {
     assert_eq!(rows(&place, "product").len(), products.len());
 }
 
-const PLAN: &str = "satellite,datatake_id,mode,swath,observation_time_start,observation_time_stop,observation_duration,l0_sensing_duration,\
-                    absolute_orbit,relative_orbit,polarisation,timeliness,number_of_scenes,recording";
+/// A planned acquisition of Sentinel-1: number, mode, swath, start, milliseconds.
+type Radar = (u32, &'static str, &'static str, &'static str, u32);
 
-fn plan(place: &Place, rows: &[&str]) {
-    let path = place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", format!("{PLAN}\n{}\n", rows.join("\n")));
-    import(place, "plan", &[path]);
+fn plan_radar(place: &Place, rows: &[Radar]) {
+    let header = "SatelliteID,DatatakeId,ObservationTimeStart,ObservationDuration [msec],L0SensingTimeStart,L0SensingDuration [msec] ,AbsoluteOrbit,\
+                  RelativeOrbit,Polarization,InstrumentMode,InstrumentSwath,Timeliness";
+    let row = |(number, mode, swath, start, length): &Radar| format!("S1A,{number},{start},{length},{start},{length},1,1,DV,{mode},{swath},NTC\n");
+    let text = format!("{header}\n{}", rows.iter().map(row).collect::<String>());
+    import(place, "plan_s1", &[place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", text)]);
+}
+
+/// A planned acquisition of Sentinel-2: orbit, mode, start, stop, milliseconds, scenes, timeliness.
+type Optical = (u32, &'static str, &'static str, &'static str, u32, u32, &'static str);
+
+fn plan_optical(place: &Place, rows: &[Optical]) {
+    let header = "\"SatelliteID\",\"ID\",\"AbsoluteOrbit\",\"RelativeOrbit\",\"InstrumentMode\",\"Timeliness\",\"NumberOfScenes\",\"ObservationTimeStart\",\
+                  \"ObservationTimeStop\",\"ObservationDuration[msec]\"";
+    let row = |(orbit, mode, start, stop, length, scenes, timeliness): &Optical| {
+        format!("\"S2A\",\"{orbit}-1\",\"{orbit}\",\"1\",\"{mode}\",\"{timeliness}\",\"{scenes}\",\"{start}\",\"{stop}\",\"{length}\"\n")
+    };
+    let text = format!("{header}\n{}", rows.iter().map(row).collect::<String>());
+    import(place, "plan_s2", &[place.file("S2A_MP_ACQ__MTL_20231201T000000_20240201T000000.csv", text)]);
 }
 
 /// Deliveries that the original's own tests knew, with the numbers they expected.
 #[test]
 fn known_deliveries_have_the_numbers_of_the_original() {
     for place in Place::both(SATELLITES) {
-        plan(&place, &["S1A,326097,IW,,2022-02-07T09:34:00Z,,120000,120000,41805,1,VV,NTC,,NOMINAL"]);
+        plan_radar(&place, &[(326097, "IW", "", "2022-02-07T09:34:00Z", 120_000)]);
         let delivered = |source: &str, interface: &str, name: &str, times: [&str; 4]| {
             let [start, stop, origin, published] = times;
             let document = json!({ "Id": "1", "Name": name, "PublicationDate": published, "OriginDate": origin, "ContentDate": { "Start": start, "End": stop } });
@@ -475,10 +514,10 @@ fn known_deliveries_have_the_numbers_of_the_original() {
         delivered("lta", "LTA_Werum", &format!("{orbits}.EOF.zip"), times);
         let ocean = "S1A_IW_OCN__2SDH_20220207T093448_20220207T093513_041805_04F9D1_820F";
         let times = ["2022-02-07T09:34:48Z", "2022-02-07T09:35:13Z", "2022-02-07T09:40:00Z", "2022-02-07T13:33:02.437Z"];
-        delivered("dd", "DAS", ocean, times);
+        delivered("dd", "DD_DAS", ocean, times);
         let calibration = "S1A_IW_ETA__AXDV_20230831T201111_20230831T201141_050124_06083C_81A7";
         let times = ["2023-08-31T20:11:11Z", "2023-08-31T20:11:40.912Z", "2023-09-01T02:46:13.269Z", "2023-09-21T15:16:37.662Z"];
-        delivered("prip", "PRIP_S1A", &format!("{calibration}.SAFE.zip"), times);
+        delivered("prip", "PRIP_S1A_Serco", &format!("{calibration}.SAFE.zip"), times);
         let (publications, products) = (rows(&place, "publication"), rows(&place, "product"));
         let of =
             |rows: &BTreeMap<String, Json>, name: &str| rows.values().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}")).clone();
@@ -520,7 +559,7 @@ fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
 #[test]
 fn an_import_need_not_wait_until_everything_is_settled() {
     for place in Place::both(SATELLITES) {
-        import(&place, "plan", &files(&days().join("plan")));
+        import_days(&place, &["plan_s1"]);
         let files: Vec<String> = files(&days().join("prip")).into_iter().take(4).collect();
         let words: Vec<&str> = ["import", "--source", "prip", "--wait", "completed"].into_iter().chain(files.iter().map(String::as_str)).collect();
         place.run(&words).exits(0);
@@ -549,39 +588,43 @@ fn a_failed_expression_is_explained() {
     assert!(explained["fields"]["twice"]["failed"].as_str().is_some_and(|reason| reason.contains("large") || reason.contains("int")), "{explained}");
 }
 
+/// A name that comes by way of a relay satellite says whose data it is only where somebody has put that before it.
 #[test]
 fn a_session_is_named_without_its_relay_satellite() {
     let place = Place::new(SATELLITES);
-    let session = |id: &str, name: &str, service: &str| {
-        format!(
-            "<session id='{id}'><session_id>{name}</session_id><service>{service}</service><data_size>7</data_size>\
-             <time_start>2022-08-02T20:21:26Z</time_start><time_finished>2022-08-02T20:32:15Z</time_finished></session>"
-        )
-    };
-    let all = [
-        session("a", "S2A_20220802202126037148", "SGS"),
-        session("b", "EDA_S2A_20220802202126037148", "EDRS_EDIP"),
-        session("c", "DCS_L20220802202126037148", "SGS"),
-    ];
-    import(&place, "session", &[place.file("sessions.xml", format!("<sessions>{}</sessions>", all.concat()))]);
+    for (channel, name) in
+        [(1, "S2A_20220802202126037148"), (1, "S1A_L20220802202126153001008"), (1, "L20220802202126153001009"), (2, "L20220802202126153001009")]
+    {
+        let text = format!(
+            "<DCSU_Session_Information_Block><session_id>{name}</session_id><time_start>2022-08-02T20:21:26Z</time_start>\
+             <time_stop>2022-08-02T20:32:00Z</time_stop><time_created>2022-08-02T20:21:26Z</time_created><time_finished>2022-08-02T20:32:15Z\
+             </time_finished><data_size>7</data_size><dsdb_list><dsdb_name>1.raw</dsdb_name><dsdb_name>2.raw</dsdb_name></dsdb_list>\
+             </DCSU_Session_Information_Block>"
+        );
+        import(&place, "session", &[place.file(&format!("DCS_02_{name}_ch{channel}_DSIB.xml"), text)]);
+    }
     let found = rows(&place, "session");
-    let told = |id: &str| (found[id]["session_id"].as_str().expect("a name"), found[id]["mission"].as_str(), found[id]["satellite"].as_str());
-    assert_eq!(told("a"), ("S2A_20220802202126037148", Some("S2"), Some("S2A")));
-    assert_eq!(told("b"), told("a"));
-    assert_eq!(told("c").0, "L20220802202126037148");
-    assert_eq!(micros(&found["a"]["transfer"]), json!(649_000_000));
+    let mut told: Vec<_> =
+        found.values().map(|row| (row["session_id"].as_str().expect("a name"), row["mission"].as_str(), row["satellite"].as_str())).collect();
+    told.sort_unstable();
+    let by_relay = ("L20220802202126153001009", None, None);
+    let named = [("L20220802202126153001008", Some("S1"), Some("S1A")), by_relay, by_relay, ("S2A_20220802202126037148", Some("S2"), Some("S2A"))];
+    assert_eq!(told, named, "each channel is a record");
+    for row in found.values() {
+        assert_eq!((micros(&row["transfer"]), &row["blocks"]), (json!(649_000_000), &json!(2)));
+    }
 }
 
 #[test]
 fn a_planned_acquisition_without_products_is_missing() {
     for place in Place::both(SATELLITES) {
-        plan(
+        plan_optical(
             &place,
             &[
-                "S2A,38107-1,NOBS,,2024-01-02T00:00:00Z,2024-01-02T00:00:18.040Z,18040,,38107,1,,NOMINAL,5,NOMINAL",
-                "S2A,38108-1,DARK-O,,2024-01-02T02:00:00Z,2024-01-02T02:00:46.904Z,46904,,38108,1,,NOMINAL,13,NOMINAL",
-                "S2A,38109-1,NOBS,,2024-01-02T04:00:00Z,2024-01-02T04:00:03Z,3000,,38109,1,,NOMINAL,1,NOMINAL",
-                "S2A,38110-1,NOBS,,2024-01-02T06:00:00Z,2024-01-02T06:00:03Z,3000,,38109,1,,NOMINAL,1,NOT_RECORDING",
+                (38107, "NOBS", "2024-01-02T00:00:00Z", "2024-01-02T00:00:18.040Z", 18_040, 5, "NOMINAL"),
+                (38108, "DARK-O", "2024-01-02T02:00:00Z", "2024-01-02T02:00:46.904Z", 46_904, 13, "NOMINAL"),
+                (38109, "NOBS", "2024-01-02T04:00:00Z", "2024-01-02T04:00:03Z", 3_000, 1, "NOMINAL"),
+                (38110, "NOBS", "2024-01-02T06:00:00Z", "2024-01-02T06:00:03Z", 3_000, 1, "NOT_RECORDING"),
             ],
         );
         let own = rows(&place, "datatake.completeness_s2");
@@ -611,13 +654,13 @@ fn a_planned_acquisition_without_products_is_missing() {
 #[test]
 fn radar_values_are_those_of_the_original() {
     let place = Place::new(SATELLITES);
-    plan(
+    plan_radar(
         &place,
         &[
-            "S1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,333628,SM,1,2024-01-01T02:00:00Z,,31600,31600,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,333629,RFC,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,333630,XX,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
+            (318318, "IW", "", "2024-01-01T00:00:00Z", 20_000),
+            (333628, "SM", "1", "2024-01-01T02:00:00Z", 31_600),
+            (333629, "RFC", "", "2024-01-01T04:00:00Z", 2_800),
+            (333630, "XX", "", "2024-01-01T04:00:00Z", 2_800),
         ],
     );
     assert_eq!(rows(&place, "datatake")["S1A-318318"]["hex"], "4DB6E");
@@ -629,7 +672,7 @@ fn radar_values_are_those_of_the_original() {
     delivery(
         &place,
         "prip",
-        "PRIP_S1A",
+        "PRIP_S1A_Serco",
         &[spanning(
             "S1A_RF_RAW__0SDV_20240101T040000_20240101T040001_000001_05173D_0001.SAFE.zip",
             "2024-01-01T04:00:00Z",
@@ -648,7 +691,7 @@ fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
         delivery(
             &place,
             "prip",
-            "PRIP_S3B",
+            "PRIP_S3B_Legacy",
             &[
                 spanning(&name("20220801T082653", "20220801T085000"), "2022-08-01T08:26:53.661Z", "2022-08-01T08:50:00Z"),
                 spanning(&name("20220801T085000", "20220801T091111"), "2022-08-01T08:50:00Z", "2022-08-01T09:11:11.332Z"),
@@ -677,13 +720,13 @@ fn products_and_their_container_find_each_other_in_either_order() {
     for place in Place::both(SATELLITES) {
         let tile = |kind: &str| product(&format!("S2A_OPER_MSI_L1C_{kind}_2APS_20211206T201831_A038107_T11SQS_N03.01.tar"));
         let container = product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE");
-        delivery(&place, "prip", "PRIP_S2A", &[tile("TL")]);
-        delivery(&place, "dd", "DHUS", &[container]);
-        delivery(&place, "prip", "PRIP_S2A", &[tile("TC")]);
+        delivery(&place, "prip", "PRIP_S2A_ATOS", &[tile("TL")]);
+        delivery(&place, "dd", "DD_DHUS", &[container]);
+        delivery(&place, "prip", "PRIP_S2A_ATOS", &[tile("TC")]);
         let name = "S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831";
         for product in rows(&place, "product").values() {
             assert_eq!(product["container_id"], name, "{}", product["name"]);
-            assert_eq!(product["container_dates"], json!({ "DHUS": "2024-01-01T00:00:00Z" }));
+            assert_eq!(product["container_dates"], json!({ "DD_DHUS": "2024-01-01T00:00:00Z" }));
         }
         assert_eq!(rows(&place, "container")[name]["products"], 2);
     }
@@ -724,14 +767,14 @@ fn an_interface_is_up_as_long_as_the_original_says() {
 #[test]
 fn modes_and_swaths_name_what_is_expected() {
     let place = Place::new(SATELLITES);
-    plan(
+    plan_radar(
         &place,
         &[
-            "S1A,400001,WV,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,400002,SM,5,2024-01-01T02:00:00Z,,31600,31600,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,400003,RFC,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,400004,YOLO,,2024-01-01T06:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
-            "S1A,400005,EW,,2024-01-01T08:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
+            (400001, "WV", "", "2024-01-01T00:00:00Z", 20_000),
+            (400002, "SM", "5", "2024-01-01T02:00:00Z", 31_600),
+            (400003, "RFC", "", "2024-01-01T04:00:00Z", 2_800),
+            (400004, "YOLO", "", "2024-01-01T06:00:00Z", 2_800),
+            (400005, "EW", "", "2024-01-01T08:00:00Z", 20_000),
         ],
     );
     let all = rows(&place, "datatake.completeness_s1");
@@ -759,7 +802,7 @@ fn modes_and_swaths_name_what_is_expected() {
         document["OceanPercent"] = ocean.into();
         document
     };
-    delivery(&place, "prip", "PRIP_S1A", &[slice("08:00:00", "08:00:10", "0001", 80.0), slice("08:00:10", "08:00:20", "0002", 10.0)]);
+    delivery(&place, "prip", "PRIP_S1A_Serco", &[slice("08:00:00", "08:00:10", "0001", 80.0), slice("08:00:10", "08:00:20", "0002", 10.0)]);
     let all = rows(&place, "datatake.completeness_s1");
     assert_eq!(row(&all, "S1A-400005#EW_OCN__2S").1, 10_000_000 - 8_200_000, "{all:?}");
     assert_eq!(row(&all, "S1A-400005#EW_RAW__0S").0, 20_000_000);
@@ -769,11 +812,11 @@ fn modes_and_swaths_name_what_is_expected() {
 #[test]
 fn datastrips_and_granules_are_measured_as_by_the_original() {
     for place in Place::both(SATELLITES) {
-        plan(
+        plan_optical(
             &place,
             &[
-                "S2A,39000-1,NOBS,,2024-01-02T14:37:00Z,2024-01-02T14:58:00Z,1260000,,39000,1,,NOMINAL,350,NOMINAL",
-                "S2A,39001-1,NOBS,,2024-01-03T10:00:00Z,2024-01-03T10:01:04.944Z,64944,,39001,1,,NOMINAL,18,NOMINAL",
+                (39000, "NOBS", "2024-01-02T14:37:00Z", "2024-01-02T14:58:00Z", 1_260_000, 350, "NOMINAL"),
+                (39001, "NOBS", "2024-01-03T10:00:00Z", "2024-01-03T10:01:04.944Z", 64_944, 18, "NOMINAL"),
             ],
         );
         let strip = |kind: &str, created: &str, start: &str, stop: &str| {
@@ -789,7 +832,7 @@ fn datastrips_and_granules_are_measured_as_by_the_original() {
         delivery(
             &place,
             "prip",
-            "PRIP_S2A",
+            "PRIP_S2A_ATOS",
             &[
                 strip("MSI_L0__DS", "20240102T150000", "2024-01-02T14:37:22.007Z", "2024-01-02T14:57:47.471Z"),
                 // what is missing at the beginning is a gap if it is longer than ten seconds

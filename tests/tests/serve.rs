@@ -936,12 +936,13 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
 fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() {
     let on_a_server = |definition: &str| Place::both(definition).into_iter().last().unwrap();
     let place = on_a_server(&example("sentinel"));
-    let plan = "satellite,datatake_id,mode,swath,observation_time_start,observation_time_stop,observation_duration,l0_sensing_duration,absolute_orbit,\
-                relative_orbit,polarisation,timeliness,number_of_scenes,recording\nS1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL\n";
-    place.import(&[&place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", plan), "--source", "plan"]);
+    let plan = "SatelliteID,DatatakeId,ObservationTimeStart,ObservationDuration [msec],L0SensingTimeStart,L0SensingDuration [msec] ,AbsoluteOrbit,\
+                RelativeOrbit,Polarization,InstrumentMode,InstrumentSwath,Timeliness\n\
+                S1A,318318,2024-01-01T00:00:00Z,20000,2024-01-01T00:00:00Z,20000,1,1,DV,IW,0,NTC\n";
+    place.import(&[&place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", plan), "--source", "plan_s1"]);
     let name = "S1A_IW_RAW__0SDV_20240101T000000_20240101T000010_000001_04DB6E_0001";
     let delivery = json!({"value": [{"Id": "1", "Name": name, "PublicationDate": "2024-01-01T03:00:00Z"}]}).to_string();
-    place.import(&[&place.file("PRIP_S1A_20240101T030000_1.json", delivery), "--source", "prip"]);
+    place.import(&[&place.file("PRIP_S1A_Serco_20240101T030000_20240101T031000_1000_P000000.json", delivery), "--source", "prip"]);
     let key = |collection: &str| place.records(collection)[0]["key"].as_str().unwrap().to_owned();
     let (publication, product) = (key("publication"), key("product"));
     let fill = |path: &str, name: &str| match name {
