@@ -470,9 +470,11 @@ fn names_say_what_products_are() {
     assert_eq!(rows(&place, "product").len(), products.len());
     let container = &rows(&place, "container")["S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831"];
     assert_eq!((&container["tile"], &container["discriminator"]), (&json!("11SQS"), &json!("20211206T201831")));
-    // names of nobody, such as those of tests, are left out
+    // names of nobody, such as those of tests, are left out, and the journal says why
     delivery(&place, "lta", "LTA_Acri", &[product("S10_NO_SUCH_MISSION")]);
     assert_eq!(rows(&place, "product").len(), products.len());
+    let journal: Json = serde_json::from_str(&place.ok(&["journal", "3", "--json"])).expect("one line");
+    assert_eq!((&journal["outcome"], &journal["reasons"]), (&json!("skipped"), &json!(["not the name of a product"])), "{journal}");
 }
 
 /// A planned acquisition of Sentinel-1: number, mode, swath, start, milliseconds.
@@ -646,7 +648,8 @@ fn a_planned_acquisition_without_products_is_missing() {
         assert_eq!(row(&levels, "S2A-38107-1#L1C"), missing(10_824_000));
         assert_eq!(row(&rows(&place, "datatake.final_s2"), "S2A-38107-1#all"), missing(79_376_000));
         // all of it is a gap
-        assert_eq!(own["S2A-38107-1#MSI_L0__DS"]["gaps"][0]["start"], "2024-01-02T00:00:00Z");
+        let gaps = &own["S2A-38107-1#MSI_L0__DS"]["gaps"];
+        assert_eq!(gaps, &json!([{ "start": "2024-01-02T00:00:00Z", "stop": "2024-01-02T00:00:18.04Z", "duration": "PT18.04S" }]));
         assert_eq!(rows(&place, "datatake").len(), 3, "what is not recorded is not planned");
     }
 }
@@ -682,6 +685,39 @@ fn radar_values_are_those_of_the_original() {
     let own = rows(&place, "datatake.completeness_s1");
     assert_eq!(row(&own, "S1A-333629#RF_RAW__0S"), (1_400_000, 2_800_000, "Partial".into()));
     assert_eq!(own["S1A-333629#RF_RAW__0S"]["percentage"], 50.0);
+}
+
+/// Nothing delivered is a gap of the whole acquisition; the first product moves what is to be covered, also if it is early; what is complete has no gap.
+#[test]
+fn gaps_are_those_of_the_original() {
+    for place in Place::both(SATELLITES) {
+        plan_radar(
+            &place,
+            &[
+                (500_001, "IW", "", "2024-01-01T10:00:00Z", 100_000),
+                (500_002, "IW", "", "2024-01-01T12:00:00Z", 100_000),
+                (500_003, "IW", "", "2024-01-01T14:00:00Z", 100_000),
+            ],
+        );
+        let raw = |datatake: u32, start: &str, stop: &str| {
+            let named = |time: &str| time[..8].replace(':', "");
+            let name = format!("S1A_IW_RAW__0SDV_20240101T{}_20240101T{}_000001_{datatake:06X}_0001.SAFE.zip", named(start), named(stop));
+            spanning(&name, &format!("2024-01-01T{start}Z"), &format!("2024-01-01T{stop}Z"))
+        };
+        let documents = [raw(500_002, "11:59:58.700", "12:00:40"), raw(500_002, "12:00:50", "12:01:20"), raw(500_003, "14:00:30", "14:02:10")];
+        delivery(&place, "prip", "PRIP_S1A_Serco", &documents);
+        let own = rows(&place, "datatake.completeness_s1");
+        let gaps = |datatake: u32| -> Vec<(String, String)> {
+            let gaps = own[&format!("S1A-{datatake}#IW_RAW__0S")]["gaps"].as_array().cloned().unwrap_or_default();
+            gaps.iter()
+                .map(|gap| (gap["start"].as_str().expect("a time")[11..].to_owned(), gap["stop"].as_str().expect("a time")[11..].to_owned()))
+                .collect()
+        };
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(gaps(500_001), [pair("10:00:00Z", "10:01:40Z")]);
+        assert_eq!(gaps(500_002), [pair("12:00:40Z", "12:00:50Z"), pair("12:01:20Z", "12:01:38.188Z")]);
+        assert_eq!((row(&own, "S1A-500003#IW_RAW__0S").2.as_str(), gaps(500_003)), ("Complete", Vec::new()));
+    }
 }
 
 #[test]

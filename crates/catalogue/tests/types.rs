@@ -215,7 +215,7 @@ collections:
       from: timestamp
       parts: { type: integer, rollup: { over: thing.parent, where: WHERE, count: true } }
     coverage:
-      done: { over: thing.parent, when: COVERED, groups: GROUPS, measure: union, value: VALUE, expected: EXPECTED, gaps: { within: [FROM, TO] } }
+      done: { over: thing.parent, when: COVERED, groups: GROUPS, measure: union, value: VALUE, expected: EXPECTED, gaps: { within: [FROM, TO], until: UNTIL } }
       sums: { of: done, by: BY, value: SUM }
 routes:
   - { get: '/things/{id}', params: { id: text }, one: thing, where: { key: params.id }, fields: { id: id, shown: SHOWN } }
@@ -241,6 +241,7 @@ routes:
         ("VALUE", "value > duration('0s') ? value : duration('1s')", "value > 0"),
         ("EXPECTED", "duration('1h')", "group"),
         ("FROM", "from", "id"),
+        ("UNTIL", "from", "id"),
         ("TO", "from + duration('1h')", "from + 1"),
         ("BY", "substring(group, 0, 3)", "[group]"),
         ("SUM", "rows[by + 'x'].expected * adjusted", "rows[by].expectd"),

@@ -403,6 +403,7 @@ fn journal(ordinal: u32) -> ChunkJournal {
         collection: Some(CollectionId::from(0)),
         outcome,
         key: format!("k{document}").into(),
+        reason: None,
     };
     let lines = pack(&[line(first, Outcome::Created), line(first + 1, Outcome::Failed)]);
     let trouble = Issue { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };

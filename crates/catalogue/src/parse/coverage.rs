@@ -134,7 +134,12 @@ impl DefinitionParser<'_> {
                     Some(shift) => Some(self.length(shift, "shift")?),
                     None => None,
                 };
+                let until = match gaps.get("until") {
+                    Some(until) => Some(self.cel_of(until, known, Expected::Number)?),
+                    None => None,
+                };
                 Some(GapRule {
+                    until,
                     within: (self.cel_of(from, known, Expected::Number)?, self.cel_of(to, known, Expected::Number)?),
                     start_tolerance: shift,
                 })

@@ -496,7 +496,8 @@ pub const DISTINCT: &[Keyword] = &[
 /// Intervals that no child covers.
 pub const GAPS: &[Keyword] = &[
     word("within", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval that should be covered: from, to."),
-    word("shift", TEXT, "Tolerance at the start: a first child that starts within it leaves no gap, and the end is shifted accordingly."),
+    word("until", CEL, "Tolerance at the end: where anything is covered, the interval ends here instead."),
+    word("shift", TEXT, "Tolerance at the start: a first child that starts within it, or before, leaves no gap, and the end is shifted accordingly."),
 ];
 
 /// Runs of a value.

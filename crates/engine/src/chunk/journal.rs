@@ -36,7 +36,14 @@ impl ConsolidatedChunk {
                 let (record, offset) = place(own.document);
                 let outcome = &with_embedded(own, *outcome, statements, decision);
                 counts.add(*outcome, 1);
-                lines.push(DocumentOutcome { document: own.document, offset, collection: Some(*collection), outcome: *outcome, key: key.shared() });
+                lines.push(DocumentOutcome {
+                    document: own.document,
+                    offset,
+                    collection: Some(*collection),
+                    outcome: *outcome,
+                    key: key.shared(),
+                    reason: None,
+                });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
                     let failed = *outcome == Outcome::Failed;
@@ -68,7 +75,7 @@ impl ConsolidatedChunk {
             [feed] => Some(feed.collection),
             _ => None,
         };
-        for UnmappedDocument { document, outcome, key } in &self.mapped.without_record {
+        for UnmappedDocument { document, outcome, key, reason } in &self.mapped.without_record {
             counts.add(*outcome, 1);
             let (_, offset) = place(*document);
             lines.push(DocumentOutcome {
@@ -77,6 +84,7 @@ impl ConsolidatedChunk {
                 collection: only,
                 outcome: *outcome,
                 key: key.as_ref().map(Key::shared).unwrap_or_default(),
+                reason: reason.as_deref().map(Into::into),
             });
         }
         lines.sort_by_key(|line| (line.document, line.collection));

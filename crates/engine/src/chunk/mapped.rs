@@ -66,6 +66,8 @@ pub(super) struct UnmappedDocument {
     pub(super) document: u64,
     pub(super) outcome: Outcome,
     pub(super) key: Option<Key>,
+    /// Why it was skipped.
+    pub(super) reason: Option<String>,
 }
 
 impl MappedDocuments {
@@ -109,7 +111,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         let parsed = match parsed {
             Ok(parsed) => parsed,
             Err(reason) => {
-                chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: None });
+                chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: None, reason: None });
                 chunk.troubles.push(trouble(&None, true, reason));
                 chunk.keep(document, &bytes);
                 return Ok(());
@@ -119,11 +121,11 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
         chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
         if let Some(reason) = mapped.failed {
-            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone() });
+            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone(), reason: None });
             chunk.troubles.push(trouble(&mapped.key, true, reason));
             chunk.keep(document, &bytes);
-        } else if mapped.skipped.is_some() {
-            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key });
+        } else if let Some(reason) = mapped.skipped {
+            chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key, reason: Some(reason) });
         }
         for statement in mapped.statements {
             let generation = match statement.embedded {

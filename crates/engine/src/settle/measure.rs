@@ -20,15 +20,28 @@ pub fn union(spans: impl IntoIterator<Item = (i64, i64)>) -> i64 {
     length
 }
 
+/// An interval that should be covered.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// From when.
+    pub from: i64,
+    /// Until when, if nothing is covered.
+    pub to: i64,
+    /// Until when, if anything is.
+    pub until: i64,
+    /// A first one that is no later than this, or early, moves the whole interval.
+    pub start_tolerance: Option<i64>,
+}
+
 /// The parts of an interval that no other covers; those are ordered by where they start.
-pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, (from, to): (i64, i64), shift: Option<i64>) -> Vec<(i64, i64)> {
+pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, window: &Window) -> Vec<(i64, i64)> {
+    let Window { from, to, until, start_tolerance } = *window;
     let mut spans = spans.into_iter().peekable();
     let Some((first, _)) = spans.peek().copied() else { return if to > from { vec![(from, to)] } else { Vec::new() } };
-    let late = first - from;
-    // a first one that is hardly late moves the whole interval
-    let (mut covered, to) = match shift {
-        Some(shift) if late > 0 && late <= shift => (first, to.saturating_add(late)),
-        _ => (from, to),
+    let late = first.saturating_sub(from);
+    let (mut covered, to) = match start_tolerance {
+        Some(tolerance) if late <= tolerance => (first, until.saturating_add(late)),
+        _ => (from, until),
     };
     let mut gaps = Vec::new();
     for (start, stop) in spans.filter(|(start, stop)| start < stop) {
@@ -43,15 +56,21 @@ pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, (from, to): (i64, i64),
     gaps
 }
 
-/// How many different values there are; where `near` is given, of equal ones those whose starts are farther apart than that.
+/// How many different values there are; where `near` is given, starts of equal ones count anew when they are farther than that from the
+/// last one that counted.
 pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
     values.sort();
     let Some(near) = near else {
         values.dedup_by(|a, b| a.0 == b.0);
         return values.len() as i64;
     };
-    let is_new = |pair: &[(Vec<u8>, i64)]| pair[0].0 != pair[1].0 || pair[1].1 - pair[0].1 > near;
-    values.len().min(1) as i64 + values.windows(2).filter(|pair| is_new(pair)).count() as i64
+    let (mut number, mut counted): (i64, Option<&(Vec<u8>, i64)>) = (0, None);
+    for value in &values {
+        if counted.is_none_or(|last| last.0 != value.0 || value.1.saturating_sub(last.1) > near) {
+            (number, counted) = (number + 1, Some(value));
+        }
+    }
+    number
 }
 
 /// A run of equal values.
@@ -156,8 +175,40 @@ mod tests {
             let places = || 0..60_i64;
             prop_assert_eq!(union(spans.iter().copied()), places().filter(|place| covered(&spans, *place)).count() as i64);
             let (from, to) = (within.0, within.0 + within.1);
-            let missing: i64 = gaps(spans.iter().copied(), (from, to), None).iter().map(|(start, stop)| stop - start).sum();
+            let window = Window { from, to, until: to, start_tolerance: None };
+            let missing: i64 = gaps(spans.iter().copied(), &window).iter().map(|(start, stop)| stop - start).sum();
             prop_assert_eq!(missing, (from..to).filter(|place| !covered(&spans, *place)).count() as i64);
+        }
+
+        /// What is tolerated moves the interval, and nothing else.
+        #[test]
+        fn tolerated_gaps_are_those_of_the_interval_that_is_meant(mut spans in prop::collection::vec((0..40_i64, 1..12_i64), 0..12), lengths in (0..30_i64, 0..30_i64), tolerated in (0..5_i64, 0..9_i64)) {
+            spans.iter_mut().for_each(|span| span.1 += span.0);
+            spans.sort_unstable();
+            let (from, to) = (lengths.0, lengths.0 + lengths.1);
+            let found = gaps(spans.iter().copied(), &Window { from, to, until: to - tolerated.0, start_tolerance: Some(tolerated.1) });
+            let late = spans.first().map_or(i64::MAX, |(first, _)| first - from);
+            let (from, to) = match late {
+                i64::MAX => (from, to),
+                _ if late <= tolerated.1 => (from + late, to - tolerated.0 + late),
+                _ => (from, to - tolerated.0),
+            };
+            let plain = Window { from, to, until: to, start_tolerance: None };
+            prop_assert_eq!(found, gaps(spans.iter().copied(), &plain));
+        }
+
+        /// However many there are, of those that count none is near another, and each of the others is near one that counts.
+        #[test]
+        fn starts_that_count_are_not_near_each_other(mut starts in prop::collection::vec(0..60_i64, 0..20), near in 0..6_i64) {
+            let number = distinct(starts.iter().map(|start| (vec![1], *start)).collect(), Some(near));
+            starts.sort_unstable();
+            let mut counted: Vec<i64> = Vec::new();
+            for start in starts {
+                if counted.iter().all(|other| (start - other).abs() > near) {
+                    counted.push(start);
+                }
+            }
+            prop_assert_eq!(number, counted.len() as i64);
         }
 
         #[test]
@@ -184,11 +235,22 @@ mod tests {
 
     #[test]
     fn a_first_that_is_hardly_late_moves_the_end() {
-        assert_eq!(gaps([(10, 30)], (0, 20), Some(20)), []);
-        assert_eq!(gaps([(10, 30)], (0, 20), Some(6)), [(0, 10)]);
-        assert_eq!(gaps([], (0, 20), Some(6)), [(0, 20)]);
-        assert_eq!(gaps([(4, 10), (12, 20)], (0, 20), Some(6)), [(10, 12), (20, 24)]);
-        assert_eq!(gaps([(5, 5)], (0, 20), None), [(0, 20)], "what covers nothing splits nothing");
+        let window = |start_tolerance| Window { from: 0, to: 20, until: 20, start_tolerance };
+        assert_eq!(gaps([(10, 30)], &window(Some(20))), []);
+        assert_eq!(gaps([(10, 30)], &window(Some(6))), [(0, 10)]);
+        assert_eq!(gaps([], &window(Some(6))), [(0, 20)]);
+        assert_eq!(gaps([(4, 10), (12, 20)], &window(Some(6))), [(10, 12), (20, 24)]);
+        assert_eq!(gaps([(-2, 10)], &window(Some(6))), [(10, 18)], "an early one moves it, too");
+        assert_eq!(gaps([(5, 5)], &window(None)), [(0, 20)], "what covers nothing splits nothing");
+    }
+
+    #[test]
+    fn what_may_be_missing_at_the_end_is_missing_with_all_the_rest() {
+        let window = Window { from: 0, to: 20, until: 17, start_tolerance: None };
+        assert_eq!(gaps([(0, 10)], &window), [(10, 17)]);
+        assert_eq!(gaps([(0, 18)], &window), []);
+        assert_eq!(gaps([], &window), [(0, 20)]);
+        assert_eq!(gaps([], &Window { until: -3, ..window }), [(0, 20)], "also where it is longer than the whole");
     }
 
     #[test]
@@ -196,6 +258,7 @@ mod tests {
         let at = |start: i64| (vec![3], start);
         assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], Some(2_000)), 2);
         assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], None), 1);
+        assert_eq!(distinct(vec![at(1), at(2), at(3), at(4)], Some(2)), 2, "a chain of near ones is not one");
         assert_eq!(distinct(Vec::new(), None), 0);
     }
 

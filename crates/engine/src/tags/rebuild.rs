@@ -282,6 +282,7 @@ impl Unit for TagEvaluationUnit {
                 collection: Some(self.collection),
                 outcome,
                 key: key.shared(),
+                reason: None,
             };
             lines.extend(keys.iter().map(line));
         }
@@ -289,7 +290,7 @@ impl Unit for TagEvaluationUnit {
             counts.add(Outcome::Failed, 1);
             let place = place(key);
             let (document, record, offset) = (self.first + place, place + 1, 0);
-            lines.push(DocumentOutcome { document, offset, collection: Some(collection), outcome: Outcome::Failed, key: key.shared() });
+            lines.push(DocumentOutcome { document, offset, collection: Some(collection), outcome: Outcome::Failed, key: key.shared(), reason: None });
             troubles.push(Issue { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
         }
         lines.sort_by_key(|line| line.document);

@@ -559,6 +559,9 @@ impl Grammar<'_> {
                 if self.chance(400) {
                     case["gaps"]["shift"] = json!("6s");
                 }
+                if self.chance(400) {
+                    case["gaps"]["until"] = json!(self.one(&times));
+                }
             }
             if self.chance(400) {
                 let mut matched = case.clone();

@@ -105,6 +105,8 @@ pub struct DocumentOutcome {
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
     pub key: SmolStr,
+    /// Why it was skipped, in words.
+    pub reason: Option<SmolStr>,
 }
 
 /// A failure or warning, in words.
@@ -175,7 +177,7 @@ pub struct JournalEntry {
     pub key: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why it failed, or what was left out.
+    /// Why it failed or was skipped, or what was left out.
     pub reasons: Vec<String>,
 }
 
@@ -198,6 +200,13 @@ pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
         put_varint(&mut plain, line.collection.map_or(NO_COLLECTION, |collection| collection.index() as u64));
         put_bytes(&mut plain, line.key.as_bytes());
         (document, offset) = (line.document, line.offset);
+    }
+    // reasons follow all lines, where there are any: journals of older versions end before
+    let mut before = 0;
+    for (place, reason) in lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.reason.as_ref()?))) {
+        put_varint(&mut plain, (place - before) as u64);
+        put_bytes(&mut plain, reason.as_bytes());
+        before = place;
     }
     if plain.len() <= FEW {
         return plain;
@@ -228,7 +237,13 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<DocumentOutcome>, DecodeError> {
         let outcome = Outcome::from_number(input.byte()?).ok_or(DecodeError("unknown outcome"))?;
         let collection = Some(input.varint()?).filter(|number| *number != NO_COLLECTION).map(|number| CollectionId::from(number as usize));
         let key = input.text()?.into();
-        lines.push(DocumentOutcome { document, offset, collection, outcome, key });
+        lines.push(DocumentOutcome { document, offset, collection, outcome, key, reason: None });
+    }
+    let mut place = 0_usize;
+    while !input.bytes.is_empty() {
+        place = place.saturating_add(input.varint()? as usize);
+        let line = lines.get_mut(place).ok_or(DecodeError("a reason of no line"))?;
+        line.reason = Some(input.text()?.into());
     }
     Ok(lines)
 }

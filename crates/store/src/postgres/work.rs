@@ -523,7 +523,7 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
         reasons.entry(row.at::<i64>(0)? as u64).or_default().push(row.at(1)?);
     }
     for entry in entries {
-        entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
+        entry.reasons.extend(reasons.get(&entry.document).into_iter().flatten().cloned());
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ impl JournalPage<'_> {
             collection: collection.filter(|_| reached),
             key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
             outcome,
-            reasons: Vec::new(),
+            reasons: line.reason.iter().map(ToString::to_string).collect(),
         });
     }
 }

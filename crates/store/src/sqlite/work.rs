@@ -472,7 +472,7 @@ fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]
         reasons.entry(document).or_default().push(reason);
     }
     for entry in entries {
-        entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
+        entry.reasons.extend(reasons.get(&entry.document).into_iter().flatten().cloned());
     }
     Ok(())
 }

@@ -23,7 +23,14 @@ collections:
 ";
 
 fn line(document: u64, collection: CollectionId, outcome: Outcome, key: &str) -> DocumentOutcome {
-    DocumentOutcome { document, offset: document * 10, collection: Some(collection), outcome, key: key.into() }
+    DocumentOutcome {
+        document,
+        offset: document * 10,
+        collection: Some(collection),
+        outcome,
+        key: key.into(),
+        reason: (outcome == Outcome::Skipped).then(|| "not wanted".into()),
+    }
 }
 
 fn trouble(document: u64, file_start: u64, failed: bool, reason: &str) -> Issue {
@@ -141,7 +148,7 @@ pub fn the_journal_lists_documents_in_the_order_of_the_files(place: &Place) {
         };
     assert_eq!(entries[1], entry(1, "file0.json", 1, Some("maker"), Some("m"), Outcome::Created, &[]));
     assert_eq!(entries[3], entry(3, "file0.json", 3, None, None, Outcome::Failed, &["not JSON"]));
-    assert_eq!(entries[4], entry(4, "file0.json", 4, Some("item"), Some("c"), Outcome::Skipped, &["a blank year"]));
+    assert_eq!(entries[4], entry(4, "file0.json", 4, Some("item"), Some("c"), Outcome::Skipped, &["not wanted", "a blank year"]));
     assert_eq!(entries[7], entry(6, "file0.json", 6, Some("maker"), Some("n"), Outcome::Failed, &["no key", "and no year"]));
     assert_eq!(entries[8], entry(7, "file1.json", 1, Some("item"), Some("k7"), Outcome::Created, &[]));
     assert_eq!(entries[2].reasons.len(), 20);
@@ -283,6 +290,7 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
             collection: Some(CollectionId::from(number as usize * 100)),
             outcome,
             key: "\u{e4}".repeat(number as usize).into(),
+            reason: (number % 3 == 1).then(|| format!("reason {number}").into()),
         });
     }
     // positions go back to the front where a new file begins
@@ -292,9 +300,12 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
         collection: Some(CollectionId::from(0)),
         outcome: Outcome::Created,
         key: String::new().into(),
+        reason: None,
     });
     assert_eq!(unpack(&pack(&lines)), Ok(lines.clone()));
     assert_eq!(unpack(&pack(&[])), Ok(Vec::new()));
+    lines.iter_mut().for_each(|line| line.reason = None);
+    assert_eq!(unpack(&pack(&lines)), Ok(lines.clone()), "also without any reason");
     let packed = pack(&lines);
     unpack(&packed[..packed.len() - 5]).expect_err("a torn journal is noticed");
     assert_eq!(unpack(b""), Ok(Vec::new()), "nothing is nothing");

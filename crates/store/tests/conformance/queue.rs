@@ -82,6 +82,7 @@ fn journal(ordinal: u32, outcome: Outcome) -> ChunkJournal {
         collection: Some(CollectionId::from(0)),
         outcome,
         key: format!("key {document}").into(),
+        reason: None,
     };
     let lines: Vec<DocumentOutcome> = (first..first + 10).map(line).collect();
     let mut counts = OutcomeCounts { documents: 10, ..OutcomeCounts::default() };

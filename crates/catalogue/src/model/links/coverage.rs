@@ -96,7 +96,9 @@ impl Measure {
 pub struct GapRule {
     /// Inside which interval: CEL over `group` and the parent's fields.
     pub within: (Expression, Expression),
-    /// A first child that comes no later than this after the beginning moves the end along, and leaves no gap.
+    /// Where there are children the interval ends here instead.
+    pub until: Option<Expression>,
+    /// A first child that comes no later than this after the beginning, or before it, moves the end along, and leaves no gap.
     pub start_tolerance: Option<i64>,
 }
 

@@ -3,7 +3,7 @@
 use super::rows::CoverageRow;
 use super::work::{ChildAtHand, ParentState, ParentWork};
 use crate::relations::payload::ChildPayload;
-use crate::settle::measure::{ValueRun, distinct, gaps, runs, union};
+use crate::settle::measure::{ValueRun, Window, distinct, gaps, runs, union};
 use crate::settle::pass::PassState;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::expr::from_cel;
@@ -48,10 +48,17 @@ impl PassState<'_> {
             let expected = case.expected.as_ref().filter(|_| is_expected);
             let expected =
                 expected.and_then(|expected| self.number(expected, coverage.parent, &parent.golden, group, None)).map(|expected| expected.max(0));
-            let missing = case.gaps.as_ref().filter(|_| is_expected).and_then(|asked| {
-                let from = self.number(&asked.within.0, coverage.parent, &parent.golden, group, None)?;
-                let to = self.number(&asked.within.1, coverage.parent, &parent.golden, group, None)?;
-                Some(gaps(own.iter().filter_map(|child| child.span), (from, to), asked.start_tolerance))
+            // what is complete lacks nothing, wherever its children lie
+            let is_complete = expected.is_some_and(|expected| value >= expected);
+            let missing = case.gaps.as_ref().filter(|_| is_expected && !is_complete).and_then(|asked| {
+                let time = |expression| self.number(expression, coverage.parent, &parent.golden, group, None);
+                let (from, to) = (time(&asked.within.0)?, time(&asked.within.1)?);
+                let until = match &asked.until {
+                    Some(until) => time(until)?,
+                    None => to,
+                };
+                let window = Window { from, to, until, start_tolerance: asked.start_tolerance };
+                Some(gaps(own.iter().filter_map(|child| child.span), &window))
             });
             rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing });
         }
