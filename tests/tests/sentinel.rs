@@ -590,7 +590,7 @@ fn a_failed_expression_is_explained() {
     assert!(explained["fields"]["twice"]["failed"].as_str().is_some_and(|reason| reason.contains("large") || reason.contains("int")), "{explained}");
 }
 
-/// A name that comes by way of a relay satellite says whose data it is only where somebody has put that before it.
+/// A session by way of a relay satellite is named without the satellite, unless whoever collected it has put that in front.
 #[test]
 fn a_session_is_named_without_its_relay_satellite() {
     let place = Place::new(SATELLITES);

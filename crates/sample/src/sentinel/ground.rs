@@ -158,7 +158,7 @@ impl SentinelGenerator {
                  <data_size>{}</data_size>\n    <dsdb_list>\n{list}    </dsdb_list>\n</DCSU_Session_Information_Block>\n",
                 self.random.below(20_000_000_000)
             );
-            // a name by way of a relay satellite does not say whose data it is
+            // sessions by way of the relay satellite are named without the satellite
             let satellite = session.station.map(|_| session.satellite);
             let key: String = Md5::digest(format!("{name}{file}")).iter().map(|byte| format!("{byte:02x}")).collect();
             let record = json!({ "session_id": name, "mission": satellite.map(|name| &name[..2]), "satellite": satellite, "transfer": session.transfer, "blocks": blocks });
@@ -262,10 +262,10 @@ impl SentinelGenerator {
                 None => (session.reported(), RELAY.0, "edrs_complete"),
             };
             // any good session of the orbit at the time will do
-            let done = |other: &&&Session| {
+            let done = |other: &&Session| {
                 other.orbit == session.orbit && other.station.is_some() && other.is_good() && other.fate != SessionFate::Unmeasured
             };
-            let is_received = session.is_good() || session.station.is_some() && sessions.iter().filter(done).count() > 0;
+            let is_received = session.is_good() || session.station.is_some() && sessions.iter().any(done);
             plan.rows.push(format!("S1A,{name},{},{station},1,{}", session.orbit, shown(session.start)));
             self.note("hktm_acquisition", &format!("S1A/{name}/{station}"), json!({ complete: i64::from(is_received) }));
         }
