@@ -34,7 +34,7 @@ impl DefinitionParser<'_> {
             with.extend(self.field_of(item, &collections[parent]));
         }
         let of = |kind| Coverage { name: name.to_owned(), parent, rows: CollectionId::from(collections.len()), when: when.clone(), kind };
-        let (coverage, ty) = if let Some(of_node) = node.get("of") {
+        let (coverage, rows) = if let Some(of_node) = node.get("of") {
             let known: Vec<(usize, &str)> =
                 coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
             let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
@@ -55,7 +55,7 @@ impl DefinitionParser<'_> {
             let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let ty = collections[coverages[summed].rows].fields[FieldId::from(2)].ty.clone();
-            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), Some(ty))
+            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), RowKind::Group(ty))
         } else {
             let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
@@ -66,7 +66,9 @@ impl DefinitionParser<'_> {
                 if links[link].span.is_none() {
                     self.problem(runs, "runs need the link's `span`");
                 }
-                (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
+                let value = &collections[links[link].child_collection].fields[links[link].edge_fields[told]];
+                let ty = value.golden_type().clone();
+                (of(CoverageKind::Runs { link, condition, told, max_gap }), RowKind::Run(ty))
             } else {
                 let mut known = own.clone();
                 known.insert("group".to_owned(), TypeKind::Text.into());
@@ -82,13 +84,13 @@ impl DefinitionParser<'_> {
                 }
                 let all_times = cases.iter().all(|case| case.measure == Measure::Union);
                 let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
-                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), Some(ty))
+                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), RowKind::Group(ty))
             }
         };
         if own.contains_key("group") {
             self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
         }
-        let rows = rows_collection(&collections[parent], name, coverages.len(), ty, &with);
+        let rows = rows_collection(&collections[parent], name, coverages.len(), rows, &with);
         coverages.push(coverage);
         collections.push(rows);
         Some(())
@@ -149,25 +151,35 @@ impl DefinitionParser<'_> {
     }
 }
 
+/// What a row of a coverage is about.
+enum RowKind {
+    /// A group of children, with values of this type.
+    Group(FieldType),
+    /// A run of equal values of this type.
+    Run(FieldType),
+}
+
 /// The collection of a coverage's rows.
-fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[FieldId]) -> Collection {
+fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKind, with: &[FieldId]) -> Collection {
     let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
     let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };
     let key_text;
     let mut fields = IdVec::from(vec![field(&parent.name, FieldType::Text, ordered)]);
-    match ty {
-        Some(ty) => {
+    match kind {
+        RowKind::Group(ty) => {
             key_text = format!("{{{}}}#{{group}}", parent.name);
             let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
             for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
                 fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { FieldIndexes::default() }));
             }
         }
-        None => {
+        RowKind::Run(ty) => {
             key_text = format!("{{{}}}@{{start}}", parent.name);
-            let types = [FieldType::Text, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
+            let has_index = !matches!(ty.element(), FieldType::Json | FieldType::Ranges | FieldType::Struct(_));
+            let types = [ty, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
             for (name, ty) in RUN_FIELDS.into_iter().zip(types) {
-                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { FieldIndexes::default() }));
+                let is_indexed = name == "start" || name == "value" && has_index;
+                fields.push(field(name, ty, if is_indexed { ordered } else { FieldIndexes::default() }));
             }
         }
     }
