@@ -1,5 +1,5 @@
-//! Every function of expressions in one table: its name, its types, what it does, an example. The checker of types, the evaluator,
-//! `stook help expressions` and the documentation read it; a test evaluates every example.
+//! Every function of expressions in one table: its name, its types, what it does, an example. The checker of types, the evaluator
+//! and `stook help expressions` read it; docs/definition.md repeats it, which a test checks, and another test evaluates every example.
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 

@@ -278,7 +278,7 @@ pub fn refused_now(
     let scope = TransitionScope { ask, collection, record, key: &record.key, now };
     let of = |transition: &Transition| {
         let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
-        // what cannot be told now is told to who tries
+        // a refusal that fails to evaluate is left out here; calling the transition reports it
         let reasons = scope.refusals(evaluator, own).unwrap_or_default();
         (transition.name.clone(), reasons.into_iter().map(|reason| reason.text).collect())
     };

@@ -50,7 +50,7 @@ impl ConsolidatedChunk {
                     troubles.push(Issue { document, file, record, offset, key, failed, reason });
                 }
             }
-            // what is so of a record follows from all that was said of it: the last document is told
+            // these warnings follow from all contributions together; they are journalled with the record's last document in the chunk
             if let Some(document) = statements.last().map(|own| own.document) {
                 let values = decision.after.as_deref().unwrap_or_default();
                 let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };

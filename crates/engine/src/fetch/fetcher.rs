@@ -60,7 +60,7 @@ impl InFlightFetch {
         while ended.is_none() {
             let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
             if let Some(wanted) = wanted::CancelToken::now() {
-                // who is asked goes on, for others and for later
+                // the call continues: other queries may wait for it, and its answer is stored
                 left = Some(left.min(LOOK_AGAIN)).filter(|_| !wanted.is_over())?;
             }
             ended = self.changed.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;

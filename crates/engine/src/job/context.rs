@@ -37,7 +37,7 @@ impl MatchRatio {
     const ENOUGH: u64 = 500;
     /// Records after which older ones count half.
     const MANY: u64 = 20_000;
-    /// Of so many one may be there.
+    /// At most one record in so many may exist.
     const SELDOM: u64 = 50;
 
     pub(crate) fn note(&self, collection: CollectionId, about: usize, there: usize) {

@@ -53,7 +53,7 @@ impl<'c> RecordMerger<'c> {
         followed
     }
 
-    /// Remembers what a record is, for those who are told; what it was is known to whoever has read it.
+    /// Keeps the record's new values for propagation; the caller has the old ones.
     pub(super) fn remember(&self, stored: Option<&StoredRecord>, change: &RecordChange, decision: &mut MergeResult) {
         if !self.rules.concern(self.index) {
             return;

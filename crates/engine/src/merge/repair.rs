@@ -36,7 +36,7 @@ impl RecordMerger<'_> {
         }
         let mut content = match decision.write.take() {
             Some((_, RecordChange::Put(content))) => content,
-            // nothing new is said: what was said is written again
+            // no contribution changed: the readable ones are written again
             _ => Box::new(self.content(Some(&record), created_job, self.survive(Some(&record), &contributions), &contributions)),
         };
         // every column is written

@@ -27,9 +27,8 @@ pub struct InlineResult {
     pub failures: Vec<String>,
 }
 
-/// Settles records of a collection, of which `golden` is what they are so far, before they are written, as far as that can be known: their targets are written beside
-/// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
-/// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
+/// Settles records before they are written, where possible: their targets are in the same unit (`written`), or were read from `store` and are
+/// noted in the read set, which the store checks at commit. `golden` has their values so far. The others need a pass.
 ///
 /// # Errors
 /// When the store fails.

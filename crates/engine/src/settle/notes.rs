@@ -30,7 +30,8 @@ impl PassState<'_> {
         if self.incorrect.is_empty() {
             return Ok(());
         }
-        // what a change has told is seen together with its marks; whoever made them waits for what follows now
+        // a commit makes its edges and its marks visible together, so a job that has marks now may explain the difference, and it also waits for
+        // what this pass marks
         let on_their_way: Vec<JobId> = desk.marking()?.into_iter().filter(|job| *job != CHECK).collect();
         self.followed.share(CHECK, &on_their_way);
         let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };

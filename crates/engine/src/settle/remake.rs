@@ -121,7 +121,7 @@ impl Unit for ResettleUnit {
     }
 
     fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        // whoever has changed them has told what follows
+        // a record that changed after it was read was marked by the unit that changed it
         records.iter().for_each(|record| self.followed[*record] = Propagation::default());
         Vec::new()
     }

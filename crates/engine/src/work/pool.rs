@@ -215,7 +215,7 @@ impl<'c> WorkerPool<'c> {
         Ok(())
     }
 
-    /// Answers marks, everybody's, until everything is done, what this crew was for is settled, or it is told to stop.
+    /// Runs settle passes for all jobs until all work is done, the job of this pool is settled, or it is stopped.
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.give_way();
         let rules: Arc<dyn SettlePass> = self.rules.clone();

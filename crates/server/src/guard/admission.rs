@@ -89,7 +89,7 @@ pub struct ClassLimits {
     pub wait: Duration,
 }
 
-/// The gate of one class. As many requests may wait as may be in work: whoever waits, waits for one of those before it.
+/// The gate of one class. As many requests may wait as may be in progress, so each waits for at most one to end.
 pub struct AdmissionGate {
     places: Arc<Semaphore>,
     limits: ClassLimits,

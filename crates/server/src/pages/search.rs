@@ -87,7 +87,7 @@ pub async fn total(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     })
 }
 
-/// What can be asked, for who has asked nothing yet.
+/// The page without a query: what a query looks like, and the collections.
 fn begin(visit: &PageContext, overview: &Json) -> Markup {
     html! {
         p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". If you type plain words, Stook suggests queries." }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
-/// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with
-/// every commit of any process: where it is what it was, nothing was committed meanwhile.
+/// Called for each commit of this process, so that a cache of records can be exact. The commit number of a store grows with every commit of
+/// any process; if it is unchanged, nothing was committed.
 pub trait CommitObserver: Send + Sync {
-    /// Readers may see from now on that the stand is `stand` where it was `before`.
+    /// From now on readers may see the commit number `stand`; it was `before`.
     fn committing(&self, before: i64, stand: i64);
-    /// The commit is done, these records may have changed; those who wrote them have not been answered yet.
+    /// The commit is done, and these records may have changed; the callers that wrote them have no answer yet.
     fn committed(&self, stand: i64, changed: &[ChangedRecord]);
 }
 
@@ -28,14 +28,14 @@ pub struct ChangedRecord {
     pub content_changed: bool,
 }
 
-/// Whether what was remembered of a store is still so.
+/// Tells whether anything was committed since something was read.
 pub trait Commits {
-    /// Whether a question is answered inside this process, without a round trip.
+    /// Whether the number is read without a round trip.
     fn is_near(&self) -> bool {
         false
     }
 
-    /// The stand that readers see now. Nothing where the database does not say: then every use of something remembered is checked
+    /// The commit number that readers see now. `None` where the database has none: then every use of a cached record is checked
     /// with [`Records::versions`](super::records::Records::versions).
     ///
     /// # Errors

@@ -18,13 +18,13 @@ use stook_catalogue::value::SmolStr;
 pub struct StaleMark {
     /// Given by the store.
     pub id: i64,
-    /// Which rules are to run: lower ones first.
+    /// The collection's order, times four, plus the phase: passes take the lowest first. The column is called `stratum`.
     pub phase: u32,
     /// The collection or link they are of, by its number.
     pub rule: u32,
     /// What needs settling: a key, or what a link's ends have in common.
     pub target: SmolStr,
-    /// Which part of it.
+    /// Which part of the target: empty for all of it, `made`, `g` and a group, or the bounds of a search as JSON.
     pub group: SmolStr,
     /// The job that caused it, see [`JobRef::number`](super::ids::JobRef::number).
     pub job: JobId,
@@ -118,8 +118,7 @@ pub trait PassContext {
     /// # Errors
     /// When the database fails.
     fn behind(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
-    /// Waits for units that are being written and have been told already that no edges lead to their new records, or that the edges
-    /// they rely on are still those: what is read from now on includes what they write.
+    /// Waits for units in progress whose edges or read sets were already checked, so that later reads include what they write.
     ///
     /// # Errors
     /// When the database fails.

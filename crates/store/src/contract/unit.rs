@@ -72,7 +72,7 @@ pub trait Unit: Send {
     /// store holds them.
     ///
     /// # Errors
-    /// Fails the unit, as a unit does that writes nothing or holds what it writes: it has no second thoughts.
+    /// The default fails the unit: right for units that write nothing or have locked what they write.
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))

@@ -57,7 +57,7 @@ impl CancelToken {
     /// Ends when the answer is not wanted any more.
     pub async fn over(&self) {
         loop {
-            // whoever is told from here on is told this one, too
+            // registered before the check, so that a notification in between is not lost
             let told = self.0.told.notified();
             if self.is_over() {
                 return;

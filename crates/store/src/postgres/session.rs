@@ -182,7 +182,7 @@ async fn while_wanted<T>(client: &Client, wanted: Option<&CancelToken>, work: im
         return done;
     }
     loop {
-        // a server that has not begun with the statement forgets that it was asked; where asking fails, the statement ends by itself
+        // a server that has not started the statement ignores the request, so it is repeated; if it fails, the statement ends by itself
         let _ = client.cancel_token().cancel_query(NoTls).await;
         if let Either::Left((done, _)) = select(work.as_mut(), pin!(tokio::time::sleep(LOOK_AGAIN))).await {
             return done;

@@ -161,7 +161,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
             now.insert((collection, row.at(0)?), Version::new(row.at(1)?, row.at(2)?));
         }
     }
-    // behind the last row that others may hold: whoever waits for this one may keep those waiting who have it
+    // taken after all row locks: a transaction that waits for this lock could otherwise hold rows that its owner waits for
     if !reliance.ranges.is_empty() {
         keep_passes_waiting(session, tenant)?;
     }

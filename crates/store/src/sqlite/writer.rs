@@ -302,7 +302,7 @@ impl WriterThread {
         let mut request = Some(first);
         while let Some(QueuedWrite { work, answer }) = request {
             let mut work = work;
-            // a unit is asked before it is written: to be asked means to begin again
+            // its changes are read before it is written: reading them later would start its protocol again
             let watched = self.shared.watch.get().is_some();
             if watched && matches!(work, WriterCommand::Unit(_)) {
                 changed.extend(work.changes());

@@ -144,7 +144,8 @@ pub struct FieldMapping {
     pub rule: ValueRule,
 }
 
-/// A file without a failure takes the place of what older files of its source said in the same scope, from its first time on.
+/// `replaces:`. A complete delivery without failed documents retires older contributions of its source in the same scope, from its first
+/// time in the scope on, unless too many keys are missing.
 #[derive(Debug, Clone)]
 pub struct CompleteDelivery {
     /// Its number in a store; the last two bits are free.

@@ -29,7 +29,7 @@ impl DeliveryLedger {
         if ranges.is_empty() { Ok(Self::default()) } else { Self::new(store.between(tenant, replaces.ledger(), &ranges)?) }
     }
 
-    /// Whether a newer file has taken the place of what was said in a scope, of a time in it.
+    /// Whether the ledger has a newer delivery of the scope that begins at or before `at`.
     pub fn is_dead(&self, scope: &str, at: i64, as_of: i64) -> bool {
         self.0.get(scope).is_some_and(|files| files.iter().any(|(from, newer)| *from <= at && *newer > as_of))
     }

@@ -60,7 +60,7 @@ struct ScopedContribution {
 }
 
 impl PassState<'_> {
-    /// Of what was said in scopes, retires what is dead, or hears again what is not.
+    /// Retires the contributions of scopes that the ledger covers, or restores those that it no longer covers.
     pub(super) fn restate(
         &mut self,
         desk: &mut dyn PassContext,
