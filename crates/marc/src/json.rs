@@ -1,31 +1,55 @@
-//! MARC-in-JSON (<https://github.com/marc4j/marc4j/wiki/MARC-in-JSON-Description>): one object to and from a [`MarcRecord`].
+//! MARC-in-JSON (<https://github.com/marc4j/marc4j/wiki/MARC-in-JSON-Description>): one object to and from a [`MarcRecord`]. The older
+//! form in which fields are lists, `["245", "1", "0", [["a", "Title"]]]`, is read, too.
 
 use crate::builder::MarcBuilder;
+use crate::draft::Draft;
 use crate::record::{MarcError, MarcRecord, show_tag};
+use crate::repair::{ReadOptions, RepairKind, Repairs};
+use serde_json::Value;
+use std::borrow::Cow;
 
 impl MarcRecord<'_> {
-    /// Reads the JSON form: `{"leader": ..., "fields": [{"001": ...}, {"245": {"ind1", "ind2", "subfields": [{"a": ...}]}}]}`.
+    /// Reads the JSON form: `{"leader": ..., "fields": [{"001": ...}, {"245": {"ind1", "ind2", "subfields": [{"a": ...}]}}]}`, or the
+    /// older one: `{"leader": ..., "fields": [["001", ...], ["245", "1", "0", [["a", ...]]]]}`.
     ///
     /// # Errors
     /// When the value has another shape.
-    pub fn from_json(json: &serde_json::Value) -> Result<MarcRecord<'static>, MarcError> {
+    pub fn from_json(json: &Value) -> Result<MarcRecord<'static>, MarcError> {
         let shape = |text: &str| MarcError::Shape(text.to_owned());
-        let leader = json.get("leader").and_then(|leader| leader.as_str()).ok_or_else(|| shape("there is no \"leader\""))?;
+        let text = |value: &Value, what: &str| value.as_str().map(str::to_owned).ok_or_else(|| shape(what));
+        let leader = json.get("leader").and_then(Value::as_str).ok_or_else(|| shape("there is no \"leader\""))?;
         let mut builder = MarcBuilder::new(leader)?;
-        let fields = json.get("fields").and_then(|fields| fields.as_array()).ok_or_else(|| shape("there is no \"fields\" list"))?;
+        let fields = json.get("fields").and_then(Value::as_array).ok_or_else(|| shape("there is no \"fields\" list"))?;
         for field in fields {
+            if let Value::Array(parts) = field {
+                match parts.as_slice() {
+                    [tag, value] => builder.control(&text(tag, "a tag is text")?, &text(value, "a control field is text")?)?,
+                    [tag, first, second, Value::Array(subfields)] => {
+                        let [first, second] = [first, second].map(|value| value.as_str().filter(|value| !value.is_empty()).unwrap_or(" "));
+                        builder.data(&text(tag, "a tag is text")?, first, second)?;
+                        for subfield in subfields {
+                            let Some([code, value]) = subfield.as_array().map(Vec::as_slice) else {
+                                return Err(shape("a subfield is a list of a code and a value"));
+                            };
+                            builder.subfield(&text(code, "a subfield code is text")?, &text(value, "a subfield's value is text")?)?;
+                        }
+                    }
+                    _ => return Err(shape("a field is a list of two or four")),
+                }
+                continue;
+            }
             let entries = field.as_object().ok_or_else(|| shape("a field is an object"))?;
             for (tag, content) in entries {
                 match content {
-                    serde_json::Value::String(text) => builder.control(tag, text)?,
-                    serde_json::Value::Object(parts) => {
-                        let given = |name: &str| parts.get(name).and_then(|value| value.as_str());
+                    Value::String(text) => builder.control(tag, text)?,
+                    Value::Object(parts) => {
+                        let given = |name: &str| parts.get(name).and_then(Value::as_str);
                         let indicator = |name: &str| given(name).filter(|value| !value.is_empty()).unwrap_or(" ");
                         builder.data(tag, indicator("ind1"), indicator("ind2"))?;
-                        let subfields = parts.get("subfields").and_then(|subfields| subfields.as_array());
+                        let subfields = parts.get("subfields").and_then(Value::as_array);
                         for subfield in subfields.ok_or_else(|| shape("a data field has \"subfields\""))? {
                             for (code, value) in subfield.as_object().ok_or_else(|| shape("a subfield is an object"))? {
-                                builder.subfield(code, value.as_str().ok_or_else(|| shape("a subfield's value is text"))?)?;
+                                builder.subfield(code, &text(value, "a subfield's value is text")?)?;
                             }
                         }
                     }
@@ -36,11 +60,38 @@ impl MarcRecord<'_> {
         Ok(builder.finish())
     }
 
-    /// The JSON form of [`MarcRecord::from_json`], on one line.
+    /// Reads the JSON forms as the options say, and adds what was repaired to `repairs`. Encodings do not matter here.
+    ///
+    /// # Errors
+    /// Those of [`MarcRecord::from_json`] if nothing may be repaired; else when there are no fields.
+    pub fn read_json(json: &Value, options: &ReadOptions, repairs: &mut Repairs) -> Result<MarcRecord<'static>, MarcError> {
+        let strict = Self::from_json(json);
+        if strict.is_ok() || !options.repairs() {
+            return strict;
+        }
+        let mut draft = Draft::new(repairs);
+        let Some(fields) = json.get("fields").filter(|fields| fields.is_array() || fields.is_object()) else { return strict };
+        if let Some(leader) = json.get("leader").and_then(Value::as_str) {
+            draft.leader(leader, None);
+        }
+        match fields {
+            Value::Object(entries) => entries.iter().for_each(|(tag, content)| named(tag, content, &mut draft)),
+            other => other.as_array().into_iter().flatten().for_each(|field| field_of(field, &mut draft)),
+        }
+        Ok(draft.finish())
+    }
+
+    /// The JSON form of [`MarcRecord::from_json`], on one line. Text that stands in no subfield is written as a subfield `a`.
     pub fn to_json(&self) -> String {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let mut out = format!("{{\"leader\":{},\"fields\":[", quoted(self.leader()));
-        for (index, field) in self.fields().enumerate() {
+        self.to_nearest_json(&mut Repairs::default())
+    }
+
+    /// The same; what the form cannot hold is brought into another, which is added to `repairs`.
+    pub fn to_nearest_json(&self, repairs: &mut Repairs) -> String {
+        let record = self.tidied(repairs);
+        let quoted = |text: &str| Value::from(text).to_string();
+        let mut out = format!("{{\"leader\":{},\"fields\":[", quoted(record.leader()));
+        for (index, field) in record.fields().enumerate() {
             if index > 0 {
                 out.push(',');
             }
@@ -59,5 +110,134 @@ impl MarcRecord<'_> {
         }
         out.push_str("]}");
         out
+    }
+}
+
+/// A value as text: numbers and words as they are written, nothing for what has parts.
+fn text_of<'v>(value: &'v Value, draft: &mut Draft<'_>) -> Cow<'v, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Null => {
+            draft.tell(RepairKind::Value, "a value that is null was read as empty text");
+            Cow::Borrowed("")
+        }
+        other => {
+            draft.tell(RepairKind::Value, "a value that is not text was read as it is written");
+            Cow::Owned(other.to_string())
+        }
+    }
+}
+
+/// A field in either form.
+fn field_of(field: &Value, draft: &mut Draft<'_>) {
+    match field {
+        Value::Object(entries) => entries.iter().for_each(|(tag, content)| named(tag, content, draft)),
+        Value::Array(parts) => match parts.as_slice() {
+            [tag, first, second, Value::Array(subfields)] => {
+                if draft.data(tag.as_str(), [first.as_str(), second.as_str()], None) {
+                    subfields.iter().for_each(|subfield| subfield_of(subfield, draft));
+                }
+            }
+            [tag, Value::Array(subfields)] => {
+                if draft.data(tag.as_str(), [None, None], None) {
+                    subfields.iter().for_each(|subfield| subfield_of(subfield, draft));
+                }
+            }
+            [tag, value] => {
+                let text = text_of(value, draft).into_owned();
+                draft.control(tag.as_str(), &text, None);
+            }
+            _ => draft.repairs.add(RepairKind::Foreign, None, None, "a list that is no field was left out"),
+        },
+        _ => draft.repairs.add(RepairKind::Foreign, None, None, "a value that is no field was left out"),
+    }
+}
+
+fn named(tag: &str, content: &Value, draft: &mut Draft<'_>) {
+    match content {
+        Value::Object(parts) => {
+            let indicator = |name: &str| parts.get(name).and_then(Value::as_str);
+            if !draft.data(Some(tag), [indicator("ind1"), indicator("ind2")], None) {
+                return;
+            }
+            match parts.get("subfields") {
+                Some(Value::Array(subfields)) => subfields.iter().for_each(|subfield| subfield_of(subfield, draft)),
+                Some(entries @ Value::Object(_)) => subfield_of(entries, draft),
+                _ => draft.tell(RepairKind::Value, "the field has no list of subfields; it was read as empty"),
+            }
+            for name in parts.keys().filter(|name| !matches!(name.as_str(), "ind1" | "ind2" | "subfields")) {
+                draft.tell(RepairKind::Foreign, format!("the member `{}` was left out", name.escape_debug()));
+            }
+        }
+        // several fields of one tag
+        Value::Array(contents) => contents.iter().filter(|content| !content.is_array()).for_each(|content| named(tag, content, draft)),
+        other => {
+            let text = text_of(other, draft).into_owned();
+            draft.control(Some(tag), &text, None);
+        }
+    }
+}
+
+fn subfield_of(subfield: &Value, draft: &mut Draft<'_>) {
+    match subfield {
+        Value::Object(entries) => {
+            for (code, value) in entries {
+                let text = text_of(value, draft);
+                draft.subfield(Some(code), &text);
+            }
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [code, value] => {
+                let text = text_of(value, draft);
+                draft.subfield(code.as_str(), &text);
+            }
+            _ => draft.tell(RepairKind::Foreign, "a list that is no subfield was left out"),
+        },
+        other => {
+            let text = text_of(other, draft);
+            draft.loose(&text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const LEADER: &str = "00000nam a2200000 i 4500";
+
+    #[test]
+    fn fields_may_be_lists() {
+        let older = json!({"type": "marc-hash", "version": [1, 0], "leader": LEADER,
+            "fields": [["001", "x1"], ["245", "1", "0", [["a", "Title"], ["b", "rest"]]]]});
+        let newer = json!({"leader": LEADER,
+            "fields": [{"001": "x1"}, {"245": {"ind1": "1", "ind2": "0", "subfields": [{"a": "Title"}, {"b": "rest"}]}}]});
+        assert_eq!(MarcRecord::from_json(&older).map(|record| record.to_json()), Ok(newer.to_string()));
+        assert_eq!(MarcRecord::from_json(&newer).map(|record| record.to_json()), Ok(newer.to_string()));
+    }
+
+    #[test]
+    fn other_shapes_are_repaired() {
+        let given = json!({"fields": [{"001": 17}, {"005": {"subfields": [{"a": "2020"}]}}, {"245": "Title"}, 7, {"": "x"},
+            {"24510": {"subfields": [{"": "T"}, "loose", {"c": null}]}}, ["500", " ", "é", [["ab", "x"]]], {"650": {"ind1": "1", "ind2": ""}}]});
+        let mut repairs = Repairs::default();
+        let record = MarcRecord::read_json(&given, &ReadOptions::REPAIR, &mut repairs).expect("fields");
+        let data: Vec<_> = record.fields().map(|field| (show_tag(field.tag), field.data)).collect();
+        let expected = [
+            ("001", "17"),
+            ("005", "2020"),
+            ("245", "  \u{1f}aTitle"),
+            ("245", "10\u{1f}aT\u{1f}aloose\u{1f}c"),
+            ("500", "  \u{1f}ax"),
+            ("650", "1 "),
+        ];
+        assert_eq!(data, expected.map(|(tag, data)| (tag.to_owned(), data)));
+        use RepairKind::{ControlField, DataField, Foreign, Indicator, Leader, LongTag, NoSubfield, SubfieldCode, Tag, Value};
+        for kind in [ControlField, DataField, Foreign, Indicator, Leader, LongTag, NoSubfield, SubfieldCode, Tag, Value] {
+            assert!(repairs.has(kind), "{kind:?}");
+        }
+        assert!(MarcRecord::read_json(&given, &ReadOptions::STRICT, &mut repairs).is_err());
+        assert!(MarcRecord::read_json(&json!([1]), &ReadOptions::REPAIR, &mut repairs).is_err());
     }
 }

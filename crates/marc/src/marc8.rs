@@ -36,10 +36,38 @@ fn lookup(set: u8, code: [u8; 3]) -> Option<(char, bool)> {
     None
 }
 
-/// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted.
+/// Whether there may be characters that MARC-8 has no code for, written as `&#x4E2D;`.
+pub(crate) fn has_references(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"&#x").is_some()
+}
+
+/// A reference at the front: its length and its character. Control characters cannot be written so.
+fn reference(text: &str) -> Option<(usize, char)> {
+    let digits = text.strip_prefix("&#x")?;
+    let (digits, _) = digits.split_at_checked(digits.find(';').filter(|length| (1..=6).contains(length))?)?;
+    let code = digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;
+    let character = char::from_u32(code).filter(|character| !character.is_control())?;
+    Some((digits.len() + 4, character))
+}
+
+/// References as the characters they stand for (the lossless form of the conversion between MARC-8 and Unicode).
+fn resolve(text: String) -> String {
+    let Some(first) = text.find("&#x") else { return text };
+    let mut out = String::with_capacity(text.len());
+    out.push_str(&text[..first]);
+    let mut rest = &text[first..];
+    while let Some(next) = rest.chars().next() {
+        let (length, character) = reference(rest).unwrap_or((next.len_utf8(), next));
+        out.push(character);
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted. Numeric references become characters.
 pub fn decode(bytes: &[u8]) -> (String, usize) {
     if bytes.iter().all(|byte| byte.is_ascii() && *byte != ESCAPE) {
-        return (bytes.iter().map(|byte| char::from(*byte)).collect(), 0);
+        return (resolve(bytes.iter().map(|byte| char::from(*byte)).collect()), 0);
     }
     let mut out = String::with_capacity(bytes.len() + 8);
     let mut marks: Vec<char> = Vec::new();
@@ -97,7 +125,7 @@ pub fn decode(bytes: &[u8]) -> (String, usize) {
         }
     }
     out.extend(marks.drain(..));
-    (out.nfc().collect(), unknown)
+    (resolve(out).nfc().collect(), unknown)
 }
 
 /// Reads what follows an escape: its length, and whether a set was designated to G1 (true) or G0, and which.
@@ -135,6 +163,12 @@ mod tests {
         assert_eq!(text(b"\x1b(N\x41\x1b(B A"), "\u{0430} A");
         assert_eq!(text(b"H\x1bb2\x1bsO"), "H₂O");
         assert_eq!(text(b"\x1b$1\x21\x30\x21\x1b(B"), "\u{4e00}");
+    }
+
+    #[test]
+    fn references_are_characters() {
+        assert_eq!(text(b"Ni&#x4E2D;&#x1F600; &#xZZ; &#x1F; &#x110000; &#x;"), "Ni\u{4e2d}\u{1f600} &#xZZ; &#x1F; &#x110000; &#x;");
+        assert_eq!(text(b"\xe8u &#x4e2d;"), "ü \u{4e2d}");
     }
 
     #[test]

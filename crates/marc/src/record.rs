@@ -4,8 +4,10 @@
 //! text; a data field is two indicators and then `0x1f`, code, value for each subfield. Every syntax is brought into this
 //! one form, so that paths and writers exist once.
 
-use crate::marc8;
-use memchr::memchr;
+use crate::charset::Charset;
+use crate::repair::{Encoding, ReadOptions, Repairs};
+use crate::{marc8, mend};
+use memchr::{memchr, memchr2};
 use std::borrow::Cow;
 
 /// Ends a record.
@@ -102,6 +104,9 @@ pub enum MarcError {
         /// Its length.
         length: usize,
     },
+    /// Bytes that are no record at all.
+    #[error("there is no record here, this looks like {0}")]
+    NoRecord(&'static str),
     /// Not the JSON or XML form of MARC.
     #[error("{0}")]
     Shape(String),
@@ -113,48 +118,35 @@ impl<'a> MarcRecord<'a> {
     /// # Errors
     /// The first thing that is wrong; nothing is repaired.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MarcError> {
-        let (&leader, _) = bytes.split_first_chunk::<LEADER>().ok_or(MarcError::TooShort(bytes.len()))?;
-        if let Some(position) = leader.iter().position(|byte| !byte.is_ascii()) {
-            return Err(MarcError::BadLeader(position));
-        }
-        let [l0, l1, l2, l3, l4, .., b0, b1, b2, b3, b4, _, _, _, _, _, _, _] = leader;
-        let announced = number(&[l0, l1, l2, l3, l4]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
-        if announced != bytes.len() {
-            return Err(MarcError::WrongLength { announced, found: bytes.len() });
-        }
-        let base = number(&[b0, b1, b2, b3, b4]).ok_or(MarcError::NotANumber("12-16 (base address)"))?;
-        if base < LEADER + 1 || base >= bytes.len() || bytes[base - 1] != FIELD_END || !(base - 1 - LEADER).is_multiple_of(12) {
-            return Err(MarcError::BadDirectory(base));
-        }
-        let directory = &bytes[LEADER..base - 1];
-        let mut fields = Vec::with_capacity(directory.len() / 12);
-        for (index, &[a, b, c, l0, l1, l2, l3, p0, p1, p2, p3, p4]) in directory.as_chunks::<12>().0.iter().enumerate() {
-            let tag = [a, b, c];
-            let (Some(length), Some(position)) = (number(&[l0, l1, l2, l3]), number(&[p0, p1, p2, p3, p4])) else {
-                return Err(MarcError::BadEntry(index + 1));
+        Self::read(bytes, &ReadOptions::STRICT, &mut Repairs::default())
+    }
+
+    /// Reads one ISO 2709 record as the options say, and adds what was repaired to `repairs`. A record that needs no repair is read
+    /// as by [`MarcRecord::parse`].
+    ///
+    /// # Errors
+    /// What is wrong, if nothing may be repaired; else only when no field of a record can be found.
+    pub fn read(bytes: &'a [u8], options: &ReadOptions, repairs: &mut Repairs) -> Result<Self, MarcError> {
+        if options.repairs() {
+            let found = structure::<true>(bytes);
+            return match found {
+                Ok(Structure { leader, fields, in_form: true }) => match plain_text(bytes, &leader, options.encoding) {
+                    Some(text) => Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }),
+                    None => mend::read(bytes, Ok(Structure { leader, fields, in_form: true }), options, repairs),
+                },
+                other => mend::read(bytes, other, options, repairs),
             };
-            if !tag.iter().all(u8::is_ascii_graphic) {
-                return Err(MarcError::BadEntry(index + 1));
-            }
-            let start = base + position;
-            let end = start + length;
-            if end > bytes.len() - 1 {
-                return Err(MarcError::PastTheEnd { tag: show_tag(tag), entry: index + 1, end });
-            }
-            if length == 0 || bytes[end - 1] != FIELD_END {
-                return Err(MarcError::Unterminated { tag: show_tag(tag), entry: index + 1 });
-            }
-            fields.push(FieldEntry { tag, start: start as u32, end: end as u32 - 1 });
         }
-        if leader[9] == b'a' {
+        let Structure { leader, fields, .. } = structure::<false>(bytes)?;
+        if leader[9] == b'a' || options.encoding == Encoding::Utf8 {
             let text = simdutf8::compat::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
             return Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }.checked();
         }
-        if bytes.is_ascii() && memchr(0x1b, bytes).is_none() {
-            let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
+        if let Some(text) = plain_text(bytes, &leader, Encoding::Auto) {
             return Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 });
         }
-        Self::decode_marc8(bytes, leader, &fields)
+        let encoding = if options.encoding == Encoding::Auto { Encoding::Marc8 } else { options.encoding };
+        Ok(Self::decoded(bytes, leader, &fields, Charset::of(false, &[], encoding, repairs)))
     }
 
     /// Positions are bytes, so they could fall inside a character where the directory is wrong by a few bytes.
@@ -167,28 +159,18 @@ impl<'a> MarcRecord<'a> {
         Ok(self)
     }
 
-    fn decode_marc8(bytes: &[u8], mut leader: [u8; LEADER], entries: &[FieldEntry]) -> Result<Self, MarcError> {
+    fn decoded(bytes: &[u8], mut leader: [u8; LEADER], entries: &[FieldEntry], charset: Charset) -> Self {
         let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
         let mut fields = Vec::with_capacity(entries.len());
         let mut unknown_characters = 0;
         for entry in entries {
             let start = text.len() as u32;
-            // piece by piece: a diacritic without a letter must not melt into the subfield code before it
-            for (index, piece) in bytes[entry.start as usize..entry.end as usize].split(|byte| *byte == SUBFIELD).enumerate() {
-                let (code, value) = piece.split_at(if index > 0 { piece.len().min(1) } else { 0 });
-                if index > 0 {
-                    text.push(char::from(SUBFIELD));
-                }
-                for part in [code, value] {
-                    let (decoded, unknown) = marc8::decode(part);
-                    unknown_characters += unknown;
-                    text.push_str(&decoded);
-                }
-            }
+            let data = &bytes[entry.start as usize..entry.end as usize];
+            unknown_characters += charset.decode(data, "", 0, &mut text, &mut Repairs::default());
             fields.push(FieldEntry { tag: entry.tag, start, end: text.len() as u32 });
         }
         leader[9] = b'a';
-        Ok(Self { text: Cow::Owned(text), leader, fields, unknown_characters })
+        Self { text: Cow::Owned(text), leader, fields, unknown_characters }
     }
 
     /// The 24 characters of the leader.
@@ -209,6 +191,15 @@ impl<'a> MarcRecord<'a> {
     pub fn tagged(&self, wanted: impl Fn(&[u8; 3]) -> bool) -> impl Iterator<Item = (usize, MarcField<'_>)> {
         let chosen = self.fields.iter().enumerate().filter(move |(_, entry)| wanted(&entry.tag));
         chosen.map(|(number, entry)| (number, self.field(entry)))
+    }
+
+    /// The record in ISO 2709 as it is nearest to it: what data fields cannot hold is brought into another form, which is added to
+    /// `repairs`.
+    ///
+    /// # Errors
+    /// When a field or the record is too long for the format.
+    pub fn to_nearest_iso2709(&self, repairs: &mut Repairs) -> Result<Vec<u8>, MarcError> {
+        self.tidied(repairs).to_iso2709()
     }
 
     /// The record in ISO 2709, UTF-8. Length and base address are computed, and position 9 says UTF-8 where MARC-8 would be
@@ -238,7 +229,7 @@ impl<'a> MarcRecord<'a> {
             return Err(MarcError::TooLong { what: "the record".into(), length });
         }
         let mut leader = self.leader;
-        if !data.is_ascii() || memchr(0x1b, &data).is_some() {
+        if !data.is_ascii() || memchr(0x1b, &data).is_some() || marc8::has_references(&data) {
             leader[9] = b'a';
         }
         leader[0..5].copy_from_slice(format!("{length:05}").as_bytes());
@@ -294,6 +285,79 @@ impl<'r> MarcField<'r> {
     }
 }
 
+/// The leader of a record and where its fields are.
+pub(crate) struct Structure {
+    pub(crate) leader: [u8; LEADER],
+    pub(crate) fields: Vec<FieldEntry>,
+    /// Whether nothing of it needs a closer look.
+    pub(crate) in_form: bool,
+}
+
+/// Finds the fields by the directory. With `LOOK` it is also seen whether fields follow each other, and data fields begin with two
+/// indicators and a subfield.
+fn structure<const LOOK: bool>(bytes: &[u8]) -> Result<Structure, MarcError> {
+    let (&leader, _) = bytes.split_first_chunk::<LEADER>().ok_or(MarcError::TooShort(bytes.len()))?;
+    if let Some(position) = leader.iter().position(|byte| !byte.is_ascii()) {
+        return Err(MarcError::BadLeader(position));
+    }
+    let [l0, l1, l2, l3, l4, .., b0, b1, b2, b3, b4, _, _, _, _, _, _, _] = leader;
+    let announced = number(&[l0, l1, l2, l3, l4]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
+    if announced != bytes.len() {
+        return Err(MarcError::WrongLength { announced, found: bytes.len() });
+    }
+    let base = number(&[b0, b1, b2, b3, b4]).ok_or(MarcError::NotANumber("12-16 (base address)"))?;
+    if base < LEADER + 1 || base >= bytes.len() || bytes[base - 1] != FIELD_END || !(base - 1 - LEADER).is_multiple_of(12) {
+        return Err(MarcError::BadDirectory(base));
+    }
+    let directory = &bytes[LEADER..base - 1];
+    let mut fields = Vec::with_capacity(directory.len() / 12);
+    let (mut odd, mut previous) = (false, base);
+    for (index, &[a, b, c, thousands, l1, l2, l3, p0, p1, p2, p3, p4]) in directory.as_chunks::<12>().0.iter().enumerate() {
+        let tag = [a, b, c];
+        let (thousands, digits) = (usize::from(thousands.wrapping_sub(b'0')), eight_digits([l1, l2, l3, p0, p1, p2, p3, p4]));
+        let Some(digits) = digits.filter(|_| thousands < 10) else {
+            return Err(MarcError::BadEntry(index + 1));
+        };
+        let (length, position) = (thousands * 1000 + digits / 100_000, digits % 100_000);
+        if !tag.iter().all(u8::is_ascii_graphic) {
+            return Err(MarcError::BadEntry(index + 1));
+        }
+        let start = base + position;
+        let end = start + length;
+        if end > bytes.len() - 1 {
+            return Err(MarcError::PastTheEnd { tag: show_tag(tag), entry: index + 1, end });
+        }
+        if length == 0 || bytes[end - 1] != FIELD_END {
+            return Err(MarcError::Unterminated { tag: show_tag(tag), entry: index + 1 });
+        }
+        if LOOK {
+            let head = bytes.get(start..start + 4).and_then(|head| head.try_into().ok()).map_or(0, u32::from_le_bytes);
+            let is_data = (a ^ b'0') | (b ^ b'0') != 0;
+            // two characters of ASCII and a delimiter
+            odd |= (start != previous) | (is_data & (head & 0x00ff_8080 != u32::from(SUBFIELD) << 16));
+            previous = end;
+        }
+        fields.push(FieldEntry { tag, start: start as u32, end: end as u32 - 1 });
+    }
+    let in_form = LOOK && !odd && is_printable(&leader) && previous + 1 == bytes.len() && memchr2(0, RECORD_END, bytes) == Some(previous);
+    Ok(Structure { leader, fields, in_form })
+}
+
+/// Whether a leader has no control characters.
+pub(crate) fn is_printable(leader: &[u8; LEADER]) -> bool {
+    leader.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte))
+}
+
+/// The bytes of a record as text that needs no conversion. Fields that are in form begin behind a terminator, so none begins inside a
+/// character.
+fn plain_text<'a>(bytes: &'a [u8], leader: &[u8; LEADER], encoding: Encoding) -> Option<&'a str> {
+    if leader[9] == b'a' || encoding == Encoding::Utf8 {
+        return simdutf8::basic::from_utf8(bytes).ok();
+    }
+    let plain = bytes.is_ascii() && memchr(0x1b, bytes).is_none() && !marc8::has_references(bytes);
+    if plain { std::str::from_utf8(bytes).ok() } else { None }
+}
+
 /// A tag for messages.
 pub fn show_tag(tag: [u8; 3]) -> String {
     tag.iter().map(|byte| char::from(*byte)).collect()
@@ -301,7 +365,7 @@ pub fn show_tag(tag: [u8; 3]) -> String {
 
 /// Digits to a number; all are looked at, which is faster than to stop at a wrong one.
 #[inline]
-fn number<const N: usize>(digits: &[u8; N]) -> Option<usize> {
+pub(crate) fn number<const N: usize>(digits: &[u8; N]) -> Option<usize> {
     let (mut number, mut all) = (0, true);
     for digit in digits {
         let value = digit.wrapping_sub(b'0');
@@ -309,6 +373,21 @@ fn number<const N: usize>(digits: &[u8; N]) -> Option<usize> {
         number = number * 10 + usize::from(value);
     }
     all.then_some(number)
+}
+
+/// Eight digits to a number, all at once: neighbours are brought together in pairs, then in fours, then all.
+#[inline]
+fn eight_digits(digits: [u8; 8]) -> Option<usize> {
+    let digits = u64::from_le_bytes(digits);
+    // both a digit and six more than it have a 3 in front
+    let fronts = |bytes: u64| bytes & 0xf0f0_f0f0_f0f0_f0f0;
+    if fronts(digits) != 0x3030_3030_3030_3030 || fronts(digits.wrapping_add(0x0606_0606_0606_0606)) != 0x3030_3030_3030_3030 {
+        return None;
+    }
+    let pairs = (digits & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul((10 << 8) + 1) >> 8;
+    let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul((100 << 16) + 1) >> 16;
+    let all = (fours & 0x0000_ffff_0000_ffff).wrapping_mul((10_000 << 32) + 1) >> 32;
+    Some(all as usize)
 }
 
 #[cfg(test)]
@@ -323,6 +402,20 @@ mod tests {
         builder.subfield("a", "Dvořák, Antonín,").expect("subfield");
         builder.subfield("d", "1841-1904").expect("subfield");
         builder.finish()
+    }
+
+    #[test]
+    fn eight_digits_are_a_number() {
+        for number in [0, 1, 9, 10_203_040, 12_345_678, 99_999_999, 90_000_001] {
+            assert_eq!(format!("{number:08}").as_bytes().try_into().ok().and_then(eight_digits), Some(number));
+        }
+        for at in 0..8 {
+            for byte in (0..=255_u8).filter(|byte| !byte.is_ascii_digit()) {
+                let mut digits = *b"90817263";
+                digits[at] = byte;
+                assert_eq!(eight_digits(digits), None, "{byte:#x}");
+            }
+        }
     }
 
     #[test]

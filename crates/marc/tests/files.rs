@@ -3,7 +3,7 @@
 use stook_marc::marcspec::MarcSpec;
 use stook_marc::scan::{MarcScanner, MarcStep, records};
 use stook_marc::write::{MarcSyntax, RecordWriter};
-use stook_marc::{MarcBuilder, MarcError, MarcRecord, RECORD_END, marcxml, roxmltree};
+use stook_marc::{MarcBuilder, MarcError, MarcRecord, RECORD_END, RepairKind, Repairs, marcxml, roxmltree};
 
 fn record(number: &str, title: &str) -> MarcRecord<'static> {
     let mut builder = MarcBuilder::new("00000nam a2200000 a 4500").expect("leader");
@@ -54,7 +54,7 @@ fn a_scanner_finds_records_however_the_bytes_arrive() {
                     continue;
                 }
                 MarcStep::NeedMore | MarcStep::End => break,
-                MarcStep::Unterminated(_) => panic!("both records are whole"),
+                MarcStep::Unterminated(_) | MarcStep::Foreign(_) => panic!("both records are whole"),
             }
             start += found.last().and_then(|found| found.as_ref().ok()).map_or(0, Vec::len);
         }
@@ -74,4 +74,34 @@ fn every_syntax_gives_back_what_was_written() {
     let objects = json.as_array().into_iter().flatten();
     assert_eq!(objects.map(|object| bytes(&MarcRecord::from_json(object).expect("record"))).collect::<Vec<_>>(), expected);
     assert_eq!(written(MarcSyntax::Json, &[]), b"[]\n");
+}
+
+#[test]
+fn what_a_syntax_cannot_hold_is_written_in_its_nearest_form_and_told() {
+    let raw = b"00065nam a2200049 i 4500001000300000245001200003\x1ex1\x1e10Without\x0b.\x1e\x1d";
+    let untidy = MarcRecord::parse(raw).expect("a strict reader takes it");
+    let forms: Vec<_> = [MarcSyntax::Iso2709, MarcSyntax::Xml, MarcSyntax::Json, MarcSyntax::Line]
+        .into_iter()
+        .map(|syntax| {
+            let (mut out, mut repairs) = (Vec::new(), Repairs::default());
+            RecordWriter::new(&mut out, syntax).write_nearest(&untidy, &mut repairs).expect("memory");
+            let kinds: Vec<_> = repairs.into_iter().map(|repair| repair.kind).collect();
+            (String::from_utf8(out).expect("UTF-8"), kinds)
+        })
+        .collect();
+    assert!(forms[0].0.contains("10\u{1f}aWithout\u{b}."), "{}", forms[0].0);
+    assert!(forms[1].0.contains("<subfield code=\"a\">Without\u{fffd}.</subfield>"), "{}", forms[1].0);
+    assert!(forms[2].0.contains("{\"a\":\"Without\\u000b.\"}"), "{}", forms[2].0);
+    assert!(forms[3].0.contains("=245  10$aWithout\u{b}."), "{}", forms[3].0);
+    let told: Vec<_> = forms.into_iter().map(|(_, kinds)| kinds).collect();
+    let moved = vec![RepairKind::NoSubfield];
+    assert_eq!(told, [moved.clone(), vec![RepairKind::NoSubfield, RepairKind::ControlCharacter], moved.clone(), moved]);
+    // without a list for what was changed, text is kept and what cannot be kept is an error
+    assert!(untidy.to_json().contains("Without"));
+    assert_eq!(marcxml::write(&untidy), Err(MarcError::ControlCharacter("245".into())));
+    assert!(RecordWriter::new(Vec::new(), MarcSyntax::Line).write(&untidy).is_err());
+
+    let long = record("1", &"x".repeat(9_999));
+    let error = long.to_nearest_iso2709(&mut Repairs::default());
+    assert_eq!(error, Err(MarcError::TooLong { what: "field 245".into(), length: 10_004 }));
 }

@@ -187,6 +187,7 @@ fn marc_step(step: MarcStep) -> ScanStep {
             let reason = "the file ends inside a record: there is no record terminator".to_owned();
             ScanStep::Problem { bytes: 0..length, next: length, reason }
         }
+        MarcStep::Foreign(length) => ScanStep::Problem { bytes: 0..length, next: length, reason: "there is no record here".to_owned() },
         MarcStep::Skip(length) => ScanStep::Skip(length),
         MarcStep::NeedMore => ScanStep::NeedMore,
         MarcStep::End => ScanStep::End,
