@@ -8,6 +8,8 @@ use memchr::{memchr, memmem};
 const LENGTH_DIGITS: usize = 5;
 const ENTRY: usize = 12;
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+/// How far a scanner that repairs looks for a record terminator before it looks for another leader.
+const FAR: usize = 3 * MAX_RECORD;
 /// Bytes that may stand between the last field of a record and whatever follows where its terminator should be.
 const STRAY: usize = 16;
 
@@ -65,8 +67,19 @@ impl MarcScanner {
                 return MarcStep::NeedMore;
             }
         }
-        if let Some(found) = memchr(RECORD_END, &bytes[self.scanned..]) {
-            let end = self.scanned + found + 1;
+        let near = if self.tolerance == Tolerance::Repair { bytes.len().min(FAR) } else { bytes.len() };
+        let mut found = memchr(RECORD_END, &bytes[self.scanned.min(near)..near]).map(|at| self.scanned + at);
+        if found.is_none() && near < bytes.len() {
+            // terminators may be missing altogether; what is before this leader cannot be another whose directory ends beyond
+            if let Some(leader) = next_leader(&bytes[..near]).filter(|leader| leader + MAX_RECORD < near) {
+                self.scanned = 0;
+                return cut(&bytes[..leader]);
+            }
+            let from = self.scanned.max(near);
+            found = memchr(RECORD_END, &bytes[from..]).map(|at| from + at);
+        }
+        if let Some(found) = found {
+            let end = found + 1;
             self.scanned = 0;
             if self.tolerance == Tolerance::Strict || announced(bytes) == Some(end) {
                 return MarcStep::Record(end);

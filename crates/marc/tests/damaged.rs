@@ -270,6 +270,24 @@ fn the_record_behind_a_truncated_one_is_found() {
 }
 
 #[test]
+fn records_are_found_without_any_terminators() {
+    let one = titled("x1", b"Title");
+    let file = one[..one.len() - 1].repeat(5_000);
+    let (mut scanner, mut at, mut end) = (MarcScanner::new(Tolerance::Repair), 0, 0);
+    let mut found = 0;
+    while at < file.len() {
+        match scanner.step(&file[at..end], end == file.len()) {
+            MarcStep::NeedMore => end = (end + 50_000).min(file.len()),
+            step => {
+                assert_eq!(step, MarcStep::Record(one.len() - 1));
+                (at, found) = (at + one.len() - 1, found + 1);
+            }
+        }
+    }
+    assert_eq!((found, read_as(&file, Encoding::Auto).len()), (5_000, 5_000));
+}
+
+#[test]
 fn a_terminator_inside_of_a_field_does_not_end_the_record() {
     let (lines, repairs) = between(&titled("x1", b"One\x1dTwo"));
     assert_eq!((lines[2].as_str(), repairs), ("245 10$aOne Two", vec![RepairKind::ControlCharacter]));
