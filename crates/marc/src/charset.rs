@@ -1,7 +1,7 @@
 //! The bytes of a field as text: UTF-8, MARC-8, ISO 8859-1 or Windows-1252, by what was asked for and what the bytes are.
 
 use crate::marc8;
-use crate::record::SUBFIELD;
+use crate::record::{SUBFIELD, show_tag};
 use crate::repair::{Encoding, RepairKind, Repairs};
 
 const ESCAPE: u8 = 0x1b;
@@ -32,7 +32,7 @@ impl Charset {
     }
 
     /// Adds the text of a field to `out`; returns how many characters of MARC-8 were unknown.
-    pub(crate) fn decode(self, bytes: &[u8], tag: &str, at: usize, out: &mut String, repairs: &mut Repairs) -> usize {
+    pub(crate) fn decode(self, bytes: &[u8], tag: [u8; 3], at: usize, out: &mut String, repairs: &mut Repairs) -> usize {
         let valid = if self.utf8_first { simdutf8::basic::from_utf8(bytes).ok() } else { None };
         if let Some(text) = valid {
             out.push_str(text);
@@ -51,7 +51,7 @@ impl Charset {
                         _ => "MARC-8",
                     };
                     let done = format!("leader position 9 says UTF-8, which the bytes are not; they were read as {name}");
-                    repairs.add(RepairKind::Encoding, Some(tag), Some(at), done);
+                    repairs.add(RepairKind::Encoding, Some(&show_tag(tag)), Some(at), done);
                 }
                 if other == Encoding::Marc8 {
                     return marc8_field(bytes, tag, at, out, repairs);
@@ -73,24 +73,27 @@ fn is_rather_utf8(data: &[u8]) -> bool {
     for chunk in data.utf8_chunks() {
         characters += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
         wrong += usize::from(!chunk.invalid().is_empty());
+        if wrong > 8 && characters < wrong {
+            return false;
+        }
     }
     characters > 0 && (wrong == 0 || characters > 2 && characters > 3 * wrong)
 }
 
-fn utf8(bytes: &[u8], tag: &str, mut at: usize, out: &mut String, repairs: &mut Repairs) {
+fn utf8(bytes: &[u8], tag: [u8; 3], mut at: usize, out: &mut String, repairs: &mut Repairs) {
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
         at += chunk.valid().len();
         if !chunk.invalid().is_empty() {
             out.push('\u{fffd}');
-            repairs.add(RepairKind::Character, Some(tag), Some(at), "bytes that are not UTF-8 were replaced by U+FFFD");
+            repairs.add(RepairKind::Character, Some(&show_tag(tag)), Some(at), "bytes that are not UTF-8 were replaced by U+FFFD");
         }
         at += chunk.invalid().len();
     }
 }
 
 /// MARC-8, piece by piece: a diacritic without a letter must not melt into the subfield code before it.
-pub(crate) fn marc8_field(bytes: &[u8], tag: &str, at: usize, out: &mut String, repairs: &mut Repairs) -> usize {
+pub(crate) fn marc8_field(bytes: &[u8], tag: [u8; 3], at: usize, out: &mut String, repairs: &mut Repairs) -> usize {
     let mut unknown = 0;
     for (index, piece) in bytes.split(|byte| *byte == SUBFIELD).enumerate() {
         let (code, value) = piece.split_at(if index > 0 { piece.len().min(1) } else { 0 });
@@ -98,22 +101,31 @@ pub(crate) fn marc8_field(bytes: &[u8], tag: &str, at: usize, out: &mut String, 
             out.push(char::from(SUBFIELD));
         }
         for part in [code, value] {
+            if let Some(text) = marc8::plain(part).filter(|_| !marc8::has_references(part)) {
+                out.push_str(text);
+                continue;
+            }
             let (decoded, wrong) = marc8::decode(part);
             unknown += wrong;
             out.push_str(&decoded);
         }
     }
     for _ in 0..unknown {
-        repairs.add(RepairKind::Character, Some(tag), Some(at), "a code or an escape that MARC-8 does not have was replaced by U+FFFD");
+        repairs.add(RepairKind::Character, Some(&show_tag(tag)), Some(at), "a code or an escape that MARC-8 does not have was replaced by U+FFFD");
     }
     unknown
 }
 
-fn single_bytes(bytes: &[u8], encoding: Encoding, tag: &str, at: usize, out: &mut String, repairs: &mut Repairs) {
+fn single_bytes(bytes: &[u8], encoding: Encoding, tag: [u8; 3], at: usize, out: &mut String, repairs: &mut Repairs) {
     for (index, byte) in bytes.iter().enumerate() {
         let character = if encoding == Encoding::Cp1252 { windows_1252(*byte) } else { Some(char::from(*byte)) };
         if character.is_none() {
-            repairs.add(RepairKind::Character, Some(tag), Some(at + index), "a byte that Windows-1252 does not have was replaced by U+FFFD");
+            repairs.add(
+                RepairKind::Character,
+                Some(&show_tag(tag)),
+                Some(at + index),
+                "a byte that Windows-1252 does not have was replaced by U+FFFD",
+            );
         }
         out.push(character.unwrap_or('\u{fffd}'));
     }

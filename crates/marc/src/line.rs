@@ -141,7 +141,7 @@ fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result
             rest.trim_ascii_start()
         });
         decoded.clear();
-        charset.decode(content, &name, at, &mut decoded, repairs);
+        charset.decode(content, tag, at, &mut decoded, repairs);
         if leader.is_none() && (tag == LEADER_TAG || tag == *b"000") {
             leader = Some(leader_of(&decoded.replace('\\', " "), at, repairs));
             continue;

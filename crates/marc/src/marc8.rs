@@ -38,7 +38,7 @@ fn lookup(set: u8, code: [u8; 3]) -> Option<(char, bool)> {
 
 /// Whether there may be characters that MARC-8 has no code for, written as `&#x4E2D;`.
 pub(crate) fn has_references(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, b"&#x").is_some()
+    memchr::memchr_iter(b'&', bytes).any(|at| bytes[at..].starts_with(b"&#x"))
 }
 
 /// A reference at the front: its length and its character. Control characters cannot be written so.
@@ -52,7 +52,7 @@ fn reference(text: &str) -> Option<(usize, char)> {
 
 /// References as the characters they stand for (the lossless form of the conversion between MARC-8 and Unicode).
 fn resolve(text: String) -> String {
-    let Some(first) = text.find("&#x") else { return text };
+    let Some(first) = memchr::memchr_iter(b'&', text.as_bytes()).find(|at| text[*at..].starts_with("&#x")) else { return text };
     let mut out = String::with_capacity(text.len());
     out.push_str(&text[..first]);
     let mut rest = &text[first..];
@@ -64,10 +64,16 @@ fn resolve(text: String) -> String {
     out
 }
 
+/// Bytes that are the same in ASCII.
+pub(crate) fn plain(bytes: &[u8]) -> Option<&str> {
+    let same = bytes.is_ascii() && memchr::memchr(ESCAPE, bytes).is_none();
+    if same { std::str::from_utf8(bytes).ok() } else { None }
+}
+
 /// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted. Numeric references become characters.
 pub fn decode(bytes: &[u8]) -> (String, usize) {
-    if bytes.iter().all(|byte| byte.is_ascii() && *byte != ESCAPE) {
-        return (resolve(bytes.iter().map(|byte| char::from(*byte)).collect()), 0);
+    if let Some(text) = plain(bytes) {
+        return (resolve(text.to_owned()), 0);
     }
     let mut out = String::with_capacity(bytes.len() + 8);
     let mut marks: Vec<char> = Vec::new();

@@ -3,7 +3,7 @@
 
 use crate::charset::Charset;
 use crate::layout::{self, Span};
-use crate::record::{FieldEntry, LEADER, MarcError, MarcRecord, RECORD_END, Structure, number, show_tag};
+use crate::record::{FieldEntry, LEADER, MarcError, MarcRecord, RECORD_END, Structure, number};
 use crate::repair::{ReadOptions, RepairKind, Repairs};
 use crate::tidy;
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub(crate) fn read(
     let mut unknown_characters = 0;
     for Span { tag, start: at, end } in spans {
         decoded.clear();
-        unknown_characters += charset.decode(&bytes[at..end], &show_tag(tag), at, &mut decoded, repairs);
+        unknown_characters += charset.decode(&bytes[at..end], tag, at, &mut decoded, repairs);
         let start = text.len() as u32;
         tidy::push_field(tag, &decoded, Some(at), &mut text, repairs);
         fields.push(FieldEntry { tag, start, end: text.len() as u32 });

@@ -166,7 +166,7 @@ impl<'a> MarcRecord<'a> {
         for entry in entries {
             let start = text.len() as u32;
             let data = &bytes[entry.start as usize..entry.end as usize];
-            unknown_characters += charset.decode(data, "", 0, &mut text, &mut Repairs::default());
+            unknown_characters += charset.decode(data, entry.tag, 0, &mut text, &mut Repairs::default());
             fields.push(FieldEntry { tag: entry.tag, start, end: text.len() as u32 });
         }
         leader[9] = b'a';

@@ -25,7 +25,7 @@ pub(crate) fn is_code(character: char) -> bool {
 
 /// Whether a character cannot stand in a value of ISO 2709: it structures records, or is NUL.
 pub(crate) fn is_structural(character: char) -> bool {
-    matches!(character as u32, 0x00) || [RECORD_END, FIELD_END, SUBFIELD].map(char::from).contains(&character)
+    matches!(character, '\0' | '\u{1d}'..='\u{1f}')
 }
 
 /// Adds a value without the characters that it cannot hold.
@@ -47,8 +47,11 @@ pub(crate) fn push_value(value: &str, tag: &str, byte: Option<usize>, out: &mut 
 
 /// Adds the data of a field, repaired, to `out`.
 pub(crate) fn push_field(tag: [u8; 3], data: &str, byte: Option<usize>, out: &mut String, repairs: &mut Repairs) {
-    let name = show_tag(tag);
     let field = MarcField { tag, data };
+    if is_tidy(field) {
+        return out.push_str(data);
+    }
+    let name = show_tag(tag);
     if field.is_control() {
         return push_control(&name, data, byte, out, repairs);
     }
@@ -164,17 +167,23 @@ impl MarcRecord<'_> {
 
 /// Whether [`push_field`] would change nothing.
 fn is_tidy(field: MarcField<'_>) -> bool {
-    if field.is_control() {
-        return !field.data.contains(is_structural);
-    }
     let data = field.data.as_bytes();
-    let head = memchr::memchr(SUBFIELD, data).unwrap_or(data.len());
-    let indicators = head == 2 && data[..2].iter().all(|byte| is_code(char::from(*byte)));
-    // two characters alone may be text
-    let indicators = indicators && (head < data.len() || data.iter().all(|byte| may_be_indicator(char::from(*byte))));
-    let mut pieces = field.data[head..].split(DELIMITER);
-    pieces.next();
-    indicators && pieces.all(|piece| piece.starts_with(is_code) && !piece.contains(is_structural))
+    if memchr::memchr3(0, FIELD_END, RECORD_END, data).is_some() {
+        return false;
+    }
+    if field.is_control() {
+        return memchr::memchr(SUBFIELD, data).is_none();
+    }
+    let is_code = |byte: &u8| is_code(char::from(*byte));
+    let may_be_indicator = |byte: &u8| may_be_indicator(char::from(*byte));
+    match data {
+        // two characters alone may be text
+        [first, second] => [first, second].into_iter().all(may_be_indicator),
+        [first, second, SUBFIELD, ..] if is_code(first) && is_code(second) => {
+            memchr::memchr_iter(SUBFIELD, data).all(|at| data.get(at + 1).is_some_and(is_code))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
