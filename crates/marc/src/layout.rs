@@ -130,8 +130,10 @@ fn bases(bytes: &[u8], announced: Option<usize>, end: usize) -> [Option<usize>; 
     let is_entry = |entry: &[u8; ENTRY]| entry[..3].iter().all(u8::is_ascii_graphic) && entry[3..].iter().all(u8::is_ascii_digit);
     let steps = bytes[LEADER..end].as_chunks::<ENTRY>().0.iter().take_while(|entry| is_entry(entry)).count();
     let behind = Some(LEADER + ENTRY * steps).filter(|_| steps > 0);
+    // where a terminator is there, the data do not begin before it
+    let unterminated = behind.filter(|base| bytes.get(*base) != Some(&FIELD_END));
     let announced = announced.filter(|base| within(base) && (bytes[base - 1] == FIELD_END || Some(base - 1) == behind));
-    [announced, first.filter(within), behind.filter(within), behind.map(|base| base + 1).filter(within)]
+    [announced, first.filter(within), unterminated.filter(within), behind.map(|base| base + 1).filter(within)]
 }
 
 /// Whether a tag can be one.

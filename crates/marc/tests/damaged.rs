@@ -125,6 +125,18 @@ fn bytes_that_are_lost_or_inserted_move_fields() {
 }
 
 #[test]
+fn a_byte_lost_in_an_early_field_does_not_move_the_others() {
+    let mut fields: Vec<(&str, &[u8])> = vec![("001", b"x1"), ("245", b"10\x1faTitle\x1fcby")];
+    fields.extend(std::iter::repeat_n(("500", b"  \x1fanote".as_slice()), 8));
+    let mut damaged = raw(LEADER, &fields);
+    let at = damaged.windows(3).position(|bytes| bytes == b"\x1fcb").expect("it is there");
+    damaged.remove(at);
+    let (lines, repairs) = between(&damaged);
+    assert_eq!((lines.len(), lines[1].as_str(), lines[9].as_str()), (10, "245 10$aTitlecby", "500   $anote"));
+    assert!(!repairs.contains(&RepairKind::NoEntry), "{repairs:?}");
+}
+
+#[test]
 fn a_leader_that_is_too_short_or_too_long_is_read_by_its_fixed_parts() {
     let mut shorter = titled("x1", "Mesarović".as_bytes());
     shorter.remove(0);
