@@ -22,7 +22,8 @@ pub use stook_xpath::tree;
 
 pub use select::{ContextNode, SelectedValue, places, select, select_from};
 
-use marc::{MarcError, MarcRecord};
+use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
+use marc::{MarcError, MarcRecord, ReadOptions, RepairKind, Repairs};
 use std::borrow::Cow;
 use std::sync::Arc;
 use stook_catalogue::definition::FormatFamily;
@@ -155,6 +156,10 @@ impl From<stook_xpath::xml::XmlError> for DocumentError {
 pub struct ParseContext {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
+    /// The encoding of the XML around the document, unless it is UTF-8.
+    encoding: Option<XmlEncoding>,
+    /// Entities that the document type declares.
+    entities: Entities,
     /// Column names and their delimiter.
     columns: Arc<[String]>,
     delimiter: u8,
@@ -164,7 +169,10 @@ impl ParseContext {
     /// Prepares a scanner's head for parsing.
     pub fn new(syntax: Syntax, head: &[u8]) -> Self {
         match syntax {
-            Syntax::Xml | Syntax::MarcXml => Self { declarations: scan::declarations_of_head(head), ..Self::default() },
+            Syntax::Xml | Syntax::MarcXml => {
+                let (prologue, declarations) = (scan::XmlPrologue::of_head(head).0, scan::declarations_of_head(head));
+                Self { declarations, encoding: prologue.encoding(), entities: prologue.entities(), ..Self::default() }
+            }
             Syntax::Csv => {
                 let delimiter = scan::csv_delimiter(head);
                 // a header in another encoding still says how many columns there are
@@ -176,10 +184,38 @@ impl ParseContext {
         }
     }
 
-    /// The bytes of a document such that it can be parsed without its file: XML elements get the namespaces of the elements
-    /// that enclosed them, everything else is left as it is.
+    /// The bytes of a document such that it can be parsed without its file: XML elements become UTF-8, their entities are expanded, and
+    /// they get the namespaces of the elements that enclosed them; everything else is left as it is.
     pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
-        if self.declarations.is_empty() { Cow::Borrowed(bytes) } else { xml::self_contained(bytes, &self.declarations) }
+        let mut whole = Cow::Borrowed(bytes);
+        if self.encoding.is_some() && !bytes.is_ascii() {
+            let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
+            xml::decode(bytes, self.encoding, &mut text);
+            whole = Cow::Owned(text.into_bytes());
+        }
+        // what cannot be expanded stays, and is refused when it is parsed
+        let expanded = || match self.entities.expand(std::str::from_utf8(&whole).ok()?, EXPANSION_LIMIT) {
+            Ok(Cow::Owned(text)) => Some(text.into_bytes()),
+            _ => None,
+        };
+        if !self.entities.is_empty()
+            && let Some(text) = expanded()
+        {
+            whole = Cow::Owned(text);
+        }
+        match whole {
+            whole if self.declarations.is_empty() => whole,
+            Cow::Borrowed(bytes) => xml::self_contained(bytes, &self.declarations),
+            Cow::Owned(bytes) => Cow::Owned(xml::self_contained(&bytes, &self.declarations).into_owned()),
+        }
+    }
+
+    /// Refuses a document whose entities could not be expanded.
+    fn check_entities(&self, bytes: &[u8]) -> Result<(), DocumentError> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !self.entities.is_empty() => Ok(self.entities.expand(text, EXPANSION_LIMIT).map(|_| ())?),
+            _ => Ok(()),
+        }
     }
 
     /// The columns of a CSV file.
@@ -203,17 +239,44 @@ impl CsvRow {
 }
 
 impl<'d> Document<'d> {
-    /// Parses the bytes of one document, which [`ParseContext::complete`] made able to stand alone.
+    /// Parses the bytes of one document, which [`ParseContext::complete`] made able to stand alone. Damaged MARC is repaired, and
+    /// nothing is said of it.
     ///
     /// # Errors
     /// When they are not one; the message says why, the caller knows where.
     pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &ParseContext) -> Result<Self, DocumentError> {
+        Self::read(bytes, syntax, head, (&ReadOptions::REPAIR, &mut Repairs::default()))
+    }
+
+    /// Reads the bytes of one document as [`Document::parse`] does; MARC as the options say, and what was repaired in it is added to
+    /// `repairs`.
+    ///
+    /// # Errors
+    /// As [`Document::parse`].
+    pub fn read(
+        bytes: &'d [u8],
+        syntax: Syntax,
+        head: &ParseContext,
+        (options, repairs): (&ReadOptions, &mut Repairs),
+    ) -> Result<Self, DocumentError> {
         match syntax {
-            Syntax::Marc => Ok(Document::Marc(MarcRecord::parse(bytes)?)),
+            Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
             Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
-            Syntax::MarcJson => Ok(Document::Marc(MarcRecord::from_json(&parse_json(bytes)?)?)),
-            Syntax::Xml => Ok(Document::Xml(tree::XmlTree::parse(bytes)?)),
-            Syntax::MarcXml => Ok(Document::Marc(marcxml::read(xml::parse(bytes)?.root_element())?)),
+            Syntax::MarcJson => Ok(Document::Marc(MarcRecord::read_json(&parse_json(bytes)?, options, repairs)?)),
+            Syntax::Xml => {
+                head.check_entities(bytes)?;
+                Ok(Document::Xml(tree::XmlTree::parse(bytes)?))
+            }
+            Syntax::MarcXml => {
+                head.check_entities(bytes)?;
+                let mut text = String::new();
+                let replaced = if options.repairs() && std::str::from_utf8(bytes).is_err() { xml::decode(bytes, None, &mut text) } else { 0 };
+                if replaced > 0 {
+                    repairs.add(RepairKind::Character, None, None, format!("{replaced} bytes that are not UTF-8 became U+FFFD"));
+                }
+                let bytes = if text.is_empty() { bytes } else { text.as_bytes() };
+                Ok(Document::Marc(marcxml::read_as(xml::parse(bytes)?.root_element(), options, repairs)?))
+            }
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;
                 if values.len() != head.columns.len() {

@@ -1,6 +1,6 @@
 //! Files to documents: opening (gzip and zstd transparently), recognising the syntax, and reading in constant memory.
 
-use crate::scan::{ScanStep, Scanner};
+use crate::scan::{ScanOptions, ScanStep, Scanner};
 use crate::{ParseContext, Syntax, detect};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -182,8 +182,8 @@ pub fn each<'b, E>(
 
 impl<R: Read> DocumentReader<R> {
     /// Starts at the beginning of a file.
-    pub fn new(input: R, syntax: Syntax, records: Option<&str>) -> Self {
-        Self::with_scanner(input, Scanner::new(syntax, records), (0, 0, u64::MAX))
+    pub fn new<'s>(input: R, syntax: Syntax, options: impl Into<ScanOptions<'s>>) -> Self {
+        Self::with_scanner(input, Scanner::new(syntax, options), (0, 0, u64::MAX))
     }
 
     /// Starts in the middle, after `number` documents, at `offset`. The file goes on behind document number `last`; where there are

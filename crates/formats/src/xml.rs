@@ -4,6 +4,13 @@ use std::borrow::Cow;
 use stook_xpath::markup::{XmlTag, namespace_declarations, tag_at};
 pub use stook_xpath::xml::parse;
 
+use stook_marc::xmltext::{XmlDecoder, XmlEncoding};
+
+/// Adds the text of an element in an encoding, mostly UTF-8, to `out`; returns how many characters were none and became U+FFFD.
+pub fn decode(element: &[u8], encoding: Option<XmlEncoding>, out: &mut String) -> usize {
+    XmlDecoder::new(encoding.unwrap_or(XmlEncoding::Utf8)).decode(element, true, out)
+}
+
 /// The element with the namespace declarations of its former ancestors, so that it can stand alone.
 pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]> {
     let Some((_, XmlTag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };

@@ -53,7 +53,8 @@ impl ReadOptions {
         Self { encoding, ..self }
     }
 
-    pub(crate) fn repairs(&self) -> bool {
+    /// Whether damage is repaired.
+    pub fn repairs(&self) -> bool {
         self.tolerance == Tolerance::Repair
     }
 }
@@ -177,7 +178,8 @@ impl Repairs {
         self.list.iter().any(|repair| repair.kind == kind)
     }
 
-    pub(crate) fn add(&mut self, kind: RepairKind, tag: Option<&str>, byte: Option<usize>, done: impl Into<Cow<'static, str>>) {
+    /// Adds one, or counts it with another of its kind that said the same of the same tag.
+    pub fn add(&mut self, kind: RepairKind, tag: Option<&str>, byte: Option<usize>, done: impl Into<Cow<'static, str>>) {
         let done = done.into();
         let same = |repair: &&mut Repair| repair.kind == kind && repair.tag.as_deref() == tag && repair.done == done;
         if let Some(repair) = self.list.iter_mut().find(same) {

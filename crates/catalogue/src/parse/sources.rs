@@ -11,6 +11,7 @@ use crate::eval::types::{Expected, TextConversion, Type};
 use crate::model::definition::*;
 use crate::model::links::id_of;
 use crate::value::{FieldType, from_text};
+use stook_marc::{Encoding, ReadOptions, Tolerance};
 
 impl DefinitionParser<'_> {
     pub(super) fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
@@ -26,6 +27,7 @@ impl DefinitionParser<'_> {
                 None
             }
         };
+        let marc = self.marc(node, family);
         let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
         let mut namespaces = Vec::new();
         if let Some(bindings) = node.get("namespaces") {
@@ -80,7 +82,43 @@ impl DefinitionParser<'_> {
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
         let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
-        Some(Source { name: name.to_owned(), family, records, empty, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
+        Some(Source {
+            name: name.to_owned(),
+            family,
+            records,
+            marc,
+            empty,
+            namespaces,
+            lets,
+            accept,
+            gone,
+            as_of,
+            replaces,
+            collect,
+            asks,
+            feeds,
+            embeds,
+        })
+    }
+
+    /// How records of MARC are read; the default repairs them.
+    fn marc(&mut self, node: &Node, family: FormatFamily) -> ReadOptions {
+        for word in ["tolerance", "encoding"] {
+            if let Some(own) = node.get(word).filter(|_| family != FormatFamily::Marc) {
+                self.problem(own, format!("`{word}` is for sources of `format: marc`; this one is {}", family.name()));
+            }
+        }
+        let tolerances = [("repair", Tolerance::Repair), ("strict", Tolerance::Strict)];
+        let tolerance = self.choice(node.get("tolerance"), "tolerance", &tolerances).unwrap_or(Tolerance::Repair);
+        let encodings = [
+            ("auto", Encoding::Auto),
+            ("utf-8", Encoding::Utf8),
+            ("marc-8", Encoding::Marc8),
+            ("latin-1", Encoding::Latin1),
+            ("cp1252", Encoding::Cp1252),
+        ];
+        let encoding = self.choice(node.get("encoding"), "encoding", &encodings).unwrap_or(Encoding::Auto);
+        ReadOptions { tolerance, encoding }
     }
 
     fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {

@@ -170,6 +170,16 @@ pub const SOURCE: &[Keyword] = &[
         TEXT,
         "A regular expression: where it finds something in the first 64 KiB of a file or an answer without documents, that is an empty one and no failure.",
     ),
+    word(
+        "tolerance",
+        r#"{"enum":["repair","strict"]}"#,
+        "marc: repair (the default) reads damaged records as far as that is possible, with a warning for each repair; strict refuses them.",
+    ),
+    word(
+        "encoding",
+        r#"{"enum":["auto","utf-8","marc-8","latin-1","cp1252"]}"#,
+        "marc: how the bytes of ISO 2709 and of line mode are characters; auto (the default) is what leader position 9 says, unless the bytes are UTF-8.",
+    ),
     word("namespaces", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "xml: prefixes used in paths."),
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The one collection this source feeds; fields take their own paths."),
     word(

@@ -15,6 +15,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_formats::Document;
+use stook_formats::marc::Repairs;
 use stook_store::journal::{Issue, Outcome};
 use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{Store, Tenant};
@@ -96,13 +97,15 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     let now = store.clock();
     let syntax = syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
     let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
+    let mut repairs = Repairs::default();
     read::documents((slice, input.file, input.bytes.as_ref()), syntax, source, |found, bytes| {
         let (record, offset) = (found.number, found.offset);
         let document = file_start + record;
         chunk.entries.push(PendingDocument { document, record, offset });
+        repairs.begin(offset);
         let parsed = match found.problem {
             Some(problem) => Err(problem),
-            None => Document::parse(&bytes, syntax, &found.head).map_err(|error| error.to_string()),
+            None => Document::read(&bytes, syntax, &found.head, (&source.marc, &mut repairs)).map_err(|error| error.to_string()),
         };
         let trouble = |key: &Option<Key>, failed: bool, reason: String| {
             let key = key.as_ref().map(Key::to_string);
@@ -119,6 +122,8 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         };
         let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, partial_list: input.file.part.as_deref() };
         let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
+        chunk.troubles.extend(repairs.into_iter().map(|repair| trouble(&mapped.key, false, repair.to_string())));
+        chunk.troubles.extend(more(&repairs).map(|more| trouble(&mapped.key, false, more)));
         chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
         if let Some(reason) = mapped.failed {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone(), reason: None });
@@ -144,6 +149,11 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         .map(|replaces| part_of((&context.rules.catalogue, replaces), &mut chunk.records, (slice, input.file.retires_all), (store, &context.tenant)))
         .transpose()?;
     Ok(chunk)
+}
+
+/// That there were more repairs than are kept.
+fn more(repairs: &Repairs) -> Option<String> {
+    Some(repairs.uncounted()).filter(|more| *more > 0).map(|more| format!("{more} more repairs of this record are not listed"))
 }
 
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.

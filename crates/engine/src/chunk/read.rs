@@ -84,7 +84,7 @@ pub fn documents(
     source: &Source,
     mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>,
 ) -> Result<()> {
-    let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
+    let scanner = Scanner::resume(syntax, source, &slice.head);
     if slice.is_given_up() {
         let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(ParseContext::new(syntax, &slice.head)));
         return visit(ScannedDocument { number, offset: slice.offset, problem, head }, Bytes::new());

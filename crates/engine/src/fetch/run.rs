@@ -149,7 +149,7 @@ impl FetchRun<'_> {
         let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
         let opened = open(file).map_err(wrong)?;
         let Some(syntax) = opened.syntax.and_then(|found| found.as_family(self.source.family)) else { return Ok(None) };
-        let mut documents = DocumentReader::new(opened.bytes, syntax, self.source.records.as_deref());
+        let mut documents = DocumentReader::new(opened.bytes, syntax, self.source);
         Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
     }
 

@@ -80,7 +80,7 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };
     let mut chunk = ConsolidatedChunk::map(&context, store, &input, None)?;
     if chunk.documents() == 0 {
-        let mut documents = DocumentReader::new(&whole[..], syntax, source.records.as_deref());
+        let mut documents = DocumentReader::new(&whole[..], syntax, source);
         while documents.next().map_err(failed)?.is_some() {}
         check_list(documents.missing(), source, &delivery.name, &beginning)?;
     }

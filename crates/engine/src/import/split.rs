@@ -76,7 +76,7 @@ fn cut(
     let kept = file.compressed.then(Arc::<Mutex<ReplayBuffer>>::default);
     let input = Tee { inner: opened.bytes, kept: kept.clone() };
     let kept = || kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut documents = DocumentReader::new(input, syntax, source.records.as_deref());
+    let mut documents = DocumentReader::new(input, syntax, source);
     let mut chunk = ChunkBuilder::default();
     while let Some((found, _)) = documents.next().map_err(failed)? {
         let end = documents.offset();

@@ -22,7 +22,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let syntax = syntax(file).ok_or_else(|| EngineError::Wrong(format!("the file of chunk {chunk} has no syntax")))?;
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
     let bytes = read::bytes(&slice, file)?;
-    let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
+    let scanner = Scanner::resume(syntax, source, &slice.head);
     let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::place(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     // end, documents, and what a scanner knows behind the first of them

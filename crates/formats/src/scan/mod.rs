@@ -6,24 +6,49 @@
 
 mod csv;
 mod json;
+mod prologue;
 mod step;
 mod xml;
 
 pub use csv::CsvScanner;
 pub(crate) use csv::csv_delimiter;
 pub use json::JsonScanner;
+pub(crate) use prologue::XmlPrologue;
 pub use step::ScanStep;
 pub use stook_marc::scan::MarcScanner;
 pub use xml::XmlScanner;
 pub(crate) use xml::declarations_of_head;
 
 use crate::Syntax;
+use crate::marc::{ReadOptions, Tolerance};
 use csv::CSV_LIMIT;
 use json::{JsonMode, JsonState, json_mode};
 use memchr::memchr;
 use step::{TREE_LIMIT, line_end};
+use stook_catalogue::definition::Source;
 use stook_marc::scan::MarcStep;
 use xml::xml_head;
+
+/// What a source says of how its files are cut into documents.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanOptions<'s> {
+    /// The element or member that is a document.
+    pub records: Option<&'s str>,
+    /// Whether records of MARC are found in damaged files.
+    pub tolerance: Tolerance,
+}
+
+impl<'s> From<Option<&'s str>> for ScanOptions<'s> {
+    fn from(records: Option<&'s str>) -> Self {
+        Self { records, tolerance: ReadOptions::REPAIR.tolerance }
+    }
+}
+
+impl<'s> From<&'s Source> for ScanOptions<'s> {
+    fn from(source: &'s Source) -> Self {
+        Self { records: source.records.as_deref(), tolerance: source.marc.tolerance }
+    }
+}
 
 /// Cuts bytes of one syntax into documents.
 #[derive(Debug, Clone)]
@@ -39,10 +64,11 @@ pub enum Scanner {
 }
 
 impl Scanner {
-    /// A scanner at the beginning of a file. `records` is the definition's choice of element or member.
-    pub fn new(syntax: Syntax, records: Option<&str>) -> Self {
+    /// A scanner at the beginning of a file.
+    pub fn new<'s>(syntax: Syntax, options: impl Into<ScanOptions<'s>>) -> Self {
+        let ScanOptions { records, tolerance } = options.into();
         match syntax {
-            Syntax::Marc => Scanner::Marc(MarcScanner::default()),
+            Syntax::Marc => Scanner::Marc(MarcScanner::new(tolerance)),
             Syntax::Json | Syntax::MarcJson => Scanner::Json(JsonScanner::new(records)),
             Syntax::Xml => Scanner::Xml(XmlScanner::new(records, false)),
             Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"), true)),
@@ -51,15 +77,16 @@ impl Scanner {
     }
 
     /// A scanner at the beginning of a chunk, with the head the cutting scanner had there.
-    pub fn resume(syntax: Syntax, records: Option<&str>, head: &[u8]) -> Self {
-        let mut scanner = Self::new(syntax, records);
+    pub fn resume<'s>(syntax: Syntax, options: impl Into<ScanOptions<'s>>, head: &[u8]) -> Self {
+        let mut scanner = Self::new(syntax, options);
         match &mut scanner {
             Scanner::Marc(_) => {}
             Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => {
                 (xml.level, xml.declarations) = xml_head(head);
                 // what is behind the beginning of a file begins with a document
-                xml.is_inside = !head.is_empty();
+                xml.is_inside = xml.level > 0;
+                xml.prologue = XmlPrologue::of_head(head).0;
             }
             Scanner::Csv(csv) if head.is_empty() => csv.header = None,
             Scanner::Csv(csv) => csv.begin(head.to_vec()),

@@ -1,5 +1,6 @@
 //! Where XML elements begin and end that are documents, by their tags alone.
 
+use super::prologue::XmlPrologue;
 use super::step::{ScanStep, TREE_LIMIT, blanks};
 use memchr::{memchr, memchr2, memmem};
 use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
@@ -37,6 +38,8 @@ pub struct XmlScanner {
     overlong_until: Option<&'static [u8]>,
     /// Whether the file has ended inside a document or a tag.
     pub(super) ended: bool,
+    /// What stands before the elements and matters in them.
+    pub(super) prologue: XmlPrologue,
 }
 
 /// Namespace declarations of the entered elements are kept up to this many bytes.
@@ -45,7 +48,7 @@ const DECLARATIONS_LIMIT: usize = 1 << 16;
 /// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
 /// level reached.
 pub(super) fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
-    let head = String::from_utf8_lossy(head);
+    let head = String::from_utf8_lossy(XmlPrologue::of_head(head).1);
     let mut level = 0;
     let mut declarations = Vec::new();
     for part in head.split('<').skip(1) {
@@ -86,15 +89,17 @@ impl XmlScanner {
             scanned: 0,
             overlong_until: None,
             ended: false,
+            prologue: XmlPrologue::default(),
         }
     }
 
     pub(super) fn head(&self) -> String {
+        let prologue = self.prologue.to_head();
         if self.level == 0 {
-            return String::new();
+            return prologue;
         }
         let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
-        format!("{declaring}<{}", self.level)
+        format!("{prologue}{declaring}<{}", self.level)
     }
 
     pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
@@ -159,6 +164,7 @@ impl XmlScanner {
                 self.is_list |= self.number.take().is_some_and(|number| number.trim() == "0");
                 self.leave();
             }
+            XmlTag::Other if self.level == 0 && self.prologue.read(&bytes[..length]) => self.head_version += 1,
             XmlTag::Other => {}
         }
         ScanStep::Skip(length)

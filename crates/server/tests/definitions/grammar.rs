@@ -731,6 +731,15 @@ impl Grammar<'_> {
             "json" if self.chance(120) => {
                 source.own.insert("records".into(), json!("$.value[*]"));
             }
+            "marc" => {
+                if self.chance(200) {
+                    source.own.insert("tolerance".into(), json!(self.one(&["repair", "strict"])));
+                }
+                if self.chance(200) {
+                    // the documents are MARC-in-JSON, which has one encoding
+                    source.own.insert("encoding".into(), json!(self.one(&["auto", "utf-8", "marc-8", "latin-1", "cp1252"])));
+                }
+            }
             _ => {}
         }
         if self.chance(60) {

@@ -52,6 +52,8 @@ pub struct Source {
     pub family: FormatFamily,
     /// The element (xml; after the one around it) or member (json) that holds the documents.
     pub records: Option<String>,
+    /// How records of MARC are read.
+    pub marc: stook_marc::ReadOptions,
     /// What says that a file without documents is empty.
     pub empty: Option<Regex>,
     /// Prefixes used in XPath.

@@ -112,6 +112,8 @@ impl<'c> DocumentMapper<'c> {
         let mut mapped = MappedDocument::default();
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
+            // else they are told as repairs
+            && !self.source.marc.repairs()
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }
