@@ -44,16 +44,19 @@ pub enum Syntax {
     Json = 5,
     /// CSV.
     Csv = 6,
+    /// MARC in line mode, as MarcEdit writes it.
+    MarcLine = 7,
 }
 
 /// Every syntax with its name.
-pub const SYNTAXES: [(Syntax, &str); 6] = [
+pub const SYNTAXES: [(Syntax, &str); 7] = [
     (Syntax::Marc, "marc"),
     (Syntax::MarcXml, "marcxml"),
     (Syntax::MarcJson, "marcjson"),
     (Syntax::Xml, "xml"),
     (Syntax::Json, "json"),
     (Syntax::Csv, "csv"),
+    (Syntax::MarcLine, "marcline"),
 ];
 
 impl Syntax {
@@ -75,7 +78,7 @@ impl Syntax {
     /// The family whose path language reads it.
     pub fn family(self) -> FormatFamily {
         match self {
-            Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson => FormatFamily::Marc,
+            Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson | Syntax::MarcLine => FormatFamily::Marc,
             Syntax::Xml => FormatFamily::Xml,
             Syntax::Json => FormatFamily::Json,
             Syntax::Csv => FormatFamily::Csv,
@@ -108,6 +111,9 @@ pub fn detect(beginning: &[u8]) -> Option<Syntax> {
     if matches!(first, b'{' | b'[') {
         let has = |key: &str| memchr::memmem::find(bytes, key.as_bytes()).is_some();
         return Some(if has("\"leader\"") && has("\"fields\"") { Syntax::MarcJson } else { Syntax::Json });
+    }
+    if bytes.starts_with(b"=LDR") {
+        return Some(Syntax::MarcLine);
     }
     let leader = bytes.len() >= 24
         && bytes[..5].iter().all(u8::is_ascii_digit)
@@ -160,6 +166,8 @@ pub struct ParseContext {
     encoding: Option<XmlEncoding>,
     /// Entities that the document type declares.
     entities: Entities,
+    /// Where in a value of JSON the document stands.
+    inner: Arc<[String]>,
     /// Column names and their delimiter.
     columns: Arc<[String]>,
     delimiter: u8,
@@ -180,13 +188,22 @@ impl ParseContext {
                 let columns = csv_fields(header.as_bytes(), delimiter).unwrap_or_default().into();
                 Self { columns, delimiter, ..Self::default() }
             }
-            Syntax::Marc | Syntax::MarcJson | Syntax::Json => Self::default(),
+            Syntax::Marc | Syntax::MarcJson | Syntax::MarcLine | Syntax::Json => Self::default(),
         }
     }
 
+    /// The same for documents that stand in these members of what a scanner finds.
+    fn inside(self, inner: Arc<[String]>) -> Self {
+        Self { inner, ..self }
+    }
+
     /// The bytes of a document such that it can be parsed without its file: XML elements become UTF-8, their entities are expanded, and
-    /// they get the namespaces of the elements that enclosed them; everything else is left as it is.
+    /// they get the namespaces of the elements that enclosed them; JSON is the value that the source chose; everything else is left as it is.
     pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if !self.inner.is_empty() {
+            // what is not there is missed when the whole is parsed
+            return Cow::Borrowed(scan::value_inside(&self.inner, bytes).unwrap_or(bytes));
+        }
         let mut whole = Cow::Borrowed(bytes);
         if self.encoding.is_some() && !bytes.is_ascii() {
             let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
@@ -261,6 +278,7 @@ impl<'d> Document<'d> {
     ) -> Result<Self, DocumentError> {
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
+            Syntax::MarcLine => Ok(Document::Marc(marc::line::read(bytes, options, repairs)?)),
             Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
             Syntax::MarcJson => Ok(Document::Marc(MarcRecord::read_json(&parse_json(bytes)?, options, repairs)?)),
             Syntax::Xml => {

@@ -1,5 +1,6 @@
 //! Files to documents: opening (gzip and zstd transparently), recognising the syntax, and reading in constant memory.
 
+use crate::marc::xmltext::{XmlDecoder, XmlEncoding};
 use crate::scan::{ScanOptions, ScanStep, Scanner};
 use crate::{ParseContext, Syntax, detect};
 use std::fs::File;
@@ -30,10 +31,57 @@ pub struct OpenedInput {
     pub bytes: Box<dyn Read + Send>,
     /// How it is compressed.
     pub compression: Compression,
+    /// Whether it was UTF-16 and the bytes are UTF-8.
+    pub converted: bool,
     /// What it seems to hold; nothing for an empty file.
     pub syntax: Option<Syntax>,
     /// The first of the bytes that are not white space, as many as are looked at.
     pub beginning: Vec<u8>,
+}
+
+impl OpenedInput {
+    /// Whether the bytes are those of the file, so that positions are positions in it.
+    pub fn is_plain(&self) -> bool {
+        self.compression == Compression::None && !self.converted
+    }
+}
+
+/// Text in UTF-16 as UTF-8.
+struct Utf16Reader<R> {
+    input: R,
+    decoder: XmlDecoder,
+    text: String,
+    /// How much of the text was taken.
+    at: usize,
+    at_end: bool,
+}
+
+impl<R: Read> Read for Utf16Reader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.text.len() && !self.at_end {
+            let mut bytes = vec![0; 1 << 14];
+            let count = self.input.read(&mut bytes)?;
+            self.at_end = count == 0;
+            (self.at, self.text) = (0, String::with_capacity(2 * count));
+            self.decoder.decode(&bytes[..count], self.at_end, &mut self.text);
+        }
+        let count = out.len().min(self.text.len() - self.at);
+        out[..count].copy_from_slice(&self.text.as_bytes()[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// The input as UTF-8, where it begins as UTF-16 does; and whether it did.
+fn converted(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let front = take(&mut input, 4)?;
+    match XmlEncoding::detect(&front) {
+        Ok((encoding @ (XmlEncoding::Utf16Le | XmlEncoding::Utf16Be), mark)) => {
+            let input = io::Cursor::new(front[mark..].to_vec()).chain(input);
+            Ok((Box::new(Utf16Reader { input, decoder: XmlDecoder::new(encoding), text: String::new(), at: 0, at_end: false }), true))
+        }
+        _ => Ok((Box::new(io::Cursor::new(front).chain(input)), false)),
+    }
 }
 
 /// Opens a file.
@@ -51,18 +99,19 @@ pub fn open(path: &Path) -> io::Result<OpenedInput> {
 pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
     let magic = take(&mut input, 4)?;
     let whole = io::Cursor::new(magic.clone()).chain(input);
-    let (compression, mut plain): (Compression, Box<dyn Read + Send>) = match magic.as_slice() {
+    let (compression, plain): (Compression, Box<dyn Read + Send>) = match magic.as_slice() {
         [0x1f, 0x8b, ..] => (Compression::Gzip, Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole)))),
         [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(whole)?)),
         _ => (Compression::None, Box::new(whole)),
     };
+    let (mut plain, converted) = converted(plain)?;
     let (blank, beginning) = behind_blanks(&mut plain)?;
     let syntax = detect(&beginning);
     // one line end stands for another: what is read keeps its place in the file
     let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
     let front = io::Cursor::new(mark.to_vec()).chain(io::repeat(b'\n').take(blank));
     let bytes = front.chain(io::Cursor::new(text.to_vec())).chain(plain);
-    Ok(OpenedInput { bytes: Box::new(bytes), compression, syntax, beginning: text.to_vec() })
+    Ok(OpenedInput { bytes: Box::new(bytes), compression, converted, syntax, beginning: text.to_vec() })
 }
 
 /// Reads on until there is something else than white space, in constant memory. Returns how many blanks in front of the rest were
@@ -118,7 +167,7 @@ struct PreparedContext {
 
 impl PreparedContext {
     fn new(scanner: &Scanner) -> Self {
-        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head())) }
+        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head()).inside(scanner.inner())) }
     }
 
     fn now(&mut self, scanner: &Scanner) -> Arc<ParseContext> {

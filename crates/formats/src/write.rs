@@ -1,6 +1,6 @@
 //! Writing many MARC documents to a stream.
 
-use crate::marc::MarcError;
+use crate::marc::{MarcError, ReadOptions, Repairs};
 use crate::{Document, DocumentError, ParseContext, Syntax};
 use std::io::{self, Write};
 use stook_marc::write::{MarcSyntax, RecordWriteError, RecordWriter};
@@ -38,11 +38,12 @@ pub struct MarcWriter<W: Write> {
 }
 
 impl<W: Write> MarcWriter<W> {
-    /// Writes to `out`; `syntax` is one of the three of MARC.
+    /// Writes to `out`; `syntax` is one of the four of MARC.
     pub fn new(out: W, syntax: Syntax) -> Self {
         let own = match syntax {
             Syntax::MarcXml => MarcSyntax::Xml,
             Syntax::MarcJson => MarcSyntax::Json,
+            Syntax::MarcLine => MarcSyntax::Line,
             _ => MarcSyntax::Iso2709,
         };
         Self { records: RecordWriter::new(out, own), syntax }
@@ -59,6 +60,20 @@ impl<W: Write> MarcWriter<W> {
         let document = Document::parse(bytes, syntax, &ParseContext::default())?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         Ok(self.records.write(&record)?)
+    }
+
+    /// Writes one kept document as [`MarcWriter::write`] does, read as the options of its source say; what the syntax cannot hold is
+    /// written in the form that is nearest to it, and added to `repairs`. What was repaired while it was read is not.
+    ///
+    /// # Errors
+    /// As [`MarcWriter::write`].
+    pub fn write_nearest(&mut self, bytes: &[u8], syntax: Syntax, (options, repairs): (&ReadOptions, &mut Repairs)) -> Result<(), WriteError> {
+        if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
+            return Ok(self.records.write_bytes(bytes)?);
+        }
+        let document = Document::read(bytes, syntax, &ParseContext::default(), (options, &mut Repairs::default()))?;
+        let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
+        Ok(self.records.write_nearest(&record, repairs)?)
     }
 
     /// Writes what closes the file; returns the number of records.

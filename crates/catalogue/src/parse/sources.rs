@@ -21,7 +21,7 @@ impl DefinitionParser<'_> {
         let family = self.choice(format, "format", &families)?;
         let records = match (node.get("records"), family) {
             (None, _) => None,
-            (Some(records), FormatFamily::Xml | FormatFamily::Json) => self.records(records, family),
+            (Some(records), FormatFamily::Xml | FormatFamily::Json | FormatFamily::Marc) => self.records(records, family),
             (Some(records), _) => {
                 self.problem(records, format!("a {} file has no `records` to choose", family.name()));
                 None
@@ -198,13 +198,22 @@ impl DefinitionParser<'_> {
             }
             return Some(local.to_owned());
         }
-        let member = text.strip_suffix("[*]").unwrap_or(&text);
-        let name = member.strip_prefix("$.").filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
-        match name {
-            _ if member == "$" => None,
-            Some(name) => Some(name.to_owned()),
-            None => {
-                self.problem(node, "`records` of json is \"$[*]\" or one member of the top object, such as \"$.value[*]\"");
+        let (list, inner) = text.split_once("[*]").unwrap_or((&text, ""));
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_path = inner.is_empty() || inner.strip_prefix('.').is_some_and(|path| path.split('.').all(is_name));
+        let inner = if inner.is_empty() { String::new() } else { format!("[*]{inner}") };
+        match list.strip_prefix("$.").filter(|name| is_name(name)) {
+            _ if list == "$" && is_path => Some(inner).filter(|inner| !inner.is_empty()),
+            Some(name) if is_path => Some(format!("{name}{inner}")),
+            _ => {
+                self.problem(
+                    node,
+                    format!(
+                        "`records` of {} is \"$[*]\" or one member of the top object, such as \"$.value[*]\", and where in its elements a document \
+                         stands: \"$.value[*].content\"",
+                        family.name()
+                    ),
+                );
                 None
             }
         }

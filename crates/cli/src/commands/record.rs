@@ -11,6 +11,7 @@ use std::time::Instant;
 use stook_engine::export;
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
+use stook_formats::marc::Repairs;
 use stook_formats::write::MarcWriter;
 use stook_query::tags_of;
 
@@ -47,8 +48,12 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
             let mut out = stream();
             let mut writer = MarcWriter::new(&mut out, syntax);
-            writer.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc))?;
+            let mut repairs = Repairs::default();
+            let own = Syntax::from_number(number).unwrap_or(Syntax::Marc);
+            writer.write_nearest(bytes, own, (&found.marc_options(&catalogue), &mut repairs))?;
             writer.finish()?;
+            repairs.into_iter().for_each(|repair| eprintln!("changed: {}: {repair}", found.stored.key));
+            return Ok(if repairs.is_empty() { 0 } else { 2 });
         }
     }
     Ok(0)
@@ -138,9 +143,9 @@ pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
     let mut out = writer(output)?;
-    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("skipped: {complaint}"))?;
+    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("{complaint}"))?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
     }
-    Ok(if exported.left_out > 0 { 2 } else { 0 })
+    Ok(if exported.left_out + exported.changed > 0 { 2 } else { 0 })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 use stook_catalogue::definition::{FormatFamily, Source};
 use stook_formats::Syntax;
-use stook_formats::read::{Compression, OpenedInput, open};
+use stook_formats::read::{OpenedInput, open};
 use stook_formats::strange::{beginning, is_html};
 use stook_store::queue::JobFile;
 
@@ -30,7 +30,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         size: metadata.len(),
         modified: modified(&metadata),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
-        compressed: opened.compression != Compression::None,
+        compressed: !opened.is_plain(),
         part: None,
         retires_all: false,
     })

@@ -8,6 +8,7 @@ use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::CollectionId;
 use stook_formats::Syntax;
+use stook_formats::marc::Repairs;
 use stook_formats::write::{MarcWriter, WriteError};
 use stook_store::{ReadDetail, Store, Tenant};
 
@@ -31,6 +32,8 @@ pub struct ExportReport {
     pub records: u64,
     /// Records without a document that could be written.
     pub left_out: u64,
+    /// Records that were written in another form, because the syntax cannot hold theirs.
+    pub changed: u64,
 }
 
 /// Writes every record of a collection in the order of keys, in constant memory.
@@ -75,16 +78,27 @@ pub fn export(
                 return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson or csv")));
             }
             let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
+            let mut repairs = Repairs::default();
             each_record(definition, index, store, tenant, &mut |record| {
+                repairs.begin(0);
                 let written = match record.document(None) {
-                    Some((number, bytes)) => records.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc)),
+                    Some((number, bytes)) => {
+                        let syntax = Syntax::from_number(number).unwrap_or(Syntax::Marc);
+                        records.write_nearest(bytes, syntax, (&record.marc_options(catalogue), &mut repairs))
+                    }
                     None => Err(WriteError::NotMarc("missing")),
                 };
                 match written {
-                    Ok(()) => exported.records += 1,
+                    Ok(()) => {
+                        exported.records += 1;
+                        exported.changed += u64::from(!repairs.is_empty());
+                        for repair in &repairs {
+                            complain(&format!("changed: {}: {repair}", record.stored.key));
+                        }
+                    }
                     Err(WriteError::Io(error)) => return Err(failed(error)),
                     Err(reason) => {
-                        complain(&format!("{}: {reason}", record.stored.key));
+                        complain(&format!("skipped: {}: {reason}", record.stored.key));
                         exported.left_out += 1;
                     }
                 }

@@ -12,6 +12,7 @@ use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
 use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{Value, show_timestamp};
+use stook_formats::marc::ReadOptions;
 use stook_store::{ReadDetail, Store, StoredRecord, Tenant};
 
 /// A record with its contributions.
@@ -70,10 +71,19 @@ impl ExplainedRecord<'_> {
 
     /// The newest kept document, or that of a contributor: its format's number and its bytes.
     pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
+        self.kept(contributor)?.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
+    }
+
+    /// How the newest kept document is read, as its source says.
+    pub fn marc_options(&self, catalogue: &Catalogue) -> ReadOptions {
+        let source = self.kept(None).and_then(|kept| catalogue.source(kept.contributor.split(':').next()?));
+        source.map_or(ReadOptions::REPAIR, |(_, source)| source.marc)
+    }
+
+    fn kept(&self, contributor: Option<&str>) -> Option<&Contribution> {
         let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.is_heard());
         let kept = kept.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
-        let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
-        newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
+        kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))
     }
 
     /// For each golden field: value, who says it by which rule, and what lost, why it failed, and whether something waits to be

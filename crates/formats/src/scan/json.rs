@@ -2,6 +2,8 @@
 
 use super::step::{ScanStep, blanks};
 use memchr::{memchr, memchr2};
+use std::ops::Range;
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JsonMode {
@@ -37,6 +39,8 @@ pub(super) struct JsonState {
 #[derive(Debug, Clone)]
 pub struct JsonScanner {
     pub(super) member: Option<String>,
+    /// Where in an element of the list the document stands: names of members, one inside of the other.
+    pub(super) inner: Arc<[String]>,
     pub(super) mode: JsonMode,
     pub(super) state: JsonState,
     /// Whether the file has ended inside a value.
@@ -84,7 +88,10 @@ impl JsonScanner {
     }
 
     pub(super) fn new(member: Option<&str>) -> Self {
-        Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default(), ended: false }
+        let (member, inner) = member.map_or(("", ""), |records| records.split_once("[*].").unwrap_or((records, "")));
+        let inner = inner.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let member = Some(member).filter(|member| !member.is_empty()).map(str::to_owned);
+        Self { member, inner, mode: JsonMode::Start, state: JsonState::default(), ended: false }
     }
 
     pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
@@ -239,6 +246,22 @@ fn one_value_per_line(window: &[u8]) -> bool {
 
 /// The position behind the `[` of the member called `member` of the top object.
 fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
+    let is_list = |value: usize| bytes.get(value) == Some(&b'[');
+    member_value(member, bytes, is_list).map(|value| value + 1)
+}
+
+/// The value that stands in members of `bytes`, an object, one inside of the other.
+pub(crate) fn value_inside<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b [u8]> {
+    names.iter().try_fold(bytes, |bytes, name| {
+        let start = member_value(name, bytes, |_| true)?;
+        let length = value_end(&bytes[start..], &mut JsonState::default()).unwrap_or(bytes.len() - start);
+        let own: Range<usize> = start..start + length;
+        bytes.get(own)
+    })
+}
+
+/// Where the first value of a member of the object begins that is as wanted.
+fn member_value(member: &str, bytes: &[u8], is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
     let wanted = format!("\"{member}\"");
     let mut at = bytes.starts_with(b"{").then_some(1)?;
     loop {
@@ -249,8 +272,8 @@ fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
             return None;
         }
         let value = colon + 1 + blanks(&bytes[colon + 1..]);
-        if &bytes[at..key_end] == wanted.as_bytes() && bytes.get(value) == Some(&b'[') {
-            return Some(value + 1);
+        if &bytes[at..key_end] == wanted.as_bytes() && is_wanted(value) {
+            return Some(value);
         }
         at = value + value_end(&bytes[value..], &mut JsonState::default())?;
     }

@@ -13,8 +13,10 @@ mod xml;
 pub use csv::CsvScanner;
 pub(crate) use csv::csv_delimiter;
 pub use json::JsonScanner;
+pub(crate) use json::value_inside;
 pub(crate) use prologue::XmlPrologue;
 pub use step::ScanStep;
+pub use stook_marc::line::LineScanner;
 pub use stook_marc::scan::MarcScanner;
 pub use xml::XmlScanner;
 pub(crate) use xml::declarations_of_head;
@@ -24,6 +26,7 @@ use crate::marc::{ReadOptions, Tolerance};
 use csv::CSV_LIMIT;
 use json::{JsonMode, JsonState, json_mode};
 use memchr::memchr;
+use std::sync::Arc;
 use step::{TREE_LIMIT, line_end};
 use stook_catalogue::definition::Source;
 use stook_marc::scan::MarcStep;
@@ -32,7 +35,7 @@ use xml::xml_head;
 /// What a source says of how its files are cut into documents.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanOptions<'s> {
-    /// The element or member that is a document.
+    /// The element that is a document, or the member whose elements are, and behind `[*].` where in these they stand.
     pub records: Option<&'s str>,
     /// Whether records of MARC are found in damaged files.
     pub tolerance: Tolerance,
@@ -55,6 +58,8 @@ impl<'s> From<&'s Source> for ScanOptions<'s> {
 pub enum Scanner {
     /// ISO 2709.
     Marc(MarcScanner),
+    /// MARC in line mode.
+    Line(LineScanner),
     /// JSON.
     Json(JsonScanner),
     /// XML.
@@ -69,6 +74,7 @@ impl Scanner {
         let ScanOptions { records, tolerance } = options.into();
         match syntax {
             Syntax::Marc => Scanner::Marc(MarcScanner::new(tolerance)),
+            Syntax::MarcLine => Scanner::Line(LineScanner::default()),
             Syntax::Json | Syntax::MarcJson => Scanner::Json(JsonScanner::new(records)),
             Syntax::Xml => Scanner::Xml(XmlScanner::new(records, false)),
             Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"), true)),
@@ -80,7 +86,7 @@ impl Scanner {
     pub fn resume<'s>(syntax: Syntax, options: impl Into<ScanOptions<'s>>, head: &[u8]) -> Self {
         let mut scanner = Self::new(syntax, options);
         match &mut scanner {
-            Scanner::Marc(_) => {}
+            Scanner::Marc(_) | Scanner::Line(_) => {}
             Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => {
                 (xml.level, xml.declarations) = xml_head(head);
@@ -97,7 +103,7 @@ impl Scanner {
     /// What a chunk that starts here needs to know. It is empty at the beginning of a file.
     pub fn head(&self) -> Vec<u8> {
         match self {
-            Scanner::Marc(_) => Vec::new(),
+            Scanner::Marc(_) | Scanner::Line(_) => Vec::new(),
             Scanner::Json(json) => json.head().to_vec(),
             Scanner::Xml(xml) => xml.head().into_bytes(),
             Scanner::Csv(csv) => csv.header.clone().unwrap_or_default(),
@@ -108,16 +114,25 @@ impl Scanner {
     pub(crate) fn syntax(&self) -> Syntax {
         match self {
             Scanner::Marc(_) => Syntax::Marc,
+            Scanner::Line(_) => Syntax::MarcLine,
             Scanner::Json(_) => Syntax::Json,
             Scanner::Xml(_) => Syntax::Xml,
             Scanner::Csv(_) => Syntax::Csv,
         }
     }
 
+    /// Where in an element of a list of JSON the document stands.
+    pub(crate) fn inner(&self) -> Arc<[String]> {
+        match self {
+            Scanner::Json(json) => json.inner.clone(),
+            _ => Arc::default(),
+        }
+    }
+
     /// Another number whenever what documents need for parsing, the columns or the namespaces, may have changed.
     pub(crate) fn head_version(&self) -> u64 {
         match self {
-            Scanner::Marc(_) | Scanner::Json(_) => 0,
+            Scanner::Marc(_) | Scanner::Line(_) | Scanner::Json(_) => 0,
             Scanner::Xml(xml) => xml.head_version,
             Scanner::Csv(csv) => u64::from(csv.header.is_some()),
         }
@@ -126,7 +141,7 @@ impl Scanner {
     /// Longest document of this syntax, in bytes.
     pub fn limit(&self) -> usize {
         match self {
-            Scanner::Marc(_) => 1 << 20,
+            Scanner::Marc(_) | Scanner::Line(_) => 1 << 20,
             Scanner::Csv(_) => CSV_LIMIT,
             Scanner::Json(_) | Scanner::Xml(_) => TREE_LIMIT,
         }
@@ -136,6 +151,7 @@ impl Scanner {
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let step = match self {
             Scanner::Marc(scanner) => marc_step(scanner.step(bytes, at_end)),
+            Scanner::Line(scanner) => marc_step(scanner.step(bytes, at_end)),
             Scanner::Json(scanner) => scanner.step(bytes, at_end),
             Scanner::Xml(scanner) => scanner.step(bytes, at_end),
             Scanner::Csv(scanner) => scanner.step(bytes, at_end),
@@ -177,7 +193,7 @@ impl Scanner {
         match self {
             Scanner::Json(json) => json.ended = true,
             Scanner::Xml(xml) => xml.ended = true,
-            Scanner::Marc(_) | Scanner::Csv(_) => {}
+            Scanner::Marc(_) | Scanner::Line(_) | Scanner::Csv(_) => {}
         }
     }
 
@@ -193,6 +209,7 @@ impl Scanner {
             Scanner::Json(scanner) if scanner.mode != JsonMode::Lines => return scanner.resynchronise(bytes),
             Scanner::Xml(scanner) => return scanner.resynchronise(bytes),
             Scanner::Marc(scanner) => scanner.give_up(bytes),
+            Scanner::Line(scanner) => scanner.give_up(bytes),
             Scanner::Json(scanner) => {
                 scanner.state = JsonState::default();
                 memchr(b'\n', bytes).map(|at| at + 1)
