@@ -158,7 +158,7 @@ pub const SOURCE: &[Keyword] = &[
     word(
         "format",
         r#"{"enum":["marc","xml","json","csv"]}"#,
-        "marc (ISO 2709, MARCXML and MARC-in-JSON), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content.",
+        "marc (ISO 2709, MARCXML, MARC-in-JSON and line mode), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content.",
     ),
     word(
         "records",

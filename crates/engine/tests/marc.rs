@@ -1,0 +1,138 @@
+//! Damaged records of MARC through an import: a source that repairs stores them and tells each repair in the journal, a strict one fails them;
+//! what is kept is what came, and exports name what they had to change.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::parse;
+use stook_engine::export::{ExportFormat, export};
+use stook_engine::import::{self, ImportRequest};
+use stook_formats::marc::MarcBuilder;
+use stook_store::journal::Outcome;
+use stook_store::{Store, Tenant};
+
+fn definition(words: &str) -> Arc<Catalogue> {
+    let text = format!(
+        "catalogue: library\nsources:\n  books:\n    format: marc\n{words}    into: book\n    as_of: meta.received\ncollections:\n  book:\n    key: \
+         number\n    raw: keep\n    fields:\n      number: {{ expr: \"string(meta.ordinal)\", type: text }}\n      title: {{ path: \"245$a\", type: text \
+         }}\nprofiles:\n  books: {{ source: books, matched: update, unmatched: create }}\n"
+    );
+    Arc::new(parse(&text).expect("a definition"))
+}
+
+fn record(title: &str) -> Vec<u8> {
+    let mut builder = MarcBuilder::new("00000nam a2200000 i 4500").expect("a leader");
+    builder.control("001", "n1").expect("a field");
+    builder.data("245", "1", "0").expect("a field");
+    builder.subfield("a", title).expect("a subfield");
+    builder.finish().to_iso2709().expect("it is short")
+}
+
+/// A record with something wrong in it, by the kind of damage.
+fn damaged(kind: &str) -> Vec<u8> {
+    let mut bytes = record("Bücher");
+    match kind {
+        "length" => bytes[..5].copy_from_slice(b"00099"),
+        "base" => bytes[12..17].copy_from_slice(b"00001"),
+        "entry" => bytes[24 + 12 + 3..24 + 12 + 7].copy_from_slice(b"9999"),
+        "character" => {
+            let at = bytes.iter().position(|byte| *byte == 0xc3).expect("a character");
+            bytes[at + 1] = b'x';
+        }
+        "leader" => bytes[22] = 0x92,
+        _ => {}
+    }
+    bytes
+}
+
+const KINDS: [&str; 6] = ["none", "length", "base", "entry", "character", "leader"];
+
+/// Imports a file; for each of its documents whether it failed, and what was said of it; then the titles of the records.
+fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<(bool, Vec<String>)>, String, Box<dyn Store>, Arc<Catalogue>) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let catalogue = definition(words);
+    let store = support::on_a_file(folder, &catalogue, 1).remove(0);
+    let path = folder.join("books.mrc");
+    std::fs::write(&path, file).expect("a file");
+    let tenant = Tenant::new("main").expect("a tenant");
+    let request = ImportRequest {
+        files: vec![path],
+        profile: Some("books".into()),
+        source: None,
+        tenant: tenant.clone(),
+        as_of: None,
+        part: None,
+        retires_all: false,
+    };
+    let job = import::create(&catalogue, &*store, &request).expect("a job");
+    import::run(&catalogue, &*store, job, (1, true), &AtomicBool::new(false), &|_| ()).expect("it runs");
+    let journal = store.journal(job, 0, 1000, false).expect("a journal");
+    let said = journal.into_iter().map(|entry| (entry.outcome == Outcome::Failed, entry.reasons)).collect();
+    let mut out = Vec::new();
+    export(&catalogue, &*store, &tenant, "book", ExportFormat::Ndjson, &mut out, &mut |_| ()).expect("it is exported");
+    (said, String::from_utf8(out).expect("UTF-8"), store, catalogue)
+}
+
+#[test]
+fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
+    let folder = support::folder("marc");
+    let file: Vec<u8> = KINDS.iter().flat_map(|kind| damaged(kind)).collect();
+    let (repaired, records, store, catalogue) = imported(&folder.join("repair"), "", &file);
+    let (strict, ..) = imported(&folder.join("strict"), "    tolerance: strict\n", &file);
+    assert_eq!((repaired.len(), strict.len()), (KINDS.len(), KINDS.len()));
+    for ((kind, repaired), strict) in KINDS.iter().zip(&repaired).zip(&strict) {
+        let is_sound = *kind == "none";
+        assert_eq!(strict.0, !is_sound, "{kind}: {strict:?}");
+        assert!(!repaired.0 && repaired.1.is_empty() == is_sound, "{kind}: {repaired:?}");
+    }
+    assert_eq!(records.matches("\"title\":\"B").count(), KINDS.len(), "{records}");
+    assert_eq!(records.matches("\"title\":\"Bücher\"").count(), KINDS.len() - 1, "{records}");
+    // what came is what is kept
+    let mut out = Vec::new();
+    let exported = export(&catalogue, &*store, &Tenant::new("main").expect("a tenant"), "book", ExportFormat::Marc, &mut out, &mut |_| ())
+        .expect("it is exported");
+    assert_eq!((exported.records, out), (KINDS.len() as u64, file));
+}
+
+#[test]
+fn a_source_says_the_encoding_where_the_leader_is_wrong() {
+    let folder = support::folder("marc");
+    let mut file = record("B\u{fc}cher");
+    // the same in Latin-1, under a leader that says MARC-8
+    let at = file.iter().position(|byte| *byte == 0xc3).expect("a character");
+    file.splice(at..at + 2, [b'?']);
+    file[at] = 0xfc;
+    let (length, field) = (file.len(), 2 + 2 + 6 + 1);
+    file[..5].copy_from_slice(format!("{length:05}").as_bytes());
+    file[24 + 12 + 3..24 + 12 + 7].copy_from_slice(format!("{field:04}").as_bytes());
+    file[9] = b' ';
+    for (words, title) in
+        [("    encoding: latin-1\n", "Bücher"), ("    encoding: cp1252\n", "Bücher"), ("    tolerance: strict\n    encoding: latin-1\n", "Bücher")]
+    {
+        let (said, records, store, catalogue) = imported(&folder.join(format!("encoding{}", words.len())), words, &file);
+        assert!(said.iter().all(|(failed, _)| !failed), "{words}: {said:?}");
+        assert!(records.contains(title), "{words}: {records}");
+        // an export reads what is kept as its source does
+        let mut out = Vec::new();
+        export(&catalogue, &*store, &Tenant::new("main").expect("a tenant"), "book", ExportFormat::MarcXml, &mut out, &mut |_| ())
+            .expect("it is exported");
+        assert!(String::from_utf8_lossy(&out).contains(title), "{words}");
+    }
+}
+
+#[test]
+fn an_export_names_the_records_that_it_changes() {
+    let folder = support::folder("marc");
+    // a control character, which XML does not have
+    let file = [record("one"), record("tw\u{8}o")].concat();
+    let (_, _, store, catalogue) = imported(&folder.join("export"), "    tolerance: strict\n", &file);
+    let (mut out, mut told) = (Vec::new(), Vec::new());
+    let mut tell = |text: &str| told.push(text.to_owned());
+    let exported = export(&catalogue, &*store, &Tenant::new("main").expect("a tenant"), "book", ExportFormat::MarcXml, &mut out, &mut tell)
+        .expect("it is exported");
+    assert_eq!((exported.records, exported.changed, exported.left_out), (2, 1, 0), "{told:?}");
+    assert!(told.len() == 1 && told[0].starts_with("changed: 2: field 245: "), "{told:?}");
+}
