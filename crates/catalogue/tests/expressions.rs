@@ -17,6 +17,10 @@ use stook_catalogue::value::{FieldType, StructMember, Value};
 /// Seeds that have failed once.
 const FAILED: [u64; 3] = [198, 2_051, 1_300_782_205_933_512_259];
 
+/// Grows tenfold with each `replace`.
+const LONG: &str = "replace(replace(replace(replace(replace(replace(replace('aaaaaaaaaa', 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), \
+                    'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa')";
+
 /// A small generator of numbers, so that a seed is an expression.
 struct Chance(u64);
 
@@ -119,6 +123,17 @@ fn make(chance: &mut Chance, depth: usize, want: Want) -> String {
         return general;
     }
     match want {
+        Want::Text if chance.below(3) == 0 => match number % 10 {
+            0 => format!("{}({text})", chance.one(&["lower", "upper", "nfc", "strip_marks"])),
+            1 => format!("{}({text})", chance.one(&["digits", "isbn", "issn", "lccn"])),
+            2 => format!("{}({text} + '{}')", chance.one(&["isbn", "issn", "lccn"]), chance.one(&["0-306-40615-2", "03785955 x", "85-2"])),
+            3 => format!("replace({text}, {other}, {})", make(chance, depth, Want::Text)),
+            4 => format!("replace({text}, '{}', {other})", chance.one(&["", "x", "1", "ä"])),
+            5 | 6 => format!("join({texts}, {text})"),
+            7 => format!("join(split({text}, {other}), '-')"),
+            8 => format!("trim({text}, {other})"),
+            _ => format!("trim({text}, '{}')", chance.one(&["", "xy ", "0123456789"])),
+        },
         Want::Text => match number % 13 {
             0 => format!("({text} + {other})"),
             1 => format!("string({})", any_of(chance, depth, &[Want::Int, Want::Float, Want::Bool, Want::Time, Want::Length])),
@@ -182,19 +197,23 @@ fn make(chance: &mut Chance, depth: usize, want: Want) -> String {
             4 => format!("duration({text})"),
             _ => format!("abs({length})"),
         },
-        Want::Texts => match number % 7 {
+        Want::Texts => match number % 10 {
             0 => format!("[{text}, {other}]"),
             1 => format!("{texts}.map(x, x + {text})"),
             2 => format!("{texts}.filter(x, x != {text})"),
             3 => format!("{structs}.map(x, x.site)"),
             4 => "keys('part')".to_owned(),
             5 => format!("lookup('lists', {text})"),
+            6 => format!("split({text}, '{}')", chance.one(&["", " ", "1-"])),
+            7 => format!("split({text}, {other})"),
+            8 => format!("flatten([{texts}, {}])", make(chance, depth, Want::Texts)),
             _ => format!("({texts} + [{text}])"),
         },
-        Want::Ints => match number % 4 {
+        Want::Ints => match number % 5 {
             0 => format!("[{int}, {}]", make(chance, depth, Want::Int)),
             1 => format!("{ints}.map(x, x > {int}, x + 1)"),
             2 => format!("{structs}.map(x, x.n)"),
+            3 => format!("flatten({ints}.map(x, [x, {int}]))"),
             _ => format!("{ints}.filter(x, x < {int})"),
         },
         Want::Structs => match number % 2 {
@@ -239,7 +258,7 @@ fn value(chance: &mut Chance, name: &str, ty: &FieldType, full: bool) -> Value {
     }
     let json = |text: &str| Value::Json(Arc::new(serde_json::from_str(text).expect("JSON")));
     match ty {
-        FieldType::Text => Value::text(chance.one(&["x", "12", "90s", "", " y ", "äö", "2020-01-02T03:04:05Z", "1.5"])),
+        FieldType::Text => Value::text(chance.one(&["x", "12", "90s", "", " y ", "äö", "2020-01-02T03:04:05Z", "1.5", "978-0-306-40615-7 (pbk)"])),
         FieldType::Integer => Value::Int([0, 1, -3, 20, i64::MAX, i64::MIN][chance.below(6)]),
         FieldType::Float => Value::Float([0.0, 1.5, -2.0, 1e308][chance.below(4)]),
         FieldType::Boolean => Value::Bool(chance.below(2) == 0),
@@ -404,6 +423,17 @@ fn null_is_seen_by_few() {
         "!null",
         "-null",
         "trim(null)",
+        "trim('a', null)",
+        "lower(null)",
+        "replace('a', 'b', null)",
+        "split(null, ',')",
+        "join(null, ',')",
+        "join(['a'], null)",
+        "flatten(null)",
+        "digits('none')",
+        "isbn('0-306-40615-3')",
+        "issn('0378-5954')",
+        "lccn('none')",
         "size(null)",
         "null.contains('a')",
         "null.map(x, x)",
@@ -443,6 +473,11 @@ fn null_is_seen_by_few() {
         "[null, 1].filter(x, x > 0) == [1]",
         "coalesce(null, true)",
         "max(null, 1, null) == 1",
+        "join([], ',') == ''",
+        "join([null, 'a', null, ''], ',') == 'a,'",
+        "split(',;', ';,') == []",
+        "split('a,b', '') == ['a,b']",
+        "flatten([[1, null], null, []]) == [1, null]",
         "type(null) == 'null_type'",
     ] {
         assert_eq!(shown(source), Ok(Cel::Bool(true)), "{source}");
@@ -462,6 +497,9 @@ fn null_is_seen_by_few() {
         ("abs(-9223372036854775807 - 1)", "the result is too large"),
         ("'a'.matches('(')", "\"(\" is not a regular expression"),
         ("timestamp('2020-01-01T00:00:00Z').getHours('Mars')", "\"Mars\" is not a time zone"),
+        ("join(dyn([1]), ',')", "`join` does not take an integer"),
+        ("flatten(dyn([1]))", "`flatten` does not take an integer"),
+        (LONG, "the text is longer than 1 MiB"),
         ("double('NaN')", "this is not a finite number"),
     ] {
         assert_eq!(shown(source), Err(why.to_owned()), "{source}");

@@ -64,7 +64,7 @@ fn what_fails_for_every_record_is_refused_with_what_to_do() {
         ("boolean", "at > '2020-01-01'", "timestamp is not compared with text", "timestamp('2026-01-31T00:00:00Z') makes a time of a text"),
         ("text", "title + count", "`+` does not take text and integer", "string(x) makes a text of it"),
         ("text", "trim(count)", "`trim` takes text here, this is integer", "string(x) makes a text of it"),
-        ("text", "trim(title, title)", "`trim` takes 1 arguments, here are 2", "it is written trim(text) -> text"),
+        ("text", "fold(title, title)", "`fold` takes 1 arguments, here are 2", "it is written fold(text) -> text"),
         ("text", "title.trim()", "`trim` is a function: trim(...)", ""),
         ("boolean", "contains(title, 'a')", "`contains` is a method: x.contains(...)", ""),
         ("text", "title ? 'a' : 'b'", "a condition is true or false, this is text", "compare it with something, for example with null"),

@@ -3,17 +3,22 @@
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
+mod identifiers;
+mod patterns;
+mod text;
+
+pub(crate) use patterns::regex;
+pub(crate) use text::MOST_TEXT;
+
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::tables::{ConstantTables, TableValue};
-use crate::value::fold::fold;
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::common::value::{CowVal, Val};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use cel::{Context, Env};
-use regex::{Regex, RegexBuilder};
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// A function of expressions.
 #[derive(Debug)]
@@ -75,7 +80,30 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
         "the number of characters, elements, members or bytes", ("size('abc') + size([1, 2])", "5")),
     own("squash", Global, &["squash(text) -> text", "squash([any]) -> text"],
         "a text, or the texts of a list, with runs of white space replaced by single spaces", ("squash([' Ann ', null, 'B.  Lee'])", "\"Ann B. Lee\"")),
-    own("trim", Global, &["trim(text) -> text"], "the text without leading and trailing white space", ("trim(' a b ')", "\"a b\"")),
+    own("trim", Global, &["trim(text) -> text", "trim(text, text) -> text"],
+        "the text without leading and trailing white space, or without the characters of another text at its ends", ("trim('[S.l.] :', '[]: ')", "\"S.l.\"")),
+    own("lower", Global, &["lower(text) -> text"], "the text in lower case", ("lower('Ärger')", "\"ärger\"")),
+    own("upper", Global, &["upper(text) -> text"], "the text in upper case", ("upper('Straße')", "\"STRASSE\"")),
+    own("replace", Global, &["replace(text, text, text) -> text"], "the text with each occurrence of the second text replaced by the third",
+        ("replace('a;b;c', ';', ', ')", "\"a, b, c\"")),
+    own("split", Global, &["split(text, text) -> [text]"], "the pieces between characters of another text, without empty ones",
+        ("split('a; b;;c', '; ')", "[\"a\",\"b\",\"c\"]")),
+    own("join", Global, &["join([text], text) -> text"], "the texts of a list with a separator between them; null in it is left out",
+        ("join(['a', null, 'b'], ', ')", "\"a, b\"")),
+    own("flatten", Global, &["flatten([[any]]) -> [any]"], "the elements of the lists in a list, as one list; a list that is null is left out",
+        ("flatten([['a'], null, ['b', 'c']])", "[\"a\",\"b\",\"c\"]")),
+    own("strip_marks", Global, &["strip_marks(text) -> text"], "the text without accents and other combining marks", ("strip_marks('Dvořák')", "\"Dvorak\"")),
+    own("nfc", Global, &["nfc(text) -> text"], "the text with its combining marks composed (Unicode NFC)", ("size(nfc('e\\u0301'))", "1")),
+    own("digits", Global, &["digits(text) -> text?"], "the digits 0 to 9 of a text; null if it has none", ("digits('(DE-588)11850')", "\"58811850\"")),
+    own("isbn", Global, &["isbn(text) -> text?"],
+        "the ISBN-13 without hyphens of the ISBN-10 or ISBN-13 at the beginning of a text; null if there is none or its check digit is wrong",
+        ("isbn('0-306-40615-2 (pbk.)')", "\"9780306406157\"")),
+    own("issn", Global, &["issn(text) -> text?"],
+        "the ISSN at the beginning of a text, with its hyphen; null if there is none or its check digit is wrong",
+        ("issn('03785955 (online)')", "\"0378-5955\"")),
+    own("lccn", Global, &["lccn(text) -> text?"],
+        "the normal form of a Library of Congress control number: no blanks, nothing from a slash on, six digits behind a hyphen; null if it is none",
+        ("lccn('n 78-89035 /AC')", "\"n78089035\"")),
     own("fold", Global, &["fold(text) -> text"], "the text without differences of case, width and white space", ("fold('ÅSA')", "\"åsa\"")),
     own("substring", Global, &["substring(text, integer) -> text?", "substring(text, integer, integer) -> text?"],
         "the characters from a position (counted from 0) to the end or to another position; null if the text is too short",
@@ -159,7 +187,7 @@ pub const RULES: [&str; 5] = [
     "A null condition does not hold: `a ? b : c` is then c. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
     "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
     "`stook check` rejects what can never work: operators and functions on values of other types, comparisons of values that are never equal, members that are not there, conditions that are not true or false, values that do not fit their field, keys that may be null.",
-    "Some errors show only with a document: a division by zero, a text that is no number or time, a number that is too large, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
+    "Some errors show only with a document: a division by zero, a text that is no number or time, a number that is too large, a text of more than 1 MiB that an expression makes, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
 ];
 
 /// The function called `name`.
@@ -240,13 +268,6 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
         ("startsWith", [Cel::String(text), Cel::String(part)]) => Cel::Bool(text.starts_with(part.as_str())),
         ("endsWith", [Cel::String(text), Cel::String(part)]) => Cel::Bool(text.ends_with(part.as_str())),
         ("matches", [Cel::String(text), Cel::String(pattern)]) => Cel::Bool(regex(pattern)?.is_match(text)),
-        ("squash", [Cel::String(text)]) => text_to_cel(&text.split_whitespace().collect::<Vec<_>>().join(" ")),
-        ("squash", [Cel::List(items)]) => {
-            let texts = items.iter().filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace()) } else { None });
-            text_to_cel(&texts.flatten().collect::<Vec<_>>().join(" "))
-        }
-        ("trim", [Cel::String(text)]) => text_to_cel(text.trim()),
-        ("fold", [Cel::String(text)]) => text_to_cel(&fold(text)),
         ("substring", [Cel::String(text), Cel::Int(from)]) => substring(text, *from, None),
         ("substring", [Cel::String(text), Cel::Int(from), Cel::Int(to)]) => substring(text, *from, Some(*to)),
         ("lookup", [Cel::String(table), key]) => {
@@ -286,11 +307,11 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
             let micros = time.timestamp_micros();
             let time = jiff::Timestamp::from_microsecond(micros).map_err(|_| too_large())?.to_zoned(jiff::tz::TimeZone::UTC);
             let formatted = jiff::fmt::strtime::format(format.as_str(), &time);
-            text_to_cel(&formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)
+            text::made(formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)?
         }
         ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return standard(name, value),
         (part, [of @ (Cel::Timestamp(_) | Cel::Duration(_)), zone @ ..]) if part.starts_with("get") => return time_part(part, of, zone),
-        _ => return Err(unfit(name, args)),
+        _ => return text::call(name, args).unwrap_or_else(|| Err(unfit(name, args))),
     })
 }
 
@@ -303,25 +324,6 @@ fn unfit(name: &str, args: &[Cel]) -> EvalError {
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
-}
-
-/// Regular expressions of expressions, compiled once.
-static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
-/// Most of them; more come from patterns that are data, and are compiled each time.
-const MOST_PATTERNS: usize = 256;
-
-/// A regular expression of an expression.
-pub(crate) fn regex(pattern: &str) -> Result<Regex, EvalError> {
-    let mut known = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known.get(pattern) {
-        return Ok(known.clone());
-    }
-    let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
-    let compiled = compiled.map_err(|_| failed(format!("{} is not a regular expression", shown(pattern))))?;
-    if known.len() < MOST_PATTERNS {
-        known.insert(pattern.to_owned(), compiled.clone());
-    }
-    Ok(compiled)
 }
 
 /// The UUID of a text in the space of a name.
@@ -394,6 +396,7 @@ pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
 pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
+        (Cel::String(first), Cel::String(second)) => text::joined([first.as_str(), second.as_str()], ""),
         (Cel::Duration(_), Cel::Timestamp(_)) => operate(second.clone() + first.clone(), "+", first, second),
         _ => match floats(first, second) {
             Some((first, second)) => finite(first + second),

@@ -209,7 +209,9 @@ impl PlainExpression {
             }
             PlainExpression::Unknown => return None,
             PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
-                (PlainValue::Text(first), PlainValue::Text(second)) => PlainValue::Text(PlainText::Made([&*first, &*second].concat())),
+                (PlainValue::Text(first), PlainValue::Text(second)) if first.len() + second.len() <= functions::MOST_TEXT => {
+                    PlainValue::Text(PlainText::Made([&*first, &*second].concat()))
+                }
                 (PlainValue::Length(first), PlainValue::Length(second)) => PlainValue::Length(first.checked_add(second)?),
                 (PlainValue::Time(first), PlainValue::Length(second)) => PlainValue::Time(in_range(first.checked_add(second)?)?),
                 (PlainValue::Int(first), PlainValue::Int(second)) => PlainValue::Int(first.checked_add(second)?),
@@ -361,7 +363,7 @@ fn call<'v>(
             _ => return None,
         },
         (PlainFunction::Uuid5, PlainValue::Text(name), PlainValue::Text(text)) => PlainValue::Text(PlainText::Made(functions::uuid5(&name, &text))),
-        (PlainFunction::Trim, PlainValue::Text(text), _) => PlainValue::Text(PlainText::Made(text.trim().to_owned())),
+        (PlainFunction::Trim, PlainValue::Text(text), _) if count == 1 => PlainValue::Text(PlainText::Made(text.trim().to_owned())),
         _ => return None,
     })
 }

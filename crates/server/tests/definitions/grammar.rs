@@ -624,6 +624,13 @@ impl Grammar<'_> {
                 ("text", format!("{a} + '-' + {b}")),
                 ("text", format!("squash([{a}, {b}])")),
                 ("text", format!("trim({a})")),
+                ("text", format!("trim({a}, 'k1')")),
+                ("text", format!("{}({a})", self.one(&["lower", "upper", "strip_marks", "nfc", "digits"]))),
+                ("text", format!("{}({a})", self.one(&["isbn", "issn", "lccn"]))),
+                ("text", format!("replace({a}, 'k', {b})")),
+                ("text", format!("join([{a}, {b}], '; ')")),
+                ("[text]", format!("split({a}, '0123456789 ')")),
+                ("[text]", format!("flatten([[{a}], split({b}, ' ')])")),
                 ("text", format!("fold({a})")),
                 ("text", format!("lookup('{table}', {a})")),
                 ("text", format!("{a} == null ? 'none' : {a}")),
@@ -661,6 +668,8 @@ impl Grammar<'_> {
             choices.extend([
                 ("integer", format!("size({a})")),
                 ("boolean", format!("'a' in {a}")),
+                ("[text]", format!("flatten([{a}, ['x']])")),
+                ("text", format!("join({a}, ' ')")),
                 ("[text]", a),
                 ("integer", format!("size(keys('{table}'))")),
             ]);

@@ -74,6 +74,17 @@ impl TypeChecker<'_> {
                 }
                 Ok(or_null(TypeKind::Text.into(), absent))
             }
+            ("flatten", [lists]) => {
+                let mut all = Type::default();
+                for kind in &self.elements_of(at, function, lists)?.kinds {
+                    match kind {
+                        TypeKind::List(element) => all = all.or(element),
+                        TypeKind::Json => all = all.or(&Type::any()),
+                        other => return Err(TypeError::new(at, format!("`flatten` takes a list of lists, this has {other}"))),
+                    }
+                }
+                Ok(or_null(Type::list(all), absent))
+            }
             _ => self.signature(at, function, args, types),
         }
     }

@@ -1,0 +1,221 @@
+//! Numbers of books, serials and records of libraries, in their normal forms.
+
+/// A number at the beginning of a text, without the hyphens and blanks in it. The last place of some numbers can be an X, for ten.
+struct LeadingNumber {
+    digits: String,
+    /// After how many digits a blank stands: what follows there may be no part of the number.
+    blanks: Vec<usize>,
+}
+
+impl LeadingNumber {
+    /// Reads up to the first character that is no part of the number, of which place `x_place` can be an X.
+    fn of(text: &str, x_place: usize) -> Self {
+        let mut own = Self { digits: String::new(), blanks: Vec::new() };
+        for character in text.chars() {
+            match character {
+                '0'..='9' => own.digits.push(character),
+                // hyphens, and the dashes that stand for them
+                '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => {}
+                _ if character.is_whitespace() => own.blanks.push(own.digits.len()),
+                'x' | 'X' if own.digits.len() + 1 == x_place => {
+                    own.digits.push('X');
+                    break;
+                }
+                _ => break,
+            }
+        }
+        own
+    }
+
+    /// The first `length` digits, if the number is so long or a blank stands behind them.
+    fn first(&self, length: usize) -> Option<&str> {
+        let ends = self.digits.len() == length || self.digits.len() > length && self.blanks.contains(&length);
+        if ends { self.digits.get(..length) } else { None }
+    }
+}
+
+/// The digits' values, of an X ten.
+fn values(digits: &str) -> impl DoubleEndedIterator<Item = u32> + '_ {
+    digits.chars().map(|digit| digit.to_digit(10).unwrap_or(10))
+}
+
+/// Whether the sum of the digits, multiplied by 1, 2, 3 ... from the right, is a multiple of 11, as ISBN-10 and ISSN have it.
+fn divides_by_eleven(digits: &str) -> bool {
+    values(digits).rev().zip(1..).map(|(digit, weight)| digit * weight).sum::<u32>() % 11 == 0
+}
+
+/// The last digit of an ISBN-13 that begins with twelve.
+fn last_of_thirteen(twelve: &str) -> u32 {
+    let sum: u32 = values(twelve).zip([1, 3].into_iter().cycle()).map(|(digit, weight)| digit * weight).sum();
+    (10 - sum % 10) % 10
+}
+
+/// The ISBN-13, without hyphens, of the ISBN at the beginning of a text.
+pub(super) fn isbn(text: &str) -> Option<String> {
+    let number = LeadingNumber::of(text, 10);
+    // 979-0 is that of printed music, ISMN
+    let thirteen = |digits: &&str| {
+        (digits.starts_with("978") || digits.starts_with("979") && !digits.starts_with("9790"))
+            && values(&digits[12..]).eq([last_of_thirteen(&digits[..12])])
+    };
+    if let Some(digits) = number.first(13).filter(thirteen) {
+        return Some(digits.to_owned());
+    }
+    if number.digits.len() == 13 {
+        return None;
+    }
+    let digits = number.first(10).filter(|digits| divides_by_eleven(digits))?;
+    let twelve = format!("978{}", &digits[..9]);
+    let last = last_of_thirteen(&twelve);
+    Some(format!("{twelve}{last}"))
+}
+
+/// The ISSN at the beginning of a text, as `NNNN-NNNX`.
+pub(super) fn issn(text: &str) -> Option<String> {
+    let number = LeadingNumber::of(text, 8);
+    let digits = number.first(8).filter(|digits| divides_by_eleven(digits))?;
+    Some(format!("{}-{}", &digits[..4], &digits[4..]))
+}
+
+/// How many digits stand behind a hyphen in the normal form of an LCCN.
+const SERIAL_DIGITS: usize = 6;
+
+/// The normal form of a control number of the Library of Congress, as `info:lccn` has it: without blanks, without a slash and what
+/// follows it, the part behind a hyphen with six digits.
+pub(super) fn lccn(text: &str) -> Option<String> {
+    let given: String = text.split('/').next().unwrap_or_default().chars().filter(|character| !character.is_whitespace()).collect();
+    let normal = match given.split_once('-') {
+        Some((year, serial)) if serial.len() <= SERIAL_DIGITS => format!("{year}{serial:0>SERIAL_DIGITS$}"),
+        Some(_) => return None,
+        None => given,
+    };
+    // two digits of the year with up to three letters before them, or four with up to two
+    let letters = normal.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let digits = normal.len() - letters;
+    let fits = digits == 2 + SERIAL_DIGITS && letters <= 3 || digits == 4 + SERIAL_DIGITS && letters <= 2;
+    (fits && normal.bytes().skip(letters).all(|digit| digit.is_ascii_digit())).then_some(normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_as_catalogues_write_them() {
+        let isbn = |text| isbn(text).unwrap_or_else(|| "none".into());
+        for text in [
+            "0306406152",
+            "0-306-40615-2",
+            "0 306 40615 2",
+            "0306406152 (pbk.) : $12.00",
+            "0306406152 2010",
+            " 978-0-306-40615-7",
+            "9780306406157 1. ed.",
+            "9780306406157 2010",
+            "978\u{2010}0\u{2010}306\u{2010}40615\u{2010}7",
+            "9780306406157pbk",
+        ] {
+            assert_eq!(isbn(text), "9780306406157", "{text}");
+        }
+        assert_eq!(isbn("080442957x"), isbn("0-8044-2957-X (cloth)"));
+        assert_eq!(isbn("080442957X"), "9780804429573");
+        for text in ["", "pbk.", "0306406153", "978-0-306-40615-8", "03064061522", "9790060115615", "030640615", "X306406152", "978030640615X"] {
+            assert_eq!(isbn(text), "none", "{text}");
+        }
+        let issn = |text| issn(text).unwrap_or_else(|| "none".into());
+        for (text, wanted) in [
+            ("0378-5955", "0378-5955"),
+            ("03785955", "0378-5955"),
+            ("2434-561x (online)", "2434-561X"),
+            ("0378-5955 ; 12", "0378-5955"),
+            ("0378-5954", "none"),
+            ("0378-59555", "none"),
+            ("ISSN", "none"),
+        ] {
+            assert_eq!(issn(text), wanted, "{text}");
+        }
+        let lccn = |text| lccn(text).unwrap_or_else(|| "none".into());
+        for (text, wanted) in [
+            ("n78-890351", "n78890351"),
+            ("n78-89035", "n78089035"),
+            ("n 78890351 ", "n78890351"),
+            (" 85000002 ", "85000002"),
+            ("85-2 ", "85000002"),
+            ("2001-000002", "2001000002"),
+            ("75-425165//r75", "75425165"),
+            (" 79139101 /AC/r932", "79139101"),
+            ("unk84012345", "unk84012345"),
+            ("85-1234567", "none"),
+            ("85-12-3", "none"),
+            ("85-é", "none"),
+            ("nothing", "none"),
+            ("", "none"),
+        ] {
+            assert_eq!(lccn(text), wanted, "{text}");
+        }
+    }
+
+    /// The last digit that makes a number of ISBN-10 or ISSN.
+    fn last_of_eleven(first: &str) -> char {
+        "0123456789X".chars().find(|last| divides_by_eleven(&format!("{first}{last}"))).expect("one of eleven")
+    }
+
+    /// A number with hyphens and blanks here and there.
+    fn written(digits: &str, breaks: &[u8]) -> String {
+        let between = |place: usize| ["", "", "-", " "][usize::from(breaks[place % breaks.len()]) % 4];
+        digits.chars().enumerate().map(|(place, digit)| format!("{digit}{}", if place + 1 == digits.len() { "" } else { between(place) })).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_of_books(nine in "[0-9]{9}", breaks in prop::collection::vec(any::<u8>(), 1..8), wrong in 1u32..10) {
+            let ten = format!("{nine}{}", last_of_eleven(&nine));
+            let found = isbn(&written(&ten, &breaks));
+            prop_assert_eq!(found.as_deref().map(|found| found[..12].to_owned()), Some(format!("978{nine}")));
+            let found = found.expect("valid");
+            prop_assert_eq!(isbn(&written(&found, &breaks)), Some(found.clone()));
+            prop_assert_eq!(isbn(&format!("{} (2. ed.)", written(&found, &breaks))), Some(found.clone()));
+            // sums of the kind that defines the check digit
+            let sum: u32 = values(&found).enumerate().map(|(place, digit)| if place % 2 == 0 { digit } else { 3 * digit }).sum();
+            prop_assert_eq!(sum % 10, 0);
+            let last = values(&found).next_back().expect("a digit");
+            prop_assert_eq!(isbn(&format!("{}{}", &found[..12], (last + wrong) % 10)), None);
+        }
+
+        #[test]
+        fn one_wrong_digit_is_found(nine in "[0-9]{9}", place in 0usize..9, wrong in 1u32..10) {
+            let changed = |digits: &str| -> String {
+                let other = |digit: char| char::from_digit((digit.to_digit(10).unwrap_or(0) + wrong) % 10, 10).expect("a digit");
+                digits.chars().enumerate().map(|(at, digit)| if at == place { other(digit) } else { digit }).collect()
+            };
+            let ten = format!("{nine}{}", last_of_eleven(&nine));
+            prop_assert_eq!(isbn(&changed(&ten)), None);
+            let eight = format!("{}{}", &nine[..7], last_of_eleven(&nine[..7]));
+            prop_assert_eq!(issn(&changed(&eight)).is_none(), place < 8);
+        }
+
+        #[test]
+        fn numbers_of_serials(seven in "[0-9]{7}", breaks in prop::collection::vec(any::<u8>(), 1..8)) {
+            let eight = format!("{seven}{}", last_of_eleven(&seven));
+            let found = issn(&written(&eight, &breaks)).expect("valid");
+            prop_assert_eq!(found.replace('-', ""), eight);
+            prop_assert_eq!(issn(&found), Some(found.clone()));
+            prop_assert_eq!(issn(&found.to_lowercase()), Some(found));
+        }
+
+        #[test]
+        fn numbers_of_records(letters in "[a-z]{0,2}", year in "[0-9]{2}|[0-9]{4}", serial in 0u32..1_000_000, rest in "(/.*)?") {
+            let found = lccn(&format!(" {letters} {year}-{serial}{rest}")).expect("valid");
+            prop_assert_eq!(&found, &format!("{letters}{year}{serial:06}"));
+            prop_assert_eq!(lccn(&found), Some(found.clone()));
+        }
+
+        #[test]
+        fn anything_may_come(text in any::<String>()) {
+            for found in [isbn(&text), issn(&text), lccn(&text)].into_iter().flatten() {
+                prop_assert!(found.is_ascii());
+            }
+        }
+    }
+}

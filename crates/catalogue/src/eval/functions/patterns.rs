@@ -1,0 +1,38 @@
+//! Regular expressions of expressions, each compiled once as long as it is in use.
+
+use super::{EvalError, failed, shown};
+use quick_cache::sync::Cache;
+use regex::{Regex, RegexBuilder};
+use std::sync::LazyLock;
+
+/// How many compiled patterns are kept. Patterns can be data, so there is no end of them; the cache keeps those that are asked for again
+/// and again, which are the constants of the definition.
+const MOST_PATTERNS: usize = 256;
+
+static PATTERNS: LazyLock<Cache<String, Regex>> = LazyLock::new(|| Cache::new(MOST_PATTERNS));
+
+/// A regular expression of an expression. No lock is held while it is compiled; others who ask for the same one meanwhile wait for it.
+pub(crate) fn regex(pattern: &str) -> Result<Regex, EvalError> {
+    PATTERNS.get_or_insert_with(pattern, || {
+        let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
+        compiled.map_err(|_| failed(format!("{} is not a regular expression", shown(pattern))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_in_use_stay_compiled_whatever_passes_by() {
+        for number in 0..2_000 {
+            assert!(regex(&format!("^passing {number}$")).expect("a pattern").is_match(&format!("passing {number}")));
+            if number % 4 == 0 {
+                regex("^in use$").expect("a pattern");
+            }
+        }
+        assert!(PATTERNS.len() <= MOST_PATTERNS + MOST_PATTERNS / 4, "{} patterns are kept", PATTERNS.len());
+        assert!(PATTERNS.get("^in use$").is_some());
+        assert!(regex("(").is_err() && PATTERNS.get("(").is_none());
+    }
+}

@@ -1,0 +1,202 @@
+//! Functions that make texts of texts, and the limit on how long a text may become.
+
+use super::identifiers::{isbn, issn, lccn};
+use super::{EvalError, EvalResult, failed, unfit};
+use crate::eval::convert::{CelValue as Cel, text_to_cel};
+use crate::value::fold::fold;
+use std::sync::Arc;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// How many bytes a text has at most that an expression makes. Parts of a text, and fields as they are, may be longer.
+pub(crate) const MOST_TEXT: usize = 1 << 20;
+
+/// How many elements a list has at most that `flatten` makes.
+const MOST_ELEMENTS: usize = 1_000_000;
+
+fn too_long() -> EvalError {
+    failed("the text is longer than 1 MiB")
+}
+
+/// A text that has been put together, if it is not too long.
+pub(crate) fn made(text: String) -> EvalResult {
+    if text.len() > MOST_TEXT { Err(too_long()) } else { Ok(Cel::String(Arc::new(text))) }
+}
+
+/// Pieces one after the other. Ends as soon as the text is too long.
+pub(crate) fn joined<'p>(pieces: impl IntoIterator<Item = &'p str>, separator: &str) -> EvalResult {
+    let mut text = String::new();
+    for (place, piece) in pieces.into_iter().enumerate() {
+        let separator = if place == 0 { "" } else { separator };
+        if text.len() + separator.len() + piece.len() > MOST_TEXT {
+            return Err(too_long());
+        }
+        text.push_str(separator);
+        text.push_str(piece);
+    }
+    made(text)
+}
+
+/// Characters one after the other. Ends as soon as the text is too long.
+fn collected(characters: impl Iterator<Item = char>) -> EvalResult {
+    let mut text = String::new();
+    for character in characters {
+        if text.len() + character.len_utf8() > MOST_TEXT {
+            return Err(too_long());
+        }
+        text.push(character);
+    }
+    made(text)
+}
+
+/// The value of one of the functions of this module; nothing of other functions and arguments.
+pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
+    let optional = |text: Option<String>| Ok(text.map_or(Cel::Null, |text| Cel::String(Arc::new(text))));
+    Some(match (name, args) {
+        ("squash", [Cel::String(text)]) => joined(text.split_whitespace(), " "),
+        ("squash", [Cel::List(items)]) => {
+            let texts = items.iter().filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace()) } else { None });
+            joined(texts.flatten(), " ")
+        }
+        ("trim", [Cel::String(text)]) => Ok(text_to_cel(text.trim())),
+        ("trim", [Cel::String(text), Cel::String(ends)]) => Ok(text_to_cel(text.trim_matches(|character| ends.contains(character)))),
+        ("fold", [Cel::String(text)]) => made(fold(text)),
+        ("lower", [Cel::String(text)]) => made(text.to_lowercase()),
+        ("upper", [Cel::String(text)]) => made(text.to_uppercase()),
+        ("replace", [Cel::String(text), Cel::String(from), Cel::String(to)]) => replace(text, from, to),
+        ("split", [Cel::String(text), Cel::String(separators)]) => {
+            let pieces = text.split(|character| separators.contains(character)).filter(|piece| !piece.is_empty());
+            Ok(Cel::List(Arc::new(pieces.map(text_to_cel).collect())))
+        }
+        ("join", [Cel::List(items), Cel::String(separator)]) => join(items, separator),
+        ("strip_marks", [Cel::String(text)]) => collected(text.nfd().filter(|character| !is_combining_mark(*character)).nfc()),
+        ("nfc", [Cel::String(text)]) => collected(text.nfc()),
+        ("digits", [Cel::String(text)]) => {
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            optional(Some(digits).filter(|digits| !digits.is_empty()))
+        }
+        ("isbn", [Cel::String(text)]) => optional(isbn(text)),
+        ("issn", [Cel::String(text)]) => optional(issn(text)),
+        ("lccn", [Cel::String(text)]) => optional(lccn(text)),
+        ("flatten", [Cel::List(lists)]) => flatten(lists),
+        _ => return None,
+    })
+}
+
+/// The text with every `from` replaced; of nothing there is none in it.
+fn replace(text: &str, from: &str, to: &str) -> EvalResult {
+    if from.is_empty() || !text.contains(from) {
+        return Ok(text_to_cel(text));
+    }
+    joined(text.split(from), to)
+}
+
+/// The texts of a list with a separator between them; those that are null are left out.
+fn join(items: &[Cel], separator: &str) -> EvalResult {
+    let mut texts = Vec::with_capacity(items.len());
+    for item in items {
+        match item {
+            Cel::String(text) => texts.push(text.as_str()),
+            Cel::Null => {}
+            other => return Err(unfit("join", std::slice::from_ref(other))),
+        }
+    }
+    joined(texts, separator)
+}
+
+/// The elements of the lists in a list; lists that are null are left out.
+fn flatten(lists: &[Cel]) -> EvalResult {
+    let mut all = Vec::new();
+    for list in lists {
+        match list {
+            Cel::List(items) if all.len() + items.len() > MOST_ELEMENTS => {
+                return Err(failed(format!("the list has more than {MOST_ELEMENTS} elements")));
+            }
+            Cel::List(items) => all.extend(items.iter().cloned()),
+            Cel::Null => {}
+            other => return Err(unfit("flatten", std::slice::from_ref(other))),
+        }
+    }
+    Ok(Cel::List(Arc::new(all)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text_of(name: &str, args: &[&str]) -> String {
+        let args: Vec<Cel> = args.iter().map(|text| text_to_cel(text)).collect();
+        match call(name, &args) {
+            Some(Ok(Cel::String(text))) => text.to_string(),
+            other => panic!("{name} of {args:?} is {other:?}"),
+        }
+    }
+
+    fn list_of(texts: &[String]) -> Cel {
+        Cel::List(Arc::new(texts.iter().map(|text| text_to_cel(text)).collect()))
+    }
+
+    proptest! {
+        #[test]
+        fn twice_is_once(text in any::<String>()) {
+            for name in ["lower", "upper", "strip_marks", "nfc", "fold", "squash", "trim"] {
+                let once = text_of(name, &[&text]);
+                prop_assert_eq!(text_of(name, &[&once]), once, "{}", name);
+            }
+        }
+
+        #[test]
+        fn marks_go_and_the_rest_stays(letters in "[a-zA-Z0-9 ]{0,12}", marks in "[\u{300}-\u{36f}]{1,4}") {
+            let marked: String = letters.chars().map(|letter| format!("{letter}{marks}")).collect();
+            prop_assert_eq!(text_of("strip_marks", &[&marked]), letters.clone());
+            prop_assert_eq!(text_of("strip_marks", &[&text_of("nfc", &[&marked])]), letters);
+        }
+
+        #[test]
+        fn split_takes_apart_what_join_has_put_together(pieces in prop::collection::vec("[^;|]{1,6}", 0..6), separator in "[;|]{1,3}") {
+            let Some(Ok(joined)) = call("join", &[list_of(&pieces), text_to_cel(&separator)]) else { panic!("no text") };
+            prop_assert_eq!(call("split", &[joined, text_to_cel("|;")]), Some(Ok(list_of(&pieces))));
+        }
+
+        #[test]
+        fn flatten_is_the_lists_one_after_the_other(lists in prop::collection::vec(prop::collection::vec("[a-z]{0,2}", 0..4), 0..4)) {
+            let given = Cel::List(Arc::new(lists.iter().map(|list| list_of(list)).chain([Cel::Null]).collect()));
+            prop_assert_eq!(call("flatten", &[given]), Some(Ok(list_of(&lists.concat()))));
+        }
+
+        #[test]
+        fn what_is_replaced_is_gone(text in "[ab]{0,12}", from in "[ab]{1,2}") {
+            prop_assert_eq!(text_of("replace", &[&text, &from, "-"]), text.replace(&from, "-"));
+            prop_assert_eq!(text_of("replace", &[&text, "", &from]), text);
+        }
+    }
+
+    #[test]
+    fn no_text_becomes_longer_than_the_limit() {
+        let text = |length: usize| text_to_cel(&"a".repeat(length));
+        let long = |found: Option<EvalResult>| match found {
+            Some(Ok(Cel::String(text))) => Ok(text.len()),
+            Some(Err(EvalError::Runtime(message))) => Err(message),
+            other => panic!("{other:?}"),
+        };
+        let refused = Err("the text is longer than 1 MiB".to_owned());
+        let half = MOST_TEXT / 2;
+        let list = |count: usize| Cel::List(Arc::new(vec![text(half); count]));
+        assert_eq!(long(call("join", &[list(2), text(0)])), Ok(MOST_TEXT));
+        assert_eq!(long(call("join", &[list(2), text(1)])), refused);
+        assert_eq!(long(call("squash", &[list(2)])), refused);
+        assert_eq!(long(call("replace", &[text(half), text(1), text(2)])), Ok(MOST_TEXT));
+        assert_eq!(long(call("replace", &[text(half), text(1), text(3)])), refused);
+        assert_eq!(long(Some(super::super::add(&text(half), &text(half)))), Ok(MOST_TEXT));
+        assert_eq!(long(Some(super::super::add(&text(half), &text(half + 1)))), refused);
+        // each of these becomes three bytes longer, or more
+        let growing = text_to_cel(&"\u{1f52}".repeat(MOST_TEXT / 4));
+        assert_eq!(long(call("upper", &[growing])), refused);
+        assert_eq!(long(call("nfc", &[text_to_cel(&"\u{1d160}".repeat(MOST_TEXT / 8))])), refused);
+        // parts of a text are no longer than it is
+        assert_eq!(long(call("trim", &[text(2 * MOST_TEXT)])), Ok(2 * MOST_TEXT));
+        let lists = Cel::List(Arc::new(vec![Cel::List(Arc::new(vec![Cel::Null; 1_000])); MOST_ELEMENTS / 1_000 + 1]));
+        assert!(matches!(call("flatten", &[lists]), Some(Err(EvalError::Runtime(_)))));
+    }
+}
