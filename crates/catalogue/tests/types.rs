@@ -65,6 +65,11 @@ fn what_fails_for_every_record_is_refused_with_what_to_do() {
         ("text", "title + count", "`+` does not take text and integer", "string(x) makes a text of it"),
         ("text", "trim(count)", "`trim` takes text here, this is integer", "string(x) makes a text of it"),
         ("text", "fold(title, title)", "`fold` takes 1 arguments, here are 2", "it is written fold(text) -> text"),
+        ("text", "isbn(count)", "`isbn` takes text here, this is integer", "string(x) makes a text of it"),
+        ("text", "join(title, ',')", "`join` takes [text] here, this is text", ""),
+        ("text", "join(lines[0], ',')", "`join` takes [text] here, this is [integer]", "for each element: .map(x, string(x))"),
+        ("[text]", "flatten(names)", "`flatten` takes a list of lists, this has text", ""),
+        ("[text]", "flatten(title)", "`flatten` takes a list, this is text", ""),
         ("text", "title.trim()", "`trim` is a function: trim(...)", ""),
         ("boolean", "contains(title, 'a')", "`contains` is a method: x.contains(...)", ""),
         ("text", "title ? 'a' : 'b'", "a condition is true or false, this is text", "compare it with something, for example with null"),
@@ -107,6 +112,11 @@ fn what_gives_null_for_what_is_absent_is_accepted() {
         ("text", "squash(title)"),
         ("text", "squash(names)"),
         ("text", "substring(title, 0, 3) + string(count)"),
+        ("text", "trim(lower(title), '.,') + isbn(title)"),
+        ("[text]", "split(title, ',;')"),
+        ("text", "join(names.map(x, replace(x, ',', ' ')), '; ')"),
+        ("[text]", "flatten([names, names.map(x, digits(x))])"),
+        ("[integer]", "flatten(lines)"),
         ("[text]", "names.map(x, x + '!')"),
         ("duration", "at - timestamp('2020-01-01T00:00:00Z')"),
         ("float", "length / duration('1s')"),
@@ -153,6 +163,8 @@ fn a_key_is_never_null() {
     }
     assert_eq!(keyed("squash(title) + '-' + fold(title)", "{ type: text, required: true }"), []);
     assert_eq!(keyed("substring(title, 0, 3)", "{ type: text, required: true }").len(), 1);
+    assert_eq!(keyed("lower(title) + join(split(title, ' '), '-')", "{ type: text, required: true }"), []);
+    assert_eq!(keyed("isbn(title)", "{ type: text, required: true }").len(), 1);
     assert_eq!(keyed("names + names", "text")[0].message, "a key is text, this is [text]");
 }
 

@@ -151,6 +151,12 @@ impl TypeChecker<'_> {
                 return Err(match (&kinds[place], function.name) {
                     (TypeKind::Duration, "double") => wrong.help("a duration in seconds: x / duration('1s')"),
                     (TypeKind::Duration, "int") => wrong.help("a duration in seconds: x.getSeconds()"),
+                    (TypeKind::List(element), _)
+                        if wanted.contains(&"[text]")
+                            && element.present().kinds.iter().all(|kind| kind.is_number() || *kind == TypeKind::Boolean) =>
+                    {
+                        wrong.help("for each element: .map(x, string(x))")
+                    }
                     (other, _) if wanted.contains(&"text") && (other.is_number() || *other == TypeKind::Boolean) => {
                         wrong.help("string(x) makes a text of it")
                     }
