@@ -187,7 +187,7 @@ pub const RULES: [&str; 5] = [
     "A null condition does not hold: `a ? b : c` is then c. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
     "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
     "`stook check` rejects what can never work: operators and functions on values of other types, comparisons of values that are never equal, members that are not there, conditions that are not true or false, values that do not fit their field, keys that may be null.",
-    "Some errors show only with a document: a division by zero, a text that is no number or time, a number that is too large, a text of more than 1 MiB that an expression makes, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
+    "Some errors show only with a document: a division by zero, a text that is no number or time, a number that is too large, a text of more than 1 MiB, or a list of more than 1 000 000 elements, that an expression puts together, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
 ];
 
 /// The function called `name`.
@@ -397,6 +397,7 @@ pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
         (Cel::String(first), Cel::String(second)) => text::joined([first.as_str(), second.as_str()], ""),
+        (Cel::List(first), Cel::List(second)) if first.len() + second.len() > text::MOST_ELEMENTS => Err(text::too_many()),
         (Cel::Duration(_), Cel::Timestamp(_)) => operate(second.clone() + first.clone(), "+", first, second),
         _ => match floats(first, second) {
             Some((first, second)) => finite(first + second),

@@ -1,9 +1,9 @@
-//! Functions that make texts of texts, and the limit on how long a text may become.
+//! Functions that make texts of texts, and the limits on how long a text or a list may become.
 
 use super::identifiers::{isbn, issn, lccn};
 use super::{EvalError, EvalResult, failed, unfit};
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
-use crate::value::fold::fold;
+use crate::value::fold::{fold, squash};
 use std::sync::Arc;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -11,11 +11,15 @@ use unicode_normalization::char::is_combining_mark;
 /// How many bytes a text has at most that an expression makes. Parts of a text, and fields as they are, may be longer.
 pub(crate) const MOST_TEXT: usize = 1 << 20;
 
-/// How many elements a list has at most that `flatten` makes.
-const MOST_ELEMENTS: usize = 1_000_000;
+/// How many elements a list has at most that `+` or `flatten` makes of others.
+pub(crate) const MOST_ELEMENTS: usize = 1_000_000;
 
 fn too_long() -> EvalError {
     failed("the text is longer than 1 MiB")
+}
+
+pub(crate) fn too_many() -> EvalError {
+    failed(format!("the list has more than {MOST_ELEMENTS} elements"))
 }
 
 /// A text that has been put together, if it is not too long.
@@ -53,7 +57,7 @@ fn collected(characters: impl Iterator<Item = char>) -> EvalResult {
 pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
     let optional = |text: Option<String>| Ok(text.map_or(Cel::Null, |text| Cel::String(Arc::new(text))));
     Some(match (name, args) {
-        ("squash", [Cel::String(text)]) => joined(text.split_whitespace(), " "),
+        ("squash", [Cel::String(text)]) => Ok(text_to_cel(&squash(text))),
         ("squash", [Cel::List(items)]) => {
             let texts = items.iter().filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace()) } else { None });
             joined(texts.flatten(), " ")
@@ -109,9 +113,7 @@ fn flatten(lists: &[Cel]) -> EvalResult {
     let mut all = Vec::new();
     for list in lists {
         match list {
-            Cel::List(items) if all.len() + items.len() > MOST_ELEMENTS => {
-                return Err(failed(format!("the list has more than {MOST_ELEMENTS} elements")));
-            }
+            Cel::List(items) if all.len() + items.len() > MOST_ELEMENTS => return Err(too_many()),
             Cel::List(items) => all.extend(items.iter().cloned()),
             Cel::Null => {}
             other => return Err(unfit("flatten", std::slice::from_ref(other))),
@@ -195,8 +197,17 @@ mod tests {
         assert_eq!(long(call("upper", &[growing])), refused);
         assert_eq!(long(call("nfc", &[text_to_cel(&"\u{1d160}".repeat(MOST_TEXT / 8))])), refused);
         // parts of a text are no longer than it is
-        assert_eq!(long(call("trim", &[text(2 * MOST_TEXT)])), Ok(2 * MOST_TEXT));
+        for name in ["trim", "squash", "digits"] {
+            assert_eq!(long(call(name, &[text_to_cel(&"1".repeat(2 * MOST_TEXT))])), Ok(2 * MOST_TEXT));
+        }
+    }
+
+    #[test]
+    fn no_list_becomes_longer_than_the_limit() {
+        let list = |length: usize| Cel::List(Arc::new(vec![Cel::Null; length]));
+        assert_eq!(super::super::add(&list(MOST_ELEMENTS - 1), &list(1)), Ok(list(MOST_ELEMENTS)));
+        assert_eq!(super::super::add(&list(MOST_ELEMENTS), &list(1)), Err(too_many()));
         let lists = Cel::List(Arc::new(vec![Cel::List(Arc::new(vec![Cel::Null; 1_000])); MOST_ELEMENTS / 1_000 + 1]));
-        assert!(matches!(call("flatten", &[lists]), Some(Err(EvalError::Runtime(_)))));
+        assert!(matches!(call("flatten", &[lists]), Some(Err(fault)) if fault == too_many()));
     }
 }
