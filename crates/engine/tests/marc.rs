@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::parse;
+use stook_catalogue::parse::parse;
 use stook_engine::export::{ExportFormat, export};
 use stook_engine::import::{self, ImportRequest};
 use stook_formats::marc::MarcBuilder;
