@@ -164,6 +164,8 @@ pub struct ParseContext {
     declarations: String,
     /// The encoding of the XML around the document, unless it is UTF-8.
     encoding: Option<XmlEncoding>,
+    /// Whether an encoding is declared that is not known here.
+    is_unknown: bool,
     /// Entities that the document type declares.
     entities: Entities,
     /// Where in a value of JSON the document stands.
@@ -179,7 +181,13 @@ impl ParseContext {
         match syntax {
             Syntax::Xml | Syntax::MarcXml => {
                 let (prologue, declarations) = (scan::XmlPrologue::of_head(head).0, scan::declarations_of_head(head));
-                Self { declarations, encoding: prologue.encoding(), entities: prologue.entities(), ..Self::default() }
+                Self {
+                    declarations,
+                    encoding: prologue.encoding(),
+                    is_unknown: prologue.is_unknown(),
+                    entities: prologue.entities(),
+                    ..Self::default()
+                }
             }
             Syntax::Csv => {
                 let delimiter = scan::csv_delimiter(head);
@@ -227,8 +235,12 @@ impl ParseContext {
         }
     }
 
-    /// Refuses a document whose entities could not be expanded.
-    fn check_entities(&self, bytes: &[u8]) -> Result<(), DocumentError> {
+    /// Refuses a document in an encoding that is not known, and one whose entities could not be expanded.
+    fn check_text(&self, bytes: &[u8]) -> Result<(), DocumentError> {
+        // what is ASCII, or UTF-8 in spite of what is declared, is what it seems
+        if self.is_unknown && std::str::from_utf8(bytes).is_err() {
+            return Err(DocumentError::Xml("the file declares an encoding that is not known here; convert it to UTF-8".into()));
+        }
         match std::str::from_utf8(bytes) {
             Ok(text) if !self.entities.is_empty() => Ok(self.entities.expand(text, EXPANSION_LIMIT).map(|_| ())?),
             _ => Ok(()),
@@ -282,11 +294,11 @@ impl<'d> Document<'d> {
             Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
             Syntax::MarcJson => Ok(Document::Marc(MarcRecord::read_json(&parse_json(bytes)?, options, repairs)?)),
             Syntax::Xml => {
-                head.check_entities(bytes)?;
+                head.check_text(bytes)?;
                 Ok(Document::Xml(tree::XmlTree::parse(bytes)?))
             }
             Syntax::MarcXml => {
-                head.check_entities(bytes)?;
+                head.check_text(bytes)?;
                 let mut text = String::new();
                 let replaced = if options.repairs() && std::str::from_utf8(bytes).is_err() { xml::decode(bytes, None, &mut text) } else { 0 };
                 if replaced > 0 {

@@ -79,6 +79,16 @@ fn a_declared_encoding_and_entities_do_not_change_documents() {
 }
 
 #[test]
+fn an_encoding_that_is_not_known_is_named_where_it_matters() {
+    let file =
+        b"<?xml version='1.0' encoding='Shift_JIS'?><collection><record><leader/></record><record><leader>\x83\x41</leader></record></collection>";
+    let documents = read_whole(file, Syntax::MarcXml, None);
+    let said = documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), Syntax::MarcXml, &found.head).err());
+    let said: Vec<_> = said.map(|error| error.is_some_and(|error| error.to_string().contains("encoding that is not known"))).collect();
+    assert_eq!(said, [false, true]);
+}
+
+#[test]
 fn entities_that_grow_without_end_are_refused() {
     let mut declared = String::from("<!ENTITY a0 'aaaaaaaaaaaaaaaaaaaa'>");
     for level in 1..10 {

@@ -5,8 +5,9 @@ mod support;
 
 use std::io::{self, Read, Write};
 use stook_catalogue::path::{Path, PathLanguage};
-use stook_formats::marc::{MarcError, MarcRecord};
+use stook_formats::marc::{MarcError, MarcRecord, Tolerance};
 use stook_formats::read::{Compression, DocumentReader, open_bytes};
+use stook_formats::scan::ScanOptions;
 use stook_formats::{Document, DocumentError, ParseContext, SYNTAXES, SelectedValue, Syntax, detect, select};
 use support::{collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, read_whole, samples, scan_stepwise, small_record, summary};
 
@@ -129,7 +130,7 @@ fn a_truncated_last_record_is_a_problem_with_its_offset() {
         let documents = read_whole(&file, Syntax::Marc, None);
         assert_eq!(documents.len(), 2);
         assert_eq!((documents[1].0.number, documents[1].0.offset), (2, whole.len() as u64));
-        assert!(documents[1].0.problem.as_deref().is_some_and(|problem| problem.contains("ends inside a record")));
+        assert!(documents[1].0.problem.as_deref().is_some_and(|problem| problem.contains("no record terminator")));
     }
 }
 
@@ -168,10 +169,14 @@ fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
 }
 
 #[test]
-fn a_record_without_its_terminator_spoils_the_next_one_only() {
+fn a_record_without_its_terminator_spoils_the_next_one_only_where_the_source_is_strict() {
     let whole = record();
     let file = [&whole[..whole.len() - 1], &whole, &whole].concat();
-    let documents = read_whole(&file, Syntax::Marc, None);
+    let repaired = read_whole(&file, Syntax::Marc, None);
+    let offsets: Vec<_> = repaired.iter().map(|(found, _)| (found.number, found.offset as usize, found.problem.is_some())).collect();
+    assert_eq!(offsets, [(1, 0, false), (2, whole.len() - 1, false), (3, 2 * whole.len() - 1, false)]);
+    let strict = ScanOptions { records: None, tolerance: Tolerance::Strict };
+    let documents = collect(DocumentReader::new(&file[..], Syntax::Marc, strict));
     assert_eq!(documents.len(), 2);
     let merged = 2 * whole.len() - 1;
     assert_eq!(MarcRecord::parse(&documents[0].1), Err(MarcError::WrongLength { announced: whole.len(), found: merged }));

@@ -228,7 +228,8 @@ fn marc_step(step: MarcStep) -> ScanStep {
     match step {
         MarcStep::Record(length) => ScanStep::Document { bytes: 0..length, next: length },
         MarcStep::Unterminated(length) => {
-            let reason = "the file ends inside a record: there is no record terminator".to_owned();
+            // a chunk may end here, or the next record is seen: the words must not depend on that
+            let reason = "the record is not ended: there is no record terminator before the next record or the end of the file".to_owned();
             ScanStep::Problem { bytes: 0..length, next: length, reason }
         }
         MarcStep::Foreign(length) => ScanStep::Problem { bytes: 0..length, next: length, reason: "there is no record here".to_owned() },

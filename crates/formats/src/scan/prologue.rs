@@ -12,6 +12,8 @@ const MARK: u8 = b'!';
 pub(crate) struct XmlPrologue {
     /// Nothing is UTF-8.
     encoding: Option<XmlEncoding>,
+    /// Whether the encoding that is declared is not known here.
+    is_unknown: bool,
     document_type: String,
 }
 
@@ -19,8 +21,10 @@ impl XmlPrologue {
     /// Reads markup in front of the outermost element; whether it matters in the elements.
     pub(super) fn read(&mut self, markup: &[u8]) -> bool {
         if markup.starts_with(b"<?xml") {
-            self.encoding = XmlEncoding::detect(markup).ok().map(|(encoding, _)| encoding).filter(|found| *found != XmlEncoding::Utf8);
-            return self.encoding.is_some();
+            let found = XmlEncoding::detect(markup);
+            self.is_unknown = found.is_err();
+            self.encoding = found.ok().map(|(encoding, _)| encoding).filter(|found| *found != XmlEncoding::Utf8);
+            return self.is_unknown || self.encoding.is_some();
         }
         if markup.starts_with(b"<!DOCTYPE") && markup.len() <= DOCUMENT_TYPE_LIMIT {
             let text = self.decode(markup);
@@ -43,6 +47,11 @@ impl XmlPrologue {
         self.encoding
     }
 
+    /// Whether the encoding is not known here.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown
+    }
+
     /// The entities that are declared.
     pub(crate) fn entities(&self) -> Entities {
         Entities::find(&self.document_type).ok().flatten().map(|(_, entities)| entities).unwrap_or_default()
@@ -56,6 +65,7 @@ impl XmlPrologue {
         let letter = match self.encoding {
             Some(XmlEncoding::Latin1) => 'l',
             Some(XmlEncoding::Cp1252) => 'w',
+            _ if self.is_unknown => 'x',
             _ => 'u',
         };
         format!("{}{letter}{}:{}", char::from(MARK), self.document_type.len(), self.document_type)
@@ -73,7 +83,7 @@ impl XmlPrologue {
                 b'w' => Some(XmlEncoding::Cp1252),
                 _ => None,
             };
-            Some((Self { encoding, document_type: String::from_utf8_lossy(document_type).into_owned() }, rest))
+            Some((Self { encoding, is_unknown: *letter == b'x', document_type: String::from_utf8_lossy(document_type).into_owned() }, rest))
         };
         read().unwrap_or_else(|| (Self::default(), head))
     }
