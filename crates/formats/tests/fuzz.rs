@@ -108,7 +108,9 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
         let written = writer.write(bytes, syntax);
         let count = writer.finish().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(count, u64::from(written.is_ok()));
-        if written.is_err() {
+        // a damaged record of ISO 2709 is copied as it is, with whatever a scanner finds in it
+        let is_copied = to == syntax && MarcRecord::parse(bytes).is_err();
+        if written.is_err() || to == Syntax::Marc && is_copied {
             continue;
         }
         let documents = read_whole(&out, to, None);
