@@ -1,6 +1,8 @@
 //! Damaged records of MARC through an import: a source that repairs stores them and tells each repair in the journal, a strict one fails them;
 //! what is kept is what came, and exports name what they had to change.
 
+#![allow(clippy::expect_used, reason = "a test may stop")]
+
 mod support;
 
 use std::path::Path;
