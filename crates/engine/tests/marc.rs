@@ -52,8 +52,11 @@ fn damaged(kind: &str) -> Vec<u8> {
 
 const KINDS: [&str; 6] = ["none", "length", "base", "entry", "character", "leader"];
 
+/// Whether a document failed, and what was said of it.
+type Said = (bool, Vec<String>);
+
 /// Imports a file; for each of its documents whether it failed, and what was said of it; then the titles of the records.
-fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<(bool, Vec<String>)>, String, Box<dyn Store>, Arc<Catalogue>) {
+fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<dyn Store>, Arc<Catalogue>) {
     std::fs::create_dir_all(folder).expect("a folder");
     let catalogue = definition(words);
     let store = support::on_a_file(folder, &catalogue, 1).remove(0);

@@ -30,9 +30,9 @@ fn body(random: &mut Random, entities: bool) -> String {
     for number in 0..20 {
         let mut text = String::new();
         for _ in 0..random.below(12) {
-            text.push_str(*random.pick(&["a", "ü", "é ", "ß", "<x y='ÿ'/>", "&amp;", "<!-- &e; é -->", "<![CDATA[&e;]]>"]));
+            text.push_str(random.pick(&["a", "ü", "é ", "ß", "<x y='ÿ'/>", "&amp;", "<!-- &e; é -->", "<![CDATA[&e;]]>"]));
             if entities && random.below(4) == 0 {
-                text.push_str(*random.pick(&["&e;", "&u;", "&n;"]));
+                text.push_str(random.pick(&["&e;", "&u;", "&n;"]));
             }
         }
         items.push_str(&format!("<p:item n='{number}'>{text}</p:item>\n"));
