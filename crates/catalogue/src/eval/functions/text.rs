@@ -175,6 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn twice_is_once_for_every_character() {
+        let all = ('\0'..=char::MAX).filter(|character| !character.is_ascii_control());
+        let text: String = all.flat_map(|character| [character, '\n']).collect();
+        // in parts, as the whole is longer than a text may become
+        for part in text.lines().collect::<Vec<_>>().chunks(10_000) {
+            let part = part.join("\n");
+            for name in ["lower", "upper", "strip_marks", "nfc"] {
+                let once = text_of(name, &[&part]);
+                assert!(text_of(name, &[&once]) == once, "{name} of a character after {:?}", part.chars().next());
+            }
+        }
+    }
+
+    #[test]
     fn no_text_becomes_longer_than_the_limit() {
         let text = |length: usize| text_to_cel(&"a".repeat(length));
         let long = |found: Option<EvalResult>| match found {
