@@ -30,9 +30,11 @@ fn body(random: &mut Random, entities: bool) -> String {
     for number in 0..20 {
         let mut text = String::new();
         for _ in 0..random.below(12) {
-            text.push_str(random.pick(&["a", "ü", "é ", "ß", "<x y='ÿ'/>", "&amp;", "<!-- &e; é -->", "<![CDATA[&e;]]>"]));
+            let piece: &str = random.pick::<&str>(&["a", "ü", "é ", "ß", "<x y='ÿ'/>", "&amp;", "<!-- &e; é -->", "<![CDATA[&e;]]>"]);
+            text.push_str(piece);
             if entities && random.below(4) == 0 {
-                text.push_str(random.pick(&["&e;", "&u;", "&n;"]));
+                let piece: &str = random.pick::<&str>(&["&e;", "&u;", "&n;"]);
+                text.push_str(piece);
             }
         }
         items.push_str(&format!("<p:item n='{number}'>{text}</p:item>\n"));
