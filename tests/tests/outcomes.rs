@@ -501,12 +501,19 @@ fn marc_record(number: &str) -> Vec<u8> {
 
 #[test]
 fn a_broken_marc_record_is_told_with_its_place() {
-    let definition = plain("marc", "010$a", "100$a", "");
+    let definition = plain("marc", "010$a", "100$a", ", tolerance: strict");
     let (first, second, third) = (marc_record("a"), marc_record("b"), marc_record("c"));
     let mut damaged = second.clone();
     // the directory points behind the record's end
     damaged[24 + 3..24 + 7].copy_from_slice(b"9999");
-    broken(&definition, "names.mrc", &[first.clone(), damaged, third.clone()].concat(), first.len(), "");
+    let bytes = [first.clone(), damaged, third.clone()].concat();
+    broken(&definition, "names.mrc", &bytes, first.len(), "");
+    // unless the source is strict, it is repaired, and a warning says so
+    let place = Place::new(&plain("marc", "010$a", "100$a", ""));
+    let job = place.import(&[&place.file("names.mrc", bytes)]);
+    assert_eq!(counts(&job), "created 3, warnings 1");
+    assert_eq!((&place.troubles(1)[0]["record"], &place.troubles(1)[0]["offset"]), (&json!(2), &json!(first.len())));
+    assert!(reasons(&place.troubles(1)[0]).contains("field 010"), "{}", reasons(&place.troubles(1)[0]));
     // a record whose end is missing is found out at the next record's beginning
     let place = Place::new(&definition);
     let cut_short = second[..second.len() - 12].to_vec();

@@ -38,8 +38,11 @@ fn lines(record: &MarcRecord<'_>) -> Vec<String> {
     record.fields().map(line).collect()
 }
 
+/// What was read of a record: its fields and what was repaired, or why it failed.
+type RecordRead = Result<(Vec<String>, Vec<RepairKind>), String>;
+
 /// What is read of a file: lines of each record with the kinds of repairs, or its error.
-fn read_as(file: &[u8], encoding: Encoding) -> Vec<Result<(Vec<String>, Vec<RepairKind>), String>> {
+fn read_as(file: &[u8], encoding: Encoding) -> Vec<RecordRead> {
     scan::read(file, ReadOptions::REPAIR.with_encoding(encoding))
         .map(|found| {
             let found = found.map_err(|error| error.to_string())?;
