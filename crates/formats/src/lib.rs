@@ -237,13 +237,14 @@ impl ParseContext {
 
     /// Refuses a document in an encoding that is not known, and one whose entities could not be expanded.
     fn check_text(&self, bytes: &[u8]) -> Result<(), DocumentError> {
-        // what is ASCII, or UTF-8 in spite of what is declared, is what it seems
-        if self.is_unknown && std::str::from_utf8(bytes).is_err() {
-            return Err(DocumentError::Xml("the file declares an encoding that is not known here; convert it to UTF-8".into()));
+        if !self.is_unknown && self.entities.is_empty() {
+            return Ok(());
         }
         match std::str::from_utf8(bytes) {
-            Ok(text) if !self.entities.is_empty() => Ok(self.entities.expand(text, EXPANSION_LIMIT).map(|_| ())?),
-            _ => Ok(()),
+            // what is ASCII, or UTF-8 in spite of what is declared, is what it seems
+            Ok(text) => Ok(self.entities.expand(text, EXPANSION_LIMIT).map(|_| ())?),
+            Err(_) if self.is_unknown => Err(DocumentError::Xml("the file declares an encoding that is not known here; convert it to UTF-8".into())),
+            Err(_) => Ok(()),
         }
     }
 
@@ -274,7 +275,7 @@ impl<'d> Document<'d> {
     /// # Errors
     /// When they are not one; the message says why, the caller knows where.
     pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &ParseContext) -> Result<Self, DocumentError> {
-        Self::read(bytes, syntax, head, (&ReadOptions::REPAIR, &mut Repairs::default()))
+        Self::read(bytes, syntax, head, &ReadOptions::REPAIR, &mut Repairs::default())
     }
 
     /// Reads the bytes of one document as [`Document::parse`] does; MARC as the options say, and what was repaired in it is added to
@@ -282,12 +283,7 @@ impl<'d> Document<'d> {
     ///
     /// # Errors
     /// As [`Document::parse`].
-    pub fn read(
-        bytes: &'d [u8],
-        syntax: Syntax,
-        head: &ParseContext,
-        (options, repairs): (&ReadOptions, &mut Repairs),
-    ) -> Result<Self, DocumentError> {
+    pub fn read(bytes: &'d [u8], syntax: Syntax, head: &ParseContext, options: &ReadOptions, repairs: &mut Repairs) -> Result<Self, DocumentError> {
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
             Syntax::MarcLine => Ok(Document::Marc(marc::line::read(bytes, options, repairs)?)),
@@ -299,13 +295,17 @@ impl<'d> Document<'d> {
             }
             Syntax::MarcXml => {
                 head.check_text(bytes)?;
-                let mut text = String::new();
-                let replaced = if options.repairs() && std::str::from_utf8(bytes).is_err() { xml::decode(bytes, None, &mut text) } else { 0 };
-                if replaced > 0 {
-                    repairs.add(RepairKind::Character, None, None, format!("{replaced} bytes that are not UTF-8 became U+FFFD"));
-                }
-                let bytes = if text.is_empty() { bytes } else { text.as_bytes() };
-                Ok(Document::Marc(marcxml::read_as(xml::parse(bytes)?.root_element(), options, repairs)?))
+                let text = match xml::text(bytes) {
+                    Ok(text) => Cow::Borrowed(text),
+                    Err(_) if options.repairs() => {
+                        let mut text = String::new();
+                        let replaced = xml::decode(bytes, None, &mut text);
+                        repairs.add(RepairKind::Character, None, None, format!("{replaced} bytes that are not UTF-8 became U+FFFD"));
+                        Cow::Owned(text)
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                Ok(Document::Marc(marcxml::read_as(xml::parse_text(&text)?.root_element(), options, repairs)?))
             }
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;

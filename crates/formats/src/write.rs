@@ -67,11 +67,11 @@ impl<W: Write> MarcWriter<W> {
     ///
     /// # Errors
     /// As [`MarcWriter::write`].
-    pub fn write_nearest(&mut self, bytes: &[u8], syntax: Syntax, (options, repairs): (&ReadOptions, &mut Repairs)) -> Result<(), WriteError> {
+    pub fn write_nearest(&mut self, bytes: &[u8], syntax: Syntax, options: &ReadOptions, repairs: &mut Repairs) -> Result<(), WriteError> {
         if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
             return Ok(self.records.write_bytes(bytes)?);
         }
-        let document = Document::read(bytes, syntax, &ParseContext::default(), (options, &mut Repairs::default()))?;
+        let document = Document::read(bytes, syntax, &ParseContext::default(), options, &mut Repairs::default())?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         Ok(self.records.write_nearest(&record, repairs)?)
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use stook_xpath::markup::{XmlTag, namespace_declarations, tag_at};
-pub use stook_xpath::xml::parse;
+pub use stook_xpath::xml::{parse, parse_text, text};
 
 use stook_marc::xmltext::{XmlDecoder, XmlEncoding};
 

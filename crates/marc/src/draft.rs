@@ -1,13 +1,10 @@
 //! A record that is made of whatever MARCXML or JSON gives: what does not fit is repaired and told.
 
 use crate::mend;
-use crate::record::{FieldEntry, LEADER, MarcRecord, SUBFIELD, is_printable};
+use crate::record::{FieldEntry, LEADER, MarcRecord, SUBFIELD};
 use crate::repair::{RepairKind, Repairs};
 use crate::tidy::{FIRST_CODE, is_code, is_control_tag, push_value};
 use std::borrow::Cow;
-
-/// What a leader is that is missing: a record in UTF-8 of which nothing is known.
-const NO_LEADER: &[u8; LEADER] = b"00000     2200000   4500";
 
 pub(crate) struct Draft<'r> {
     text: String,
@@ -34,18 +31,10 @@ impl<'r> Draft<'r> {
         if self.leader.is_some() {
             return self.repairs.add(RepairKind::Leader, None, byte, "there is more than one leader; the first was taken");
         }
-        let given: Option<[u8; LEADER]> = text.as_bytes().try_into().ok().filter(|leader: &[u8; LEADER]| is_printable(leader));
-        if given.is_none() {
-            let done = format!("the leader is not 24 ASCII characters, but {}; it was read by its fixed parts", text.chars().count());
-            self.repairs.add(RepairKind::Leader, None, byte, done);
-        }
-        self.leader = Some(given.unwrap_or_else(|| {
-            let ascii: Vec<u8> = text
-                .trim()
-                .chars()
-                .map(|character| u8::try_from(character).ok().filter(|byte| (b' '..=b'~').contains(byte)).unwrap_or(b' '))
-                .collect();
-            ascii.as_slice().try_into().unwrap_or_else(|_| mend::realigned(&ascii))
+        let exact = mend::exact_leader(text, byte, self.repairs);
+        self.leader = Some(exact.unwrap_or_else(|| {
+            let printable = mend::printable(text.trim());
+            printable.as_slice().try_into().unwrap_or_else(|_| mend::realigned(&printable))
         }));
     }
 
@@ -180,9 +169,7 @@ impl<'r> Draft<'r> {
 
     /// The record.
     pub(crate) fn finish(self) -> MarcRecord<'static> {
-        if self.leader.is_none() {
-            self.repairs.add(RepairKind::Leader, None, None, "there is no leader; an empty one was made");
-        }
-        MarcRecord { text: Cow::Owned(self.text), leader: self.leader.unwrap_or(*NO_LEADER), fields: self.fields, unknown_characters: 0 }
+        let leader = self.leader.unwrap_or_else(|| mend::missing_leader(self.repairs));
+        MarcRecord { text: Cow::Owned(self.text), leader, fields: self.fields, unknown_characters: 0 }
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::charset::Charset;
 use crate::mend;
-use crate::record::{FieldEntry, LEADER, MarcError, MarcField, MarcRecord, SUBFIELD, is_printable, show_tag};
+use crate::record::{FieldEntry, MarcError, MarcField, MarcRecord, SUBFIELD, show_tag};
 use crate::repair::{ReadOptions, RepairKind, Repairs, Tolerance};
 use crate::scan::{MarcStep, Repaired, looks_like};
 use crate::tidy;
@@ -143,7 +143,8 @@ fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result
         decoded.clear();
         charset.decode(content, tag, at, &mut decoded, repairs);
         if leader.is_none() && (tag == LEADER_TAG || tag == *b"000") {
-            leader = Some(leader_of(&decoded.replace('\\', " "), at, repairs));
+            let text = decoded.replace('\\', " ");
+            leader = Some(mend::exact_leader(&text, Some(at), repairs).unwrap_or_else(|| mend::realigned(&mend::printable(&text))));
             continue;
         }
         let start = text.len() as u32;
@@ -153,21 +154,8 @@ fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result
     if fields.is_empty() && leader.is_none() {
         return Err(MarcError::Shape("there is no line with a tag".into()));
     }
-    let leader = leader.unwrap_or_else(|| {
-        repairs.add(RepairKind::Leader, None, None, "there is no leader; an empty one was made");
-        mend::realigned(b"")
-    });
+    let leader = leader.unwrap_or_else(|| mend::missing_leader(repairs));
     Ok(MarcRecord { text: Cow::Owned(text), leader, fields, unknown_characters: 0 })
-}
-
-fn leader_of(text: &str, at: usize, repairs: &mut Repairs) -> [u8; LEADER] {
-    if let Some(leader) = text.as_bytes().try_into().ok().filter(is_printable) {
-        return leader;
-    }
-    let done = format!("the leader is not 24 ASCII characters, but {}; it was read by its fixed parts", text.chars().count());
-    repairs.add(RepairKind::Leader, None, Some(at), done);
-    let ascii = |character: char| u8::try_from(character).ok().filter(|byte| (b' '..=b'~').contains(byte)).unwrap_or(b' ');
-    mend::realigned(&text.chars().map(ascii).collect::<Vec<u8>>())
 }
 
 /// The content of a line as the data of a field.

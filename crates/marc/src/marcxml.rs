@@ -17,8 +17,14 @@ pub const PROLOGUE: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<collect
 /// What follows them.
 pub const EPILOGUE: &str = "</collection>\n";
 
-fn child<'n>(name: &'static str) -> impl Fn(&Node<'n, 'n>) -> bool {
-    move |node| node.is_element() && node.tag_name().name() == name
+/// Whether a node is an element of this name, whatever its namespace.
+fn is_element(node: Node<'_, '_>, name: &str) -> bool {
+    node.is_element() && node.tag_name().name() == name
+}
+
+/// Whether a node is an element that records have.
+fn is_part(node: Node<'_, '_>) -> bool {
+    ["leader", "controlfield", "datafield"].into_iter().any(|name| is_element(node, name))
 }
 
 /// Reads a `record` element. Prefixes do not matter, the namespace may be absent.
@@ -26,8 +32,7 @@ fn child<'n>(name: &'static str) -> impl Fn(&Node<'n, 'n>) -> bool {
 /// # Errors
 /// When it is not a MARCXML record.
 pub fn read(record: Node<'_, '_>) -> Result<MarcRecord<'static>, MarcError> {
-    let is = |name: &'static str| move |node: &Node<'_, '_>| node.is_element() && node.tag_name().name() == name;
-    let leader = record.children().find(is("leader")).ok_or_else(|| MarcError::Shape("there is no leader".into()))?;
+    let leader = record.children().find(|node| is_element(*node, "leader")).ok_or_else(|| MarcError::Shape("there is no leader".into()))?;
     let mut builder = MarcBuilder::new(&content(leader))?;
     for field in record.children().filter(Node::is_element) {
         let tag = || field.attribute("tag").ok_or_else(|| MarcError::Shape("a field has no tag".into()));
@@ -37,7 +42,7 @@ pub fn read(record: Node<'_, '_>) -> Result<MarcRecord<'static>, MarcError> {
             "datafield" => {
                 let indicator = |name: &str| field.attribute(name).filter(|value| !value.is_empty()).unwrap_or(" ");
                 builder.data(tag()?, indicator("ind1"), indicator("ind2"))?;
-                for subfield in field.children().filter(is("subfield")) {
+                for subfield in field.children().filter(|node| is_element(*node, "subfield")) {
                     let code = subfield.attribute("code").ok_or_else(|| MarcError::Shape("a subfield has no code".into()))?;
                     builder.subfield(code, &content(subfield))?;
                 }
@@ -57,7 +62,6 @@ pub fn read_as(record: Node<'_, '_>, options: &ReadOptions, repairs: &mut Repair
     if !options.repairs() {
         return read(record);
     }
-    let is_part = |node: Node<'_, '_>| node.is_element() && matches!(node.tag_name().name(), "leader" | "controlfield" | "datafield");
     if !record.children().any(is_part) {
         return Err(MarcError::Shape("there is no leader and no field".into()));
     }
@@ -76,7 +80,7 @@ pub fn read_as(record: Node<'_, '_>, options: &ReadOptions, repairs: &mut Repair
                 let text = text_in(field, &mut draft);
                 draft.leader(&text, byte);
             }
-            "controlfield" if field.children().any(|node| node.is_element() && node.tag_name().name() == "subfield") => data(field, byte, &mut draft),
+            "controlfield" if field.children().any(|node| is_element(node, "subfield")) => data(field, byte, &mut draft),
             "controlfield" => {
                 let text = text_in(field, &mut draft);
                 draft.control(field.attribute("tag"), &text, byte);
@@ -97,7 +101,7 @@ fn data(field: Node<'_, '_>, byte: Option<usize>, draft: &mut Draft<'_>) {
     }
     for part in field.children() {
         match part {
-            part if part.is_element() && part.tag_name().name() == "subfield" => {
+            part if is_element(part, "subfield") => {
                 let text = text_in(part, draft);
                 draft.subfield(part.attribute("code"), &text);
             }
@@ -139,9 +143,7 @@ pub fn records(file: &[u8], options: &ReadOptions) -> Result<Vec<Result<Repaired
     }
     let limits = roxmltree::ParsingOptions { nodes_limit: 4_000_000, ..roxmltree::ParsingOptions::default() };
     let document = roxmltree::Document::parse_with_options(&text, limits).map_err(|error| MarcError::Shape(format!("not XML: {error}")))?;
-    let is_part = |name: &str| matches!(name, "leader" | "controlfield" | "datafield");
-    let found = document.descendants().filter(child("record"));
-    let found = found.filter(|record| record.children().any(|part| part.is_element() && is_part(part.tag_name().name())));
+    let found = document.descendants().filter(|node| is_element(*node, "record") && node.children().any(is_part));
     let read = found.map(|record| {
         let mut repairs = Repairs::new(record.range().start as u64);
         if record.document().input_text()[record.range()].contains('\u{fffd}') && replaced > 0 {

@@ -3,7 +3,7 @@
 
 use crate::charset::Charset;
 use crate::layout::{self, Span};
-use crate::record::{FieldEntry, LEADER, MarcError, MarcRecord, RECORD_END, Structure, number};
+use crate::record::{FieldEntry, LEADER, MarcError, MarcRecord, RECORD_END, Structure, is_printable, number};
 use crate::repair::{ReadOptions, RepairKind, Repairs};
 use crate::tidy;
 use std::borrow::Cow;
@@ -73,9 +73,34 @@ fn located(bytes: &[u8], error: MarcError, repairs: &mut Repairs) -> Result<([u8
     Ok((leader, layout.spans))
 }
 
+/// A leader of which nothing is known: that of a record in UTF-8.
+pub(crate) const EMPTY_LEADER: [u8; LEADER] = *b"00000     2200000   4500";
+
+/// Takes the place of a leader that is not there.
+pub(crate) fn missing_leader(repairs: &mut Repairs) -> [u8; LEADER] {
+    repairs.add(RepairKind::Leader, None, None, "there is no leader; an empty one was made");
+    EMPTY_LEADER
+}
+
+/// The text as a leader; nothing, which is told, where it is none.
+pub(crate) fn exact_leader(text: &str, byte: Option<usize>, repairs: &mut Repairs) -> Option<[u8; LEADER]> {
+    let exact = text.as_bytes().try_into().ok().filter(is_printable);
+    if exact.is_none() {
+        let done = format!("the leader is not 24 ASCII characters, but {}; it was read by its fixed parts", text.chars().count());
+        repairs.add(RepairKind::Leader, None, byte, done);
+    }
+    exact
+}
+
+/// The text of a leader with blanks for characters that a leader cannot have.
+pub(crate) fn printable(text: &str) -> Vec<u8> {
+    let ascii = |character: char| u8::try_from(character).ok().filter(|byte| (b' '..=b'~').contains(byte)).unwrap_or(b' ');
+    text.chars().map(ascii).collect()
+}
+
 /// A leader that has lost or won characters, by the two 2 and the base address in its middle and the 4500 at its end.
 pub(crate) fn realigned(leader: &[u8]) -> [u8; LEADER] {
-    let mut out = *b"00000     2200000   4500";
+    let mut out = EMPTY_LEADER;
     let is_middle = |window: &[u8]| window.starts_with(b"22") && window[2..].iter().all(u8::is_ascii_digit);
     let middle = leader.windows(7).position(is_middle).map(|at| (at, at + 7));
     let (front, back) = match middle {

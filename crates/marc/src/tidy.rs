@@ -55,22 +55,15 @@ pub(crate) fn push_field(tag: [u8; 3], data: &str, byte: Option<usize>, out: &mu
     if field.is_control() {
         return push_control(&name, data, byte, out, repairs);
     }
-    let (head, mut rest) = match data.find(DELIMITER) {
-        Some(at) => (&data[..at], Some(&data[at + 1..])),
-        None => (data, None),
-    };
-    let (indicators, text) = indicators(&name, head, rest.is_some(), byte, repairs);
+    let mut pieces = data.split(DELIMITER);
+    let head = pieces.next().unwrap_or_default();
+    let (indicators, text) = indicators(&name, head, head.len() < data.len(), byte, repairs);
     out.extend(indicators);
     if !text.is_empty() {
         out.extend([DELIMITER, FIRST_CODE]);
         push_value(text, &name, byte, out, repairs);
     }
-    while let Some(current) = rest {
-        let (piece, following) = match current.find(DELIMITER) {
-            Some(at) => (&current[..at], Some(&current[at + 1..])),
-            None => (current, None),
-        };
-        rest = following;
+    for piece in pieces {
         let mut characters = piece.chars();
         match characters.next() {
             None => repairs.add(RepairKind::SubfieldCode, Some(&name), byte, "a subfield delimiter without a code and a value was left out"),

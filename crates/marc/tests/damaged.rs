@@ -1,26 +1,12 @@
 //! Damage as it is met in files of libraries, made here: what is read of it, and what is told.
 
+mod support;
+
 use stook_marc::scan::{self, MarcScanner, MarcStep};
 use stook_marc::{Encoding, MarcError, MarcRecord, ReadOptions, Repair, RepairKind, Repairs, Tolerance, show_tag};
+use support::raw;
 
 const LEADER: &str = "00000nam a2200000 i 4500";
-
-/// A record of ISO 2709 by leader, tags and data; nothing is checked.
-fn raw(leader: &str, fields: &[(&str, &[u8])]) -> Vec<u8> {
-    let (mut directory, mut data) = (Vec::new(), Vec::new());
-    for (tag, content) in fields {
-        directory.extend_from_slice(format!("{tag}{:04}{:05}", content.len() + 1, data.len()).as_bytes());
-        data.extend_from_slice(content);
-        data.push(0x1e);
-    }
-    let base = 24 + directory.len() + 1;
-    let mut out = format!("{:05}{}{base:05}{}", base + data.len() + 1, &leader[5..12], &leader[17..]).into_bytes();
-    out.extend_from_slice(&directory);
-    out.push(0x1e);
-    out.extend_from_slice(&data);
-    out.push(0x1d);
-    out
-}
 
 fn titled(number: &str, title: &[u8]) -> Vec<u8> {
     raw(LEADER, &[("001", number.as_bytes()), ("008", b"190101s2019    xx            000 0 eng d"), ("245", &[b"10\x1fa", title].concat())])

@@ -20,14 +20,29 @@ pub struct XmlError(
     pub String,
 );
 
+/// The bytes of an element as text.
+///
+/// # Errors
+/// When they are not UTF-8.
+pub fn text(bytes: &[u8]) -> Result<&str, XmlError> {
+    std::str::from_utf8(bytes).map_err(|error| XmlError(format!("byte {} is not UTF-8", error.valid_up_to())))
+}
+
 /// Parses an element. Document type declarations are refused, so no entity can expand. Elements are nested at most 128 deep, an
 /// element has at most 1000 attributes, a document at most 4 million nodes.
 ///
 /// # Errors
 /// When it is not well-formed UTF-8 XML, or made to exhaust the parser.
 pub fn parse(bytes: &[u8]) -> Result<Document<'_>, XmlError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| XmlError(format!("byte {} is not UTF-8", error.valid_up_to())))?;
-    check_cost(bytes).map_err(XmlError)?;
+    parse_text(text(bytes)?)
+}
+
+/// Parses an element, as [`parse`] does.
+///
+/// # Errors
+/// As [`parse`], but for the encoding.
+pub fn parse_text(text: &str) -> Result<Document<'_>, XmlError> {
+    check_cost(text.as_bytes()).map_err(XmlError)?;
     let options = ParsingOptions { nodes_limit: 4_000_000, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| XmlError(error.to_string()))
 }

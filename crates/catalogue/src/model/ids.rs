@@ -90,11 +90,6 @@ impl<I: From<usize> + Into<usize>, T> IdVec<I, T> {
         self.items.get(id.into())
     }
 
-    /// The same, to change it.
-    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
-        self.items.get_mut(id.into())
-    }
-
     /// Adds an element, and says its id.
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);

@@ -50,7 +50,7 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
             let mut writer = MarcWriter::new(&mut out, syntax);
             let mut repairs = Repairs::default();
             let own = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-            writer.write_nearest(bytes, own, (&found.marc_options(&catalogue), &mut repairs))?;
+            writer.write_nearest(bytes, own, &found.marc_options(&catalogue), &mut repairs)?;
             writer.finish()?;
             repairs.into_iter().for_each(|repair| eprintln!("changed: {}: {repair}", found.stored.key));
             return Ok(if repairs.is_empty() { 0 } else { 2 });

@@ -84,7 +84,7 @@ pub fn export(
                 let written = match record.document(None) {
                     Some((number, bytes)) => {
                         let syntax = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-                        records.write_nearest(bytes, syntax, (&record.marc_options(catalogue), &mut repairs))
+                        records.write_nearest(bytes, syntax, &record.marc_options(catalogue), &mut repairs)
                     }
                     None => Err(WriteError::NotMarc("missing")),
                 };
