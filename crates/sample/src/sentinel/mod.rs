@@ -1,6 +1,6 @@
-//! Satellites as a ground segment sees them: mission plans, deliveries of production, archives and distribution, sessions of
-//! ground stations and relay satellites, tickets, probes of interfaces, each in the form of the real files. What is delivered comes out of order, twice, late or not at all; the truth file says what every completeness
-//! must be in the end, counted while the sample is made and not by what reads it.
+//! Satellites as a ground segment sees them: mission plans, deliveries of production, archives and distribution, sessions of ground stations
+//! and relay satellites, tickets, probes of interfaces, each in the form of the real files. What is delivered comes out of order, twice, late
+//! or not at all. The truth file says what every completeness must be in the end; it is counted while the sample is made.
 
 mod ground;
 mod missions;
