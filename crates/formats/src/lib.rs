@@ -219,7 +219,7 @@ impl ParseContext {
             whole = Cow::Owned(text.into_bytes());
         }
         // what cannot be expanded stays, and is refused when it is parsed
-        let expanded = || match self.entities.expand(std::str::from_utf8(&whole).ok()?, EXPANSION_LIMIT) {
+        let expanded = || match self.entities.expand(std::str::from_utf8(&whole).ok()?, expansion_limit(whole.len())) {
             Ok(Cow::Owned(text)) => Some(text.into_bytes()),
             _ => None,
         };
@@ -242,7 +242,7 @@ impl ParseContext {
         }
         match std::str::from_utf8(bytes) {
             // what is ASCII, or UTF-8 in spite of what is declared, is what it seems
-            Ok(text) => Ok(self.entities.expand(text, EXPANSION_LIMIT).map(|_| ())?),
+            Ok(text) => Ok(self.entities.expand(text, expansion_limit(text.len())).map(|_| ())?),
             Err(_) if self.is_unknown => Err(DocumentError::Xml("the file declares an encoding that is not known here; convert it to UTF-8".into())),
             Err(_) => Ok(()),
         }
@@ -252,6 +252,11 @@ impl ParseContext {
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
+}
+
+/// How many bytes entities may add to a document of so many bytes: many small documents must not become a text without end.
+fn expansion_limit(length: usize) -> usize {
+    (16 * 1024 + 16 * length).min(EXPANSION_LIMIT)
 }
 
 /// A row, by column name.

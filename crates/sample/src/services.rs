@@ -208,7 +208,9 @@ async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
         }
         Fault::Redirect => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
         Fault::EntityBomb if kind.contains("xml") => {
-            let bomb = "<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]><phedex><block name=\"&b;\"/></phedex>";
+            // each entity is ten of the one before: a gigabyte in all
+            let nested: String = (1..9).map(|level| format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10))).collect();
+            let bomb = format!("<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY e0 \"aaaaaaaaaa\">{nested}]><phedex><block name=\"&e8;\"/></phedex>");
             Some(([(header::CONTENT_TYPE, kind)], bomb).into_response())
         }
         Fault::EntityBomb => Some(([(header::CONTENT_TYPE, kind)], "[".repeat(100_000)).into_response()),
