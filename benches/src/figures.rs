@@ -183,7 +183,7 @@ impl Figures {
         self.print(&Line { what, value, unit: "", beside: "", judged, spread: String::new(), bar: "<= 0".into(), verdict });
     }
 
-    /// Prints a line that is no figure: what was left out, and why, or what belongs to the figure behind it.
+    /// Prints a line that is no figure: what was left out, and why, or what belongs to the figure after it.
     pub fn note(&mut self, words: &str) {
         println!("{words}");
         self.lines.push(words.to_owned());

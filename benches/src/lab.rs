@@ -77,7 +77,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     beside_oha(figures, (&stook, &oha), &url, ("a bare server, half of wrk's rate", (peer.median() / 2.0).floor(), ROUNDS), false)
 }
 
-/// Which share of 5 000 evenly planned requests a second reaches a bare server at once behind another one.
+/// Which share of 5 000 evenly planned requests a second reaches a bare server at once after another one.
 fn at_once(figures: &mut Figures, (stook, oha): (&str, &str), address: &str) -> Result<()> {
     let url = format!("http://{address}/x");
     let share = || -> Result<f64> {

@@ -30,7 +30,7 @@ impl Unit for Nothing {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
-    fn fence(&self) -> Option<LeaseToken> {
+    fn lease_token(&self) -> Option<LeaseToken> {
         Some(self.fence)
     }
     fn writes(&self) -> &[RecordWrite] {

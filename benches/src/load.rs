@@ -36,7 +36,7 @@ async fn listen() -> Result<TcpListener, String> {
     Ok(listener)
 }
 
-/// Requests that a server has begun, those of them that came at once behind another, and when the last one came, in nanoseconds.
+/// Requests that a server has begun, those of them that came at once after another, and when the last one came, in nanoseconds.
 #[derive(Default)]
 struct Arrivals(AtomicU64, AtomicU64, AtomicU64);
 
@@ -59,7 +59,7 @@ impl Arrivals {
 }
 
 /// A server that answers a body of this size, and works for each answer as many microseconds as it is told. `/-/at-once` says which
-/// share of the requests came at once behind others.
+/// share of the requests came at once after others.
 pub fn hello(bytes: usize, work: u64) -> ExitCode {
     run(async move {
         let body: &'static str = "x".repeat(bytes).leak();

@@ -68,7 +68,7 @@ pub fn reported_rate(output: &str) -> Result<f64> {
 
 /// Processor seconds of all programs that have run to their end so far.
 pub fn children_cpu() -> f64 {
-    // fields of a process behind its name: state, parent, .. user, system, children's user, children's system, in hundredths
+    // fields of a process after its name: state, parent, .. user, system, children's user, children's system, in hundredths
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
     let field = |place: usize| behind.split_whitespace().nth(place).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);

@@ -216,7 +216,7 @@ impl Shop {
         }
     }
 
-    /// A page as it is sent, and behind which byte it may end without anything missing.
+    /// A page as it is sent, and after which byte it may end without anything missing.
     fn written(&self, rows: &[Json], next: Option<usize>, group: Option<&str>) -> (&'static str, String, usize) {
         if self.kind.is_xml() {
             let mut body = String::from("<?xml version='1.0'?>\n<answer><list>");

@@ -548,7 +548,7 @@ fn what_is_tried_again_ends_with_the_deadline() {
     let (services, data, definition) = services(20);
     let place = Place::new(&definition.replace("deadline: 120s", "deadline: 1500ms").replace("attempts: 3", "attempts: 9"));
     let stook = Served::new(&place, &["--workers", "1"]);
-    // with growing pauses; none ends behind the deadline, one that is asked for neither
+    // with growing pauses; none ends after the deadline, one that is asked for neither
     for (number, fault) in [Fault::Failing, Fault::Busy, Fault::Silent].into_iter().enumerate() {
         services.fault("catalog", fault, u64::MAX);
         services.take_asked();

@@ -137,7 +137,7 @@ fn whatever_a_target_does_is_said_and_nothing_hangs() {
 #[test]
 fn a_connection_that_was_closed_between_two_requests_is_made_again() {
     let place = Place::new(CATALOGUE);
-    // says that it keeps the connection, and closes it behind every answer
+    // says that it keeps the connection, and closes it after every answer
     let url = target(then_closes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
     let run = load(&place, &format!("{url}/"), &["--requests", "30", "--every", "10ms"]);
     assert_eq!(outcomes(&run), [("200".to_owned(), 30)]);
@@ -314,7 +314,7 @@ fn imports_of_tenants_are_measured_while_users_work() {
             assert!(set.requests > 0 && set.of("200") > 0 && set.of("200") + set.of("409") == set.requests, "{} {:?}", set.route, set.outcomes);
         }
         assert!(seen.curves.iter().any(|curve| curve.name == "stook" && curve.points.iter().any(|(_, value)| *value > 0.0)));
-        // one behind the other: users are told apart by the file
+        // one after the other: users are told apart by the file
         let own = place.file("plan.yaml", plan("one", "pause: 10ms\nrounds: 2\n", "upsert"));
         let text = place.run(&["lab", "import", &own, "--json", "--no-limits"]).exits(0).text();
         let seen: Run = serde_json::from_str(&text).unwrap();

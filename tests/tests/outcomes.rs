@@ -504,7 +504,7 @@ fn a_broken_marc_record_is_told_with_its_place() {
     let definition = plain("marc", "010$a", "100$a", ", tolerance: strict");
     let (first, second, third) = (marc_record("a"), marc_record("b"), marc_record("c"));
     let mut damaged = second.clone();
-    // the directory points behind the record's end
+    // the directory points after the record's end
     damaged[24 + 3..24 + 7].copy_from_slice(b"9999");
     let bytes = [first.clone(), damaged, third.clone()].concat();
     broken(&definition, "names.mrc", &bytes, first.len(), "");

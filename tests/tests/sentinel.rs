@@ -344,7 +344,7 @@ collections:
         expected: \"2\"
 ";
 
-/// Every kind of rule over links, changed behind records: what follows from them is then what it would be had the rule always been so.
+/// Every kind of rule over links, changed after records: what follows from them is then what it would be had the rule always been so.
 #[test]
 fn a_changed_rule_settles_what_depends_on_it() {
     let items: String = (0..300)
@@ -539,7 +539,7 @@ fn known_deliveries_have_the_numbers_of_the_original() {
         }
         let archived = of(&products, orbits);
         assert_eq!((&archived["lta_served"], &archived["lta_expected"]), (&json!(1), &json!(4)));
-        // what stands behind a name is not part of it
+        // what stands after a name is not part of it
         for (number, ending) in [".ZIP", ".jp2", ".TGZ", ".EOF", ".SAFE.zip", ".tar", ".SEN3.zip", ".EOF.zip", ""].iter().enumerate() {
             let name = format!("S1A_OPER_REP__MACP__202201{:02}T000000", number + 1);
             delivery(&place, "lta", "LTA_Acri", &[product(&format!("{name}{ending}"))]);

@@ -14,7 +14,7 @@ use stook_sample::random::Random;
 use stook_tests::Place;
 use stook_tests::http::{Served, decoded, encoded};
 
-/// What a request asks: its path, and what stands behind it.
+/// What a request asks: its path, and what stands after it.
 struct Asked<'r> {
     path: &'r str,
     said: Vec<(String, String)>,

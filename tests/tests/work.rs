@@ -231,7 +231,7 @@ fn an_import_interrupted_while_its_file_is_read_says_who_reads_the_rest() {
         let (place, import) = caught(kind, &bytes, import, "-INT");
         let said = String::from_utf8_lossy(&import.wait_with_output().unwrap().stderr).into_owned();
         assert_last_words(&place, &said);
-        // workers do what was read, and are not thought to be at work behind that
+        // workers do what was read, and are not thought to be at work after that
         place.run(&["work", "--drain"]).exits(0);
         let job = place.job(1);
         assert_eq!((&job["chunks_left"], &job["chunks_working"], &job["documents"]), (&0.into(), &0.into(), &job["planned"]), "{job}");
@@ -360,7 +360,7 @@ fn slow_store(server: &TestServer) -> Place {
 }
 
 /// What became of chunks that were far too large, in the system that this one replaces: requests timed out, went back into the
-/// queue, and timed out again, while everything behind them waited.
+/// queue, and timed out again, while everything after them waited.
 #[test]
 fn chunks_too_large_for_a_slow_store_are_saved_cut_smaller_and_done() {
     let Some(server) = TestServer::shared() else { return };

@@ -19,7 +19,6 @@ pub mod model;
 pub mod parse;
 pub mod value;
 
-pub use eval as expr;
 pub use eval::{functions, plain, types};
 pub use model::{definition, golden, ids, key, links, parts, path, record, route, survivorship};
 pub use parse::{schema, words, yaml};

@@ -6,7 +6,7 @@ use cel::{Context, Program, Value as Cel};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::expr::{
+use stook_catalogue::eval::{
     ConstantTable, ConstantTables, Evaluator, Expression, MemberReference, Scope, TableValue, from_cel, text_to_cel, to_cel,
 };
 use stook_catalogue::functions::EvalError;

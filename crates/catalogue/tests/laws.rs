@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::parse::parse;
 use stook_catalogue::parts::{matches, prune};
@@ -73,7 +73,7 @@ prop_compose! {
         Contribution {
             contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job: 1, document: 1 },
             before: before.map(|retired| PreviousContribution { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
-            said: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unread: Vec::new(),
+            content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
         }
     }
 }
@@ -95,8 +95,8 @@ fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
-        if let Some((said, retired)) = twin.map(|twin| (twin.said.clone(), twin.retired)) {
-            (all[index].said, all[index].retired) = (said, retired);
+        if let Some((said, retired)) = twin.map(|twin| (twin.content.clone(), twin.retired)) {
+            (all[index].content, all[index].retired) = (said, retired);
         }
     }
     all
@@ -151,7 +151,7 @@ proptest! {
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
                 as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
-                before: None, retired: Retirement::Live, said: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unread: Vec::new(),
+                before: None, retired: Retirement::Live, content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
             });
         }
         let mut kept = newest_per_contributor(&all);
@@ -166,7 +166,7 @@ proptest! {
         let expected: std::collections::BTreeMap<String, i64> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
         prop_assert_eq!(heard, expected);
         // other values are those of the newest statement that has any
-        let note = kept.iter().filter(|own| matches!(own.said, ContributionContent::Values(_))).map(|own| own.as_of).max();
+        let note = kept.iter().filter(|own| matches!(own.content, ContributionContent::Values(_))).map(|own| own.as_of).max();
         prop_assert_eq!(golden.values[1].as_int(), note);
         // what is over can be forgotten, and the order does not matter
         let mut pruned = kept.clone();
@@ -204,9 +204,9 @@ proptest! {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mut all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
-        all.retain(Contribution::is_heard);
+        all.retain(Contribution::counts);
         all.sort_by(|a, b| (a.age(), &a.contributor).cmp(&(b.age(), &b.contributor)));
-        let said = |own: &Contribution| match &own.said {
+        let said = |own: &Contribution| match &own.content {
             ContributionContent::Values(values) => values[place].elements().to_vec(),
             ContributionContent::Tombstone => Vec::new(),
         };
@@ -235,7 +235,7 @@ proptest! {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
-        let says = |own: &&Contribution| own.is_heard() && matches!(own.said, ContributionContent::Values(_));
+        let says = |own: &&Contribution| own.counts() && matches!(own.content, ContributionContent::Values(_));
         let mut who: Vec<Value> = all.iter().filter(says).map(|own| Value::text(own.source())).collect();
         who.sort_by_key(|name| format!("{name:?}"));
         who.dedup();
@@ -267,7 +267,7 @@ proptest! {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
         let all = newest_per_contributor(&all);
-        let heard: Vec<Contribution> = all.iter().filter(|contribution| contribution.is_heard()).cloned().collect();
+        let heard: Vec<Contribution> = all.iter().filter(|contribution| contribution.counts()).cloned().collect();
         prop_assert_eq!(consolidator.survive(&all), consolidator.survive(&heard));
     }
 
@@ -307,9 +307,9 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             origin: ContributionOrigin::default(),
             before: None,
             retired: Retirement::Live,
-            said: ContributionContent::Values(values.into()),
+            content: ContributionContent::Values(values.into()),
             raw: None,
-            unread: Vec::new(),
+            unreadable: Vec::new(),
         }
     };
     let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];

@@ -30,7 +30,6 @@ pub mod work;
 
 pub use change::{edit, pick, transition, withdraw};
 pub use error::{EngineError, Result};
-pub use fetch as ask;
 pub use import::{deliver, split};
 pub use records::{aggregate, damage, export, record};
 pub use service::collect;

@@ -76,7 +76,7 @@ fn a_record_with_too_many_contributors_keeps_the_newest_in_any_order() {
         shuffled.swap(place, random.below(place as u64 + 1) as usize);
     }
     let orders = [all.clone(), all.iter().rev().copied().collect(), shuffled];
-    // the first has spoken again, the others behind it are the newest
+    // the first has spoken again, the others after it are the newest
     let mut wanted: Vec<(String, i64)> = all[MORE + 1..].iter().map(|place| (format!("votes:w{place:05}"), 1_000 + *place as i64)).collect();
     wanted.insert(0, ("votes:w00000".into(), (1_000 + MAX_CONTRIBUTORS + MORE) as i64));
     let mut seen: Option<Kept> = None;

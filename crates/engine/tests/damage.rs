@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
@@ -394,7 +394,7 @@ fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
     let reasons: Vec<String> = store.journal(job, 0, 100, true).expect("a journal").into_iter().flat_map(|entry| entry.reasons).collect();
     assert!(reasons.iter().any(|reason| reason.contains("\"i1\"") && reason.contains("damaged")), "{reasons:?}");
     settle_all(&catalogue, &store).expect("settling ends");
-    assert_eq!(store.owing().expect("reading works"), []);
+    assert_eq!(store.tenants_with_marks().expect("reading works"), []);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UnreadableField};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_engine::chunk::map::{DocumentMapper, Envelope};
-use stook_engine::chunk::{ChunkInput, ConsolidatedChunk};
+use stook_engine::chunk::{ChunkInput, ChunkUnit};
 use stook_engine::job::{ImportPolicy, JobContext, NO_JOB};
 use stook_engine::merge::NewContribution;
 use stook_engine::settle::SettleRules;
@@ -119,7 +119,7 @@ enum Reads {
 }
 
 impl Reads {
-    fn consolidate(self, chunk: &mut ConsolidatedChunk, store: &dyn Store) {
+    fn consolidate(self, chunk: &mut ChunkUnit, store: &dyn Store) {
         let read = if self == Self::Never && chunk.goes_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
         read.expect("consolidated");
         chunk.prepare();
@@ -184,7 +184,7 @@ impl Desk {
     fn context(&self, tenant: &Tenant, delivery: &Delivery, job: JobId) -> JobContext {
         let policy = ImportPolicy { job, matched: delivery.matched, unmatched: delivery.unmatched };
         let rules = Arc::new(SettleRules::new(&self.catalogue));
-        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND, met: Arc::default() }
+        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND, match_ratio: Arc::default() }
     }
 
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
@@ -202,7 +202,7 @@ impl Desk {
         let slice = ChunkSlice { length: text.len() as u64, is_last: true, ..ChunkSlice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
-        let mut chunk = ConsolidatedChunk::map(&context, self.store(0), &input, None).expect("mapped");
+        let mut chunk = ChunkUnit::map(&context, self.store(0), &input, None).expect("mapped");
         if reads { Reads::Late } else { Reads::Never }.consolidate(&mut chunk, self.store(0));
         let pending = self.store(0).submit(Box::new(chunk), Priority::Interactive);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -232,11 +232,11 @@ impl Desk {
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
         let context = self.context(tenant, delivery, job);
         let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
-        let mut mapped: Vec<(u16, Reads, ConsolidatedChunk)> = Vec::new();
+        let mut mapped: Vec<(u16, Reads, ChunkUnit)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
             let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
             let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
-            let mut chunk = ConsolidatedChunk::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
+            let mut chunk = ChunkUnit::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
             let reads = schedule.reads[index % schedule.reads.len()];
             if reads == Reads::Early {
                 reads.consolidate(&mut chunk, self.store(index));
@@ -295,8 +295,8 @@ impl Desk {
         let living: Vec<&str> = found.rows.iter().filter_map(|row| row[0].as_text()).collect();
         let keys: Vec<_> = KEYS.iter().map(|key| stook_catalogue::key::Key::new(*key).expect("a key")).collect();
         for record in self.store(0).read(tenant, CollectionId::from(0), &keys, ReadDetail::Full).expect("records").into_iter().flatten() {
-            assert_eq!(record.alive, living.contains(&record.key.as_str()), "queries see exactly the records that exist");
-            seen.records.insert(record.key.to_string(), (record.alive, record.golden));
+            assert_eq!(record.exists, living.contains(&record.key.as_str()), "queries see exactly the records that exist");
+            seen.records.insert(record.key.to_string(), (record.exists, record.golden));
         }
         seen
     }
@@ -439,9 +439,9 @@ fn contributions(said: &Voices) -> Vec<Contribution> {
             origin: ContributionOrigin::default(),
             before: None,
             retired: Retirement::Live,
-            said: newest.content.clone(),
+            content: newest.content.clone(),
             raw: None,
-            unread: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),
+            unreadable: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),
         }
     };
     said.values().map(contribution).collect()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
@@ -19,7 +19,7 @@ use stook_engine::split;
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{NewJob, SplitProgress};
-use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, UniqueConflict, lane_of};
+use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, UniqueConflict, lock_partition_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -647,7 +647,7 @@ impl Hold {
 }
 
 impl SettlePass for Hold {
-    fn most(&self) -> usize {
+    fn max_marks(&self) -> usize {
         1
     }
 
@@ -666,7 +666,7 @@ impl SettlePass for Hold {
     }
 }
 
-/// A check mends a record before the mark is answered that would have mended it, and its parent only behind that.
+/// A check mends a record before the mark is answered that would have mended it, and its parent only after that.
 #[test]
 fn what_follows_from_something_undecided_is_not_wrong() {
     const FOUND: u32 = 0;
@@ -674,7 +674,8 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     let Some(stores) = support::on_a_server("undecided", &definition()) else { return };
     let desk = desk(definition(), stores);
     let (rules, tenant) = (Arc::new(SettleRules::new(&desk.catalogue)), desk.tenant());
-    let named = |prefix: &str, lane: u32| (0..).map(|number| format!("{prefix}{number}")).find(|name| lane_of(name) == lane).expect("a name");
+    let named =
+        |prefix: &str, lane: u32| (0..).map(|number| format!("{prefix}{number}")).find(|name| lock_partition_of(name) == lane).expect("a name");
     let (side, parent, child) = (named("side", 0), named("p", 1), named("i", 2));
     let plan = |key: &str, from: i64| Step {
         collection: "plan",
@@ -689,7 +690,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
     let (before, behind) = (Hold::new(found), Hold::new(4));
-    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.phase & 3 == kind);
+    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.order & 3 == kind);
     let checked = std::thread::scope(|scope| {
         let hold = |hold: &Arc<Hold>| {
             let (pass, desk, tenant): (Arc<dyn SettlePass>, _, _) = (hold.clone(), &desk, &tenant);
@@ -708,7 +709,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
                 desk.apply(2, &tenant, &steps[2]);
                 hold(&before);
                 wait("the parent is not settled", || desk.stores[2].settle(&tenant, &desk.rules).expect("it settles").marks_cleared == 0 && !has(3));
-                let mark = StaleMark { phase: 3, rule: behind.rule, target: parent.as_str().into(), ..StaleMark::default() };
+                let mark = StaleMark { order: 3, rule: behind.rule, target: parent.as_str().into(), ..StaleMark::default() };
                 let settling = SettlingChanges { marks: vec![mark], ..SettlingChanges::default() };
                 desk.stores[2].commit(Box::new(SettlingUnit { tenant: tenant.clone(), settling })).expect("it is written");
                 hold(&behind);
@@ -807,7 +808,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         let rules = SettleRules::new(&desk.catalogue);
         let (item, _) = desk.catalogue.collection("item").expect("a collection");
         let mark = |number: usize| StaleMark {
-            phase: rules.depth(item) << 2 | 2,
+            order: rules.depth(item) << 2 | 2,
             rule: stook_catalogue::links::id_of("item"),
             target: format!("i{number}").into(),
             ..StaleMark::default()
@@ -822,7 +823,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         let steps = [Step { collection: "item", key: "i1".into(), fields: Some(fields) }, plan("r"), plan("l")];
         steps.iter().for_each(|step| desk.apply(0, &small, step));
         let (stop, turns) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::new()));
-        while desk.stores[0].owing().expect("it tells").contains(&small) {
+        while desk.stores[0].tenants_with_marks().expect("it tells").contains(&small) {
             settle::round(&*desk.stores[0], &desk.rules, &stop, &|tenant, _, _| turns.lock().expect("turns").push(tenant.clone()))
                 .expect("it settles");
         }
@@ -830,7 +831,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         let turns = turns.into_inner().expect("turns");
         let count = |tenant: &Tenant| turns.iter().filter(|own| *own == tenant).count();
         assert!(count(&large) <= count(&small) + 1, "{} passes of the large tenant, {} of the small one", count(&large), count(&small));
-        assert!(desk.stores[0].owing().expect("it tells").contains(&large), "the large one is not done yet");
+        assert!(desk.stores[0].tenants_with_marks().expect("it tells").contains(&large), "the large one is not done yet");
         desk.settle(0);
     }
 }
@@ -856,7 +857,7 @@ fn a_parent_has_more_children_than_are_read_at_once() {
 
 /// Marks of records that are to be settled as children.
 fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
-    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.phase & 3 == 2).count()
+    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.order & 3 == 2).count()
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
 }
 
 /// Reads on until there is something else than white space, in constant memory. Returns how many blanks in front of the rest were
-/// given up, and the rest of the beginning: a byte order mark, the last blanks, and as much behind them as a syntax is recognised by.
+/// given up, and the rest of the beginning: a byte order mark, the last blanks, and as much after them as a syntax is recognised by.
 fn behind_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
     let mut beginning = take(input, LOOK_AHEAD)?;
     let mark = if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
@@ -183,7 +183,7 @@ pub struct DocumentReader<R> {
     input: R,
     scanner: Scanner,
     buffer: Vec<u8>,
-    /// The unread part of `buffer` begins here and ends at `end`; behind that is room.
+    /// The unread part of `buffer` begins here and ends at `end`; after that is room.
     start: usize,
     end: usize,
     /// Position of `buffer[start]` in the file.
@@ -235,7 +235,7 @@ impl<R: Read> DocumentReader<R> {
         Self::with_scanner(input, Scanner::new(syntax, options), (0, 0, u64::MAX))
     }
 
-    /// Starts in the middle, after `number` documents, at `offset`. The file goes on behind document number `last`; where there are
+    /// Starts in the middle, after `number` documents, at `offset`. The file goes on after document number `last`; where there are
     /// fewer, it ends with the input.
     pub fn with_scanner(input: R, scanner: Scanner, (number, offset, last): (u64, u64, u64)) -> Self {
         let prepared = PreparedContext::new(&scanner);
@@ -257,7 +257,7 @@ impl<R: Read> DocumentReader<R> {
         found.problem.as_ref().is_some_and(|problem| *problem == self.scanner.too_long())
     }
 
-    /// Position in the file behind the last document.
+    /// Position in the file after the last document.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -7,7 +7,7 @@ use stook_formats::Syntax;
 use stook_formats::read::{DocumentReader, open_bytes};
 use support::{Document, Random, Trickle, collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, small_record};
 
-/// A file in pieces: what stands in front of its documents, they themselves, what stands between two of them and behind the last.
+/// A file in pieces: what stands in front of its documents, they themselves, what stands between two of them and after the last.
 struct Pieces {
     name: &'static str,
     syntax: Syntax,

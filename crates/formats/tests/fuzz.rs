@@ -69,7 +69,7 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
     let places =
         |documents: &[support::Document]| -> Vec<_> { documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect() };
     let json = matches!(syntax, Syntax::Json | Syntax::MarcJson);
-    // the one problem of a file without the member cannot be found again behind it
+    // the one problem of a file without the member cannot be found again after it
     if records.is_none() || !json {
         let chunks = read_in_chunks_cut_in_front(file, syntax, records, |number| number % 3 != 0);
         assert_eq!(places(&chunks), places(&whole), "in chunks: {}", show());

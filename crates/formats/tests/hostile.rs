@@ -151,7 +151,7 @@ fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
         assert!(whole.len() == 2 && whole.iter().all(|(found, _)| found.problem.is_none()), "{file}");
         let last = whole[1].0.offset as usize + whole[1].1.len();
         for length in last..file.len() {
-            // behind the end of the list nothing is missing
+            // after the end of the list nothing is missing
             if file[last..length].contains(']') {
                 continue;
             }
@@ -821,7 +821,7 @@ fn a_list_without_documents_is_told_from_something_else() {
     }
     assert_eq!(missing(b"[]", Syntax::Json, None), None);
     assert_eq!(missing(b"id,name\n", Syntax::Csv, None), None);
-    // an element is one of the list behind the beginning of the list only
+    // an element is one of the list after the beginning of the list only
     assert_eq!(read_whole(b"<a><item/><list><item/></list></a>", Syntax::Xml, Some("list/item")).len(), 1);
     assert_eq!(read_whole(b"<a><x/><list><item/><other/></list></a>", Syntax::Xml, Some("list/*")).len(), 2);
     let file = b"<a><item/><list><item n='1'/><item n='2'/></list></a>";

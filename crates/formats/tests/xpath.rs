@@ -80,7 +80,7 @@ fn document(random: &mut Random) -> String {
         out.push_str("<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>\n<!-- before --><?b before?>");
     }
     content(random, 0, &mut out, &mut 0);
-    // libxml2 does not find what precedes something behind the element
+    // libxml2 does not find what precedes something after the element
     out
 }
 

@@ -139,7 +139,7 @@ pub fn of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
     Ok(all)
 }
 
-/// Share of what a system can do that it is planned to do: behind it waiting grows fast.
+/// Share of what a system can do that it is planned to do: after it waiting grows fast.
 const PLANNED: f64 = 0.7;
 
 /// The fit, its residuals, the knee, and what a target needs, with the arithmetic in words.

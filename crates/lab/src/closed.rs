@@ -68,7 +68,7 @@ async fn one(
                 let begun = began.elapsed();
                 let ReadResponse { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
                 let ended = began.elapsed();
-                // what ends behind the end was begun before it, and counts: else the slow ones were left out
+                // what ends after the end was begun before it, and counts: else the slow ones were left out
                 if begun >= warm {
                     let (due, ended) = (begun - warm, ended - warm);
                     recorder.borrow_mut().add(&CompletedRequest { due, picked_up: due, sent: due, ended, outcome, bytes });

@@ -117,7 +117,7 @@ async fn answered(address: SocketAddr, connection: &mut Option<HttpConnection>, 
 }
 
 /// The status and the whole body of the answer to a request that is not measured, on a connection of its own. What is in `file` is
-/// sent behind `head`.
+/// sent after `head`.
 ///
 /// # Errors
 /// What came instead of an answer.
@@ -297,7 +297,7 @@ impl HttpConnection {
         }
     }
 
-    /// What may stand behind the last chunk, up to an empty line.
+    /// What may stand after the last chunk, up to an empty line.
     async fn trailer(&mut self) -> ReadResult<()> {
         for _ in 0..MOST_HEADERS {
             if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {

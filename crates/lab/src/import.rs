@@ -1,4 +1,4 @@
-//! Import matrix: files for several tenants, all at once or one behind the other, while users work: how long each import takes, what it
+//! Import matrix: files for several tenants, all at once or one after the other, while users work: how long each import takes, what it
 //! costs the users, and who is served first.
 
 use crate::http::{self, ReadResponse, RequestOutcome, exchange, listens};

@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 
 /// How often it is told.
 const TOLD: Duration = Duration::from_millis(200);
-/// Requests begun behind each other before answers are looked at.
+/// Requests begun after each other before answers are looked at.
 const BURST: usize = 16;
 
 /// A timer of the system: those of the runtime are a millisecond coarse. It is read as a pipe is.
@@ -208,7 +208,7 @@ async fn one_set(
     let tell = |shared: &OpenLoopState| watch(RunProgress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {
-        // behind the answer to the one before, where that is planned
+        // after the answer to the one before, where that is planned
         let due = if set.schedule == Schedule::Delay {
             while shared.in_flight.get() > 0 {
                 shared.completed.notified().await;

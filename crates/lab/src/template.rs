@@ -21,7 +21,7 @@ pub struct TemplateParameter {
 /// A text with parameters in braces.
 #[derive(Debug, Clone)]
 pub struct RequestTemplate {
-    /// Text, and the parameter behind it.
+    /// Text, and the parameter after it.
     pieces: Vec<(String, Option<usize>)>,
     encodes: bool,
 }

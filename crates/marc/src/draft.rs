@@ -38,7 +38,7 @@ impl<'r> Draft<'r> {
         }));
     }
 
-    /// The tag as three characters, and what may be indicators behind them. Nothing when it is none.
+    /// The tag as three characters, and what may be indicators after them. Nothing when it is none.
     fn open(&mut self, tag: Option<&str>, byte: Option<usize>) -> Option<([u8; 3], Option<[char; 2]>)> {
         let given = tag.unwrap_or_default();
         (self.tag, self.byte) = (given.to_owned(), byte);

@@ -23,7 +23,7 @@ pub(crate) struct Layout {
     pub(crate) leader_start: Option<usize>,
 }
 
-/// The pieces between terminators, behind the directory.
+/// The pieces between terminators, after the directory.
 struct Pieces {
     base: usize,
     /// Start and end of each, the terminator excluded.
@@ -60,7 +60,7 @@ impl Pieces {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     tag: [u8; 3],
-    /// Length with the terminator, and position behind the base address.
+    /// Length with the terminator, and position after the base address.
     place: Option<(usize, usize)>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn find(bytes: &[u8], repairs: &mut Repairs) -> Option<Layout> {
         })
         .max_by_key(|(base, pieces, known)| {
             let sound = known.iter().filter(|entry| pieces.covered(entry).is_some()).count();
-            // of equals the one behind a terminator, then the one that is announced
+            // of equals the one after a terminator, then the one that is announced
             (sound, bytes[base - 1] == FIELD_END, Some(*base) == announced, std::cmp::Reverse(*base))
         })?;
     let directory_length = directory_end(bytes, base) - LEADER;
@@ -123,7 +123,7 @@ fn base_told(bytes: &[u8], base: usize, repairs: &mut Repairs) {
     repairs.add(RepairKind::BaseAddress, None, Some(base), done);
 }
 
-/// Where the data may begin: as announced, behind the first field terminator, and behind the last thing that is an entry.
+/// Where the data may begin: as announced, after the first field terminator, and after the last thing that is an entry.
 fn bases(bytes: &[u8], announced: Option<usize>, end: usize) -> [Option<usize>; 4] {
     let within = |base: &usize| *base > LEADER && *base <= end;
     let first = memchr(FIELD_END, &bytes[EARLIEST..end]).map(|at| EARLIEST + at + 1);

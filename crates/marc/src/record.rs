@@ -265,7 +265,7 @@ impl<'r> MarcField<'r> {
     /// Codes and values in their order. A delimiter without a code is left out.
     #[inline]
     pub fn subfields(&self) -> impl Iterator<Item = (&'r str, &'r str)> + use<'r> {
-        // the first delimiter nearly always stands behind two indicators
+        // the first delimiter nearly always stands after two indicators
         let data = self.data.as_bytes();
         let first = if data.get(2) == Some(&SUBFIELD) && data[0] != SUBFIELD && data[1] != SUBFIELD { Some(2) } else { memchr(SUBFIELD, data) };
         let mut rest = first.map(|at| &self.data[at + 1..]);
@@ -348,7 +348,7 @@ pub(crate) fn is_printable(leader: &[u8; LEADER]) -> bool {
     leader.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte))
 }
 
-/// The bytes of a record as text that needs no conversion. Fields that are in form begin behind a terminator, so none begins inside a
+/// The bytes of a record as text that needs no conversion. Fields that are in form begin after a terminator, so none begins inside a
 /// character.
 fn plain_text<'a>(bytes: &'a [u8], leader: &[u8; LEADER], encoding: Encoding) -> Option<&'a str> {
     if leader[9] == b'a' || encoding == Encoding::Utf8 {

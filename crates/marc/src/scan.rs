@@ -165,7 +165,7 @@ fn is_leader(bytes: &[u8]) -> bool {
     printable && announced(leader).is_some() && leader[6].is_ascii_alphabetic() && extent(bytes).is_some()
 }
 
-/// Where the next record begins in a stretch, behind its first byte.
+/// Where the next record begins in a stretch, after its first byte.
 fn next_leader(stretch: &[u8]) -> Option<usize> {
     let first = |found: &[u8], offset: usize| {
         let mut starts = memmem::find_iter(stretch, found).filter_map(|at| at.checked_sub(offset)).filter(|start| *start > 0);

@@ -76,7 +76,7 @@ pub struct XmlDecoder {
 }
 
 impl XmlDecoder {
-    /// For bytes behind the byte order mark.
+    /// For bytes after the byte order mark.
     pub fn new(encoding: XmlEncoding) -> Self {
         Self { encoding, rest: Vec::new() }
     }

@@ -111,7 +111,7 @@ fn what_a_word_cannot_mean_is_an_error() {
     }
 }
 
-/// The text between the first two ticks behind a word.
+/// The text between the first two ticks after a word.
 fn quoted<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     text.split_once(word)?.1.trim_start().strip_prefix('`')?.split_once('`').map(|(quoted, _)| quoted)
 }

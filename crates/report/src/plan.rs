@@ -41,7 +41,7 @@ pub struct PlanFile {
     /// How much faster than written requests follow each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faster: Option<f64>,
-    /// Time between sets, behind the last answer.
+    /// Time between sets, after the last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
     /// When a request counts as not answered.
@@ -108,7 +108,7 @@ pub enum Schedule {
     Poisson,
     /// From one rate to another, steadily.
     Ramp,
-    /// That long behind the answer to the one before.
+    /// That long after the answer to the one before.
     Delay,
 }
 
@@ -219,7 +219,7 @@ pub struct UsersEntry {
     pub think: Option<String>,
     /// Name to `FILE` or `FILE#MEMBER`.
     pub parameters: BTreeMap<String, String>,
-    /// What each does, one behind the other, with the same values; then again with others.
+    /// What each does, one after the other, with the same values; then again with others.
     pub routes: Vec<RouteEntry>,
     /// Mean and 95th percentile in seconds of somebody else's users while nothing was imported, by route.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -75,7 +75,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         });
     }
     app.ending.store(true, Ordering::SeqCst);
-    app.asker.stop();
+    app.fetcher.stop();
     drop(listener);
     let ended = tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await;
     if ended.is_err() {
@@ -95,7 +95,7 @@ async fn ask_ahead(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let own = app.clone();
-        let refreshed = tokio::task::spawn_blocking(move || own.asker.refresh(&own.store)).await;
+        let refreshed = tokio::task::spawn_blocking(move || own.fetcher.refresh(&own.store)).await;
         if let Ok(Err(error)) = refreshed {
             log::write("ask", [("error", error.to_string().into())]);
         }

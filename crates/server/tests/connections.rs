@@ -76,7 +76,7 @@ async fn peers_that_send_slowly_are_cut() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(began.elapsed() < Duration::from_secs(5), "it listens for ever");
     }
-    // nothing at all, and nothing behind an answer
+    // nothing at all, and nothing after an answer
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     assert_eq!(until_closed(&mut silent).await, "");
     let mut idle = TcpStream::connect(running.address).await.unwrap();

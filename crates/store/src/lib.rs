@@ -32,14 +32,16 @@ pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingComm
 pub use contract::edges::{Edge, EdgeChange, EdgeRange};
 pub use contract::error::{Result, StoreError};
 pub use contract::ids::LeaseToken;
-pub use contract::observer::{ChangedRecord, CommitObserver, Commits};
+pub use contract::observer::{ChangedRecord, CommitNumbers, CommitObserver};
 pub use contract::plan::Queries;
 pub use contract::queue::Queue;
 pub use contract::records::{
     ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RowHint, StoredRecord, UniqueConflict, Version,
     WriteConflict,
 };
-pub use contract::settling::{LANES, PassContext, PassReport, PassWrites, SettlePass, Settling, SettlingChanges, StaleMark, lane_of};
+pub use contract::settling::{
+    LOCK_PARTITIONS, PassContext, PassReport, PassWrites, SettlePass, Settling, SettlingChanges, StaleMark, lock_partition_of,
+};
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, Unit};

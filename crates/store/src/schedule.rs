@@ -13,7 +13,7 @@
 //!    one that got most by more than [`CREDIT`]: after a silence it comes first for a moment, then in turn.
 //! 4. **Of a tenant's jobs, the one that is due first.** A job is due when it would be ready had it begun at once, alone, at a
 //!    slow rate ([`due`]). So small jobs overtake large ones that are younger or a little older, and none waits for ever:
-//!    whatever is created later than a job's due time comes behind it.
+//!    whatever is created later than a job's due time comes after it.
 //!
 //! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair up to a
 //! chunk or two for each other worker. No worker is idle while a chunk may be leased.

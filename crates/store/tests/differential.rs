@@ -347,8 +347,9 @@ impl Client {
         for name in TENANTS {
             let own = tenant(name);
             for record in self.store.read(&own, CollectionId::from(0), &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
-                let StoredRecord { key, version, created_job, alive, contributions, golden, state, conflicts, raw, .. } = record;
-                let _ = writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.minor);
+                let StoredRecord { key, version, created_job, exists: alive, contributions, golden, state, conflicts, raw, .. } = record;
+                let _ =
+                    writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.touches);
             }
             for target in ["t0", "t1", "t2"] {
                 let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));

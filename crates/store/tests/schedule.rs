@@ -259,7 +259,7 @@ fn a_large_job_is_not_starved_by_small_ones() {
     let outcome = simulate(&run);
     let large = outcome.jobs.iter().find(|job| job.due > 50 * SECOND && job.id == 1).expect("the large job");
     let finished = large.finished.expect("it ends");
-    // small ones came first until it was due; from then on all that is younger stood behind it
+    // small ones came first until it was due; from then on all that is younger stood after it
     assert!(finished <= large.due + i64::from(chunks) * SECOND / 10 + 2 * SECOND, "due {} done {finished}", large.due);
     let small: Vec<i64> = outcome.jobs.iter().filter(|job| job.id > 1 && job.id < 400).filter_map(|job| job.finished).collect();
     assert!(small.iter().filter(|end| **end < finished).count() > 300, "small jobs overtake it meanwhile");

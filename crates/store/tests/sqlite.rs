@@ -124,7 +124,7 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("the test program knows where it is")
 }
 
-/// What a helper said: the text behind `said:` on its line.
+/// What a helper said: the text after `said:` on its line.
 fn said_by(helper: Child) -> String {
     let output = helper.wait_with_output().expect("the helper ends");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -596,7 +596,7 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
         Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).done(&*store);
     }
     let whole = |store: &dyn Store| {
-        let keys = store.keys_behind(&main_tenant(), CollectionId::from(1), "", 100_000).expect("reading works");
+        let keys = store.keys_after(&main_tenant(), CollectionId::from(1), "", 100_000).expect("reading works");
         let records = store.read(&main_tenant(), CollectionId::from(1), &keys, ReadDetail::Full).expect("reading works");
         let conflict = plan::Condition { column: plan::PlanColumn::Conflict, test: plan::Comparison::Exists(true) };
         let at = store.edges(&main_tenant(), catalogue.links[LinkId::from(0)].id, "place 3").expect("reading works");
@@ -648,7 +648,7 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
     for path in [path, copy] {
         assert_sound(&path);
         let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-        assert_eq!(store.keys_behind(&main_tenant(), CollectionId::from(1), "1", 10).expect("reading works"), [key("2"), key("3")]);
+        assert_eq!(store.keys_after(&main_tenant(), CollectionId::from(1), "1", 10).expect("reading works"), [key("2"), key("3")]);
         Work::of(&main_tenant()).write(item(4)).done(&*store);
     }
 }

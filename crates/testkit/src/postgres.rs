@@ -151,7 +151,7 @@ impl TestServer {
     /// Processor time of the server and all its processes so far, in seconds; nothing where the system does not tell.
     pub fn processor_seconds(&self) -> Option<f64> {
         let pid = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).ok()?.lines().next()?.trim().to_owned();
-        // fields of a process behind its name: state, parent, .. user, system, children's user, children's system
+        // fields of a process after its name: state, parent, .. user, system, children's user, children's system
         let fields = |id: &str| {
             let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
             let rest: Vec<String> = text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();

@@ -103,7 +103,7 @@ fn classify(inner: &[u8]) -> XmlTag<'_> {
     }
 }
 
-/// The attributes in `text`, the inside of a tag behind its name: each one's name, and the whole of it as written.
+/// The attributes in `text`, the inside of a tag after its name: each one's name, and the whole of it as written.
 pub fn attributes(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = text;
     std::iter::from_fn(move || {

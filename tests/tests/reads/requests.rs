@@ -184,7 +184,7 @@ fn page_of_query(dice: &mut Dice) -> Request {
     if query.sort.is_empty() && !query.unique && dice.below(3) == 0 {
         let after = known_text(dice, "id");
         path = format!("{path}&after={after}");
-        // the number of rows is that of those behind it
+        // the number of rows is that of those after it
         query.after = Some(after);
         idx = 0;
     } else {

@@ -80,7 +80,7 @@ fn is_part(catalogue: &Catalogue, own: &Contribution) -> bool {
 pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
     let all = contributions.clone();
     contributions.retain(|own| {
-        let newer = |other: &Contribution| *other.contributor == *own.source() && other.is_heard() && other.order() > own.order();
+        let newer = |other: &Contribution| *other.contributor == *own.source() && other.counts() && other.order() > own.order();
         !is_part(catalogue, own) || !all.iter().any(newer)
     });
 }
@@ -90,7 +90,7 @@ type Statement<'a> = (&'a Contribution, Option<PartialList<'a>>);
 
 /// What the statements of one source say altogether.
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
-    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard());
+    let own = contributions.iter().filter(|own| own.source() == source && own.counts());
     let mut counted: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
     // a part of a list that the definition has no more says nothing
     counted.retain(|(own, part)| part.is_some() || *own.contributor == *source);
@@ -98,7 +98,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
     // everything before a statement of everything is over
     let begin = counted.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
     let counted = &counted[begin..];
-    let newest = counted.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, ContributionContent::Values(_)));
+    let newest = counted.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.content, ContributionContent::Values(_)));
     let Some(newest) = newest else {
         return counted.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
     };
@@ -110,7 +110,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
         counted.iter().rev().find_map(said).unwrap_or_default()
     });
     let said = ContributionContent::Values(values.collect());
-    Some(Contribution { contributor: newest.source().into(), said, raw: None, unread: Vec::new(), ..newest.clone() })
+    Some(Contribution { contributor: newest.source().into(), content: said, raw: None, unreadable: Vec::new(), ..newest.clone() })
 }
 
 /// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.

@@ -93,7 +93,7 @@ impl<'c> Consolidator<'c> {
     pub fn survive(&self, contributions: &[Contribution]) -> GoldenRecord {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
-        if let [Contribution { said: ContributionContent::Values(values), retired: Retirement::Live, unread, .. }] = contributions
+        if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::Live, unreadable: unread, .. }] = contributions
             && unread.is_empty()
         {
             let values = self.survive_alone(&contributions[0], values);
@@ -102,15 +102,15 @@ impl<'c> Consolidator<'c> {
         let live = self.live(contributions);
         let fields = || self.collection.fields.enumerate();
         // what could not be read has an order of its own, by when it could be; that is rare
-        let is_unread = |field: FieldId| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
-        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &live, None)).collect();
+        let is_unread = |field: FieldId| contributions.iter().any(|own| own.unreadable.iter().any(|unread| unread.field == field));
+        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.by_rule(*from, rule, &live, None)).collect();
         let choose = |(index, field): (FieldId, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
                 let (from, rule) = self.rules[rule];
-                return pick(index, field, &self.in_order(from, rule, &live, Some(index)));
+                return choose_value(index, field, &self.by_rule(from, rule, &live, Some(index)));
             }
-            pick(index, field, &orders[rule])
+            choose_value(index, field, &orders[rule])
         };
         let mut values: Arc<[Value]> = fields().map(choose).collect();
         let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &live)).map(|(index, _)| index).collect();
@@ -154,19 +154,19 @@ impl<'c> Consolidator<'c> {
 
     /// The names of the sources that say something.
     fn sources(&self, contributions: &[Contribution]) -> Value {
-        let counted = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, ContributionContent::Values(_)));
-        let mut names: Vec<&str> = counted.filter_map(|own| self.catalogue.voice(own.source())).collect();
+        let counted = contributions.iter().filter(|own| own.counts() && matches!(own.content, ContributionContent::Values(_)));
+        let mut names: Vec<&str> = counted.filter_map(|own| self.catalogue.shown_source_name(own.source())).collect();
         names.sort_unstable();
         names.dedup();
         if names.is_empty() { Value::Null } else { Value::List(names.into_iter().map(Value::text).collect()) }
     }
 
     fn alive(&self, contributions: &[Contribution]) -> bool {
-        let living = |contribution: &Contribution| matches!(contribution.said, ContributionContent::Values(_));
+        let living = |contribution: &Contribution| matches!(contribution.content, ContributionContent::Values(_));
         match self.collection.exists {
-            ExistenceRule::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
+            ExistenceRule::Any => contributions.iter().filter(|contribution| contribution.counts()).any(living),
             ExistenceRule::Latest => {
-                let counted = contributions.iter().filter(|contribution| contribution.is_heard());
+                let counted = contributions.iter().filter(|contribution| contribution.counts());
                 counted.max_by_key(|contribution| contribution.order()).is_some_and(living)
             }
         }
@@ -182,8 +182,8 @@ impl<'c> Consolidator<'c> {
 
     /// Contributions that count, with what they say.
     fn live<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
-        let counted = contributions.iter().filter(|contribution| contribution.is_heard());
-        let own = |contribution: &'a Contribution| match &contribution.said {
+        let counted = contributions.iter().filter(|contribution| contribution.counts());
+        let own = |contribution: &'a Contribution| match &contribution.content {
             ContributionContent::Values(_) => Some(LiveContribution { contribution, source: self.source_of(contribution) }),
             ContributionContent::Tombstone => None,
         };
@@ -200,7 +200,7 @@ impl<'c> Consolidator<'c> {
     }
 
     /// Those that count for a rule, in the order in which it takes them: by the age of their statements, or of what they say of a field.
-    fn in_order<'a, 'v>(
+    fn by_rule<'a, 'v>(
         &self,
         from: Option<&[SourceRef]>,
         rule: &Survivorship,
@@ -286,7 +286,7 @@ pub struct Explanation<'a> {
 }
 
 /// The golden value of a field, of contributions that count for it, in the order of its rule.
-fn pick(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
+fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
     let mut said = counted.iter().filter_map(|own| Some((own.contribution, own.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(said.map(|(_, value)| value)),

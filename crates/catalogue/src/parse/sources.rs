@@ -192,7 +192,7 @@ impl DefinitionParser<'_> {
             if !valid {
                 self.problem(
                     node,
-                    "`records` of xml is the name of an element, such as `record` or `marc:record`, or behind the one around it: `list/record`",
+                    "`records` of xml is the name of an element, such as `record` or `marc:record`, or after the one around it: `list/record`",
                 );
                 return None;
             }

@@ -2,7 +2,7 @@
 
 use super::named::one_of;
 use clap::{Args, ValueEnum};
-use stook_engine::ask::{FetchPolicy, WHEN};
+use stook_engine::fetch::{FetchPolicy, WHEN};
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::ask::{FetchOptions, FetchPolicy, Fetcher};
 use stook_engine::collect::{self, CollectReport, CollectRequest};
+use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher};
 use stook_store::journal::{OUTCOMES, Outcome as Became};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, Tenant};
@@ -107,7 +107,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
     let mut code = 0;
     for collection in concerned {
         let wish = FetchOptions { when: FetchPolicy::Needed, time: None };
-        for status in asker.ask(store, &QueryPlan::all(tenant.clone(), collection), &[], wish)? {
+        for status in asker.fetch(store, &QueryPlan::all(tenant.clone(), collection), &[], wish)? {
             if as_json {
                 say!("{}", status.to_json());
             } else {

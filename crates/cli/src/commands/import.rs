@@ -10,7 +10,7 @@ use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Mutex;
 use std::time::Instant;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest};
 use stook_store::Store;
 use stook_store::journal::Outcome as Became;
@@ -108,7 +108,7 @@ fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Resul
 /// What is left of a job that was interrupted, who goes on with it, and how to end it.
 fn left(job: &Job) -> String {
     let (id, done) = (job.id, number(job.done()));
-    let planned = number(job.planned());
+    let planned = number(job.documents_known());
     let (stands, goes_on) = if job.progress.complete {
         let stands = format!("{done} of {planned} documents are committed; the rest are queued");
         let goes_on = format!("workers will process them (`stook work`, or a running `stook serve`), or run: stook import --resume {id}");

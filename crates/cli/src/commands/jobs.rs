@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::show_timestamp;
-use stook_engine::settle::snapshot::{self, RetirementReport};
+use stook_engine::settle::complete_delivery::{self, RetirementReport};
 use stook_store::Store;
 use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
 use stook_store::queue::{Job, JobState};
@@ -19,13 +19,13 @@ const SHOWN_TROUBLES: usize = 5;
 /// A job for programs: as it is stored, with the documents that are done and those that are planned.
 pub fn to_json(job: &Job) -> Result<Json, CommandError> {
     let mut whole = serde_json::to_value(job)?;
-    (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.planned()));
+    (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.documents_known()));
     Ok(whole)
 }
 
 /// Documents that are done, and of how many where those are more.
 fn done_of(job: &Job) -> String {
-    let (done, planned) = (job.done(), job.planned());
+    let (done, planned) = (job.done(), job.documents_known());
     match job.progress.complete {
         _ if matches!(job.state, JobState::Completed | JobState::CompletedWithErrors) => number(done),
         true if done == planned => number(done),
@@ -64,7 +64,7 @@ pub fn report(
     elapsed: Duration,
     as_json: bool,
 ) -> Result<(), CommandError> {
-    let replaced = snapshot::of_job(store, catalogue, job)?;
+    let replaced = complete_delivery::of_job(store, catalogue, job)?;
     if as_json {
         let mut whole = to_json(job)?;
         whole["seconds"] = json!(elapsed.as_secs_f64());
@@ -79,8 +79,8 @@ pub fn report(
     let whose = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
     say!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
-    if job.state.is_final() && job.planned() > job.done() {
-        say!("  {} of {} were not processed", number(job.planned() - job.done()), count(job.planned(), "document"));
+    if job.state.is_final() && job.documents_known() > job.done() {
+        say!("  {} of {} were not processed", number(job.documents_known() - job.done()), count(job.documents_known(), "document"));
     }
     if let Some(reason) = &job.reason {
         say!("  {reason}");
@@ -222,7 +222,7 @@ pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<
     // what came of whole files is known by the definition alone
     match place.read() {
         Ok((catalogue, store)) => {
-            let replaced = snapshot::of_job(&*store, &catalogue, &store.job(job)?)?;
+            let replaced = complete_delivery::of_job(&*store, &catalogue, &store.job(job)?)?;
             if let (Some(replaced), true) = (&replaced, as_json) {
                 writeln!(out, "{}", json!({ "replaced": replaced }))?;
             }

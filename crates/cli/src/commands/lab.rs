@@ -265,7 +265,7 @@ fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, CommandErr
     serde_path_to_error::deserialize(to_json(&node)).map_err(|error| {
         let (name, value) = place_of(&node, error.path());
         let message = error.inner().to_string();
-        // of a name that is not known, the name is wrong, not what stands behind it
+        // of a name that is not known, the name is wrong, not what stands after it
         let place = if message.starts_with("unknown field") || value.is_empty() { name } else { value };
         wrong(&[Diagnostic::new(place, message)])
     })

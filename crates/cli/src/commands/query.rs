@@ -13,7 +13,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::{by_source, over};
-use stook_engine::ask::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
+use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
 use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
@@ -50,7 +50,7 @@ fn ask_services(
         return Ok(Vec::new());
     }
     let said =
-        asker.ask(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
+        asker.fetch(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
     asker.stop();
     for status in &said {
         if arguments.format == QueryFormat::Table {

@@ -56,7 +56,7 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
         eprintln!("no tokens exist, so all requests are refused; create one: stook token create --role admin");
     }
     let stop_work = Arc::new(AtomicBool::new(false));
-    let crew = (workers > 0).then(|| {
+    let pool = (workers > 0).then(|| {
         let (app, stop) = (app.clone(), stop_work.clone());
         std::thread::spawn(move || {
             let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true };
@@ -70,7 +70,7 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
         }
     }));
     stop_work.store(true, Ordering::SeqCst);
-    if let Some(Ok(worked)) = crew.map(std::thread::JoinHandle::join) {
+    if let Some(Ok(worked)) = pool.map(std::thread::JoinHandle::join) {
         worked?;
     }
     runtime.shutdown_timeout(Duration::from_secs(5));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::key::Key;
 use stook_engine::settle::{self, DeepCheckReport, SettleRules};
 use stook_store::damage::Damage;
@@ -33,7 +33,7 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Com
     let marked = settle::bring_up(store, &rules, &|_| ())?;
     if marked > 0 {
         eprintln!("note: links or their rules have changed; the derived values of {} are being settled again", count(marked, "record"));
-    } else if store.owing()?.is_empty() {
+    } else if store.tenants_with_marks()?.is_empty() {
         return Ok(());
     } else {
         eprintln!("note: values left unsettled by an earlier process have been settled");

@@ -1,7 +1,7 @@
 //! What services have answered, in words.
 
 use crate::output::{count, seconds};
-use stook_engine::ask::ServiceStatus;
+use stook_engine::fetch::ServiceStatus;
 
 /// What a service has answered, and of what where the query does not say it.
 pub fn shown_status(status: &ServiceStatus) -> String {

@@ -18,7 +18,7 @@ use crate::tags::TagEvaluator;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{API_NAME, Collection, Field, KeyDefinition, OnMatched, OnUnmatched, SourceRef};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Hash, Retirement, keep_newest, pack, put_bytes, put_value};
@@ -164,15 +164,15 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
         EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
         _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
     };
-    let desk = EditContext { rules: rules.clone(), edit, said, key, now };
+    let context = EditContext { rules: rules.clone(), edit, said, key, now };
     let ended = Arc::new(Mutex::new(LoggedEdit::default()));
-    let PlannedEdit { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
+    let PlannedEdit { write, logged, followed, edited } = match context.decide(evaluator, stored)? {
         Ok(decision) => decision,
         Err(ended) => return Ok(ended),
     };
     let is_new = write.expect.is_none();
     let planned = LoggedEdit { edited, logged, followed, is_new };
-    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone(), tagger: None };
+    let unit = EditUnit { context, writes: vec![write], planned, ended: ended.clone(), tagger: None };
     let stamp = store.commit(Box::new(unit))?.committed_at;
     let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
     if let EditResult::Done { record, changed: true, .. } = &mut edited {
@@ -244,7 +244,7 @@ impl EditContext {
         // of this decision alone
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
-        let living = stored.as_ref().filter(|record| record.alive);
+        let living = stored.as_ref().filter(|record| record.exists);
         if !self.edit.conditions.hold(living) {
             return Ok(Err(EditResult::PreconditionFailed));
         }
@@ -275,9 +275,9 @@ impl EditContext {
             origin,
             before: None,
             retired: Retirement::Live,
-            said,
+            content: said,
             raw: None,
-            unread: Vec::new(),
+            unreadable: Vec::new(),
         });
         keep_newest(&mut contributions);
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
@@ -295,7 +295,7 @@ impl EditContext {
         let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(NO_JOB, |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
-        let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
+        let stays = same && stored.as_ref().is_some_and(|stored| stored.exists == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);
         let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
         let version = stored.as_ref().map(|record| record.version);
@@ -323,7 +323,7 @@ impl EditContext {
         golden: &GoldenRecord,
     ) -> Vec<OverruledField> {
         let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
-        let Some(ContributionContent::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
+        let Some(ContributionContent::Values(said)) = own.map(|own| &own.content) else { return Vec::new() };
         let lost = |index: FieldId| {
             let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
             match (&said[index], collection.fields[index].survivorship.combines()) {
@@ -342,7 +342,7 @@ impl EditContext {
             let first: Vec<&str> = own.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
             let reason = match &field.from {
                 Some(from) if !from.contains(&SourceRef::Api) => {
-                    let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
+                    let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.contributor_name(*own)).collect();
                     format!("the definition accepts this field only from {}", from.join(", "))
                 }
                 _ if field.survivorship.combines() => {
@@ -362,7 +362,7 @@ impl EditContext {
     /// What `api` says from now on.
     fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
         let mut values = vec![Value::Null; collection.fields.len()];
-        match (&self.edit.action, former.map(|former| &former.said)) {
+        match (&self.edit.action, former.map(|former| &former.content)) {
             (EditAction::Delete, _) => return Ok(ContributionContent::Tombstone),
             (EditAction::Patch(_), Some(ContributionContent::Values(former))) => values.clone_from_slice(former),
             _ => {}
@@ -458,7 +458,7 @@ fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) 
         key: key.clone(),
         version,
         created_job: content.created_job,
-        alive: content.exists,
+        exists: content.exists,
         contributions: Vec::new(),
         state_set: content.state_set.clone(),
         golden: content.golden.to_vec(),
@@ -470,7 +470,7 @@ fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) 
 }
 
 struct EditUnit {
-    desk: EditContext,
+    context: EditContext,
     writes: Vec<RecordWrite>,
     /// What becomes of it if nobody was faster.
     planned: LoggedEdit,
@@ -517,7 +517,7 @@ impl EditUnit {
 
 impl Unit for EditUnit {
     fn tenant(&self) -> &Tenant {
-        &self.desk.edit.tenant
+        &self.context.edit.tenant
     }
 
     fn writes(&self) -> &[RecordWrite] {
@@ -528,15 +528,15 @@ impl Unit for EditUnit {
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
-        let name = &self.desk.rules.catalogue.collections[self.desk.edit.collection].name;
+        let name = &self.context.rules.catalogue.collections[self.context.edit.collection].name;
         let record = record.map(|record| record.sound(name)).transpose()?;
-        let evaluator = Evaluator::new(self.desk.rules.catalogue.tables.clone());
-        let decision = self.desk.decide(&evaluator, record)?;
+        let evaluator = Evaluator::new(self.context.rules.catalogue.tables.clone());
+        let decision = self.context.decide(&evaluator, record)?;
         Ok(self.take(decision))
     }
 
     fn refused(&mut self, refused: UniqueConflict) {
-        let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[refused.field].name.clone();
+        let field = self.context.rules.catalogue.collections[self.context.edit.collection].fields[refused.field].name.clone();
         self.end(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
     }
 
@@ -544,15 +544,15 @@ impl Unit for EditUnit {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
     }
 
-    fn knows_tags(&self) -> Option<i64> {
-        let is_asked = self.planned.is_new && self.desk.rules.catalogue.collections[self.desk.edit.collection].tag_document().is_some();
+    fn tag_revision(&self) -> Option<i64> {
+        let is_asked = self.planned.is_new && self.context.rules.catalogue.collections[self.context.edit.collection].tag_document().is_some();
         // of none: they are told inside the transaction
         is_asked.then_some(i64::MIN)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
-        let mut tagger = TagEvaluator::new(&self.desk.rules.catalogue, &tags, None);
-        tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
+        let mut tagger = TagEvaluator::new(&self.context.rules.catalogue, &tags, None);
+        tagger.add(self.context.edit.collection, self.context.key.clone(), Vec::new(), Some(Vec::new()));
         self.tagger = Some(tagger);
     }
 

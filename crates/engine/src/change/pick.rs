@@ -1,7 +1,7 @@
 //! A transition of one record that satisfies conditions: two callers never get the same one, and none waits for a record another is
 //! changing.
 //!
-//! Callers of a process that ask for the same at the same time do not meet: one looks for all of them, behind what was dealt before,
+//! Callers of a process that ask for the same at the same time do not meet: one looks for all of them, after what was dealt before,
 //! and each is dealt records of its own, never what was found before it asked. Who can do nothing with them looks through all records.
 
 use super::transition::{TransitionDecision, TransitionRequest, TransitionResult};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
@@ -79,7 +79,7 @@ impl PickGroup {
         self.dealing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records for one caller. `look` finds them for so many callers, behind a record.
+    /// Records for one caller. `look` finds them for so many callers, after a record.
     fn hand(&self, look: impl Fn(usize, Option<&Key>) -> Result<Vec<StoredRecord>>) -> Result<Vec<StoredRecord>> {
         let mut dealing = self.lock();
         dealing.callers += 1;
@@ -176,7 +176,7 @@ impl PickCall<'_> {
         rows.iter().map(|row| read(row).ok_or_else(|| EngineError::Wrong("a row has no key".into()))).collect()
     }
 
-    /// Looks through all records once, those behind `last` first. Returns what was done, or whether others were faster somewhere.
+    /// Looks through all records once, those after `last` first. Returns what was done, or whether others were faster somewhere.
     fn look_through(&self, last: Option<&Key>) -> Result<std::result::Result<TransitionResult, bool>> {
         let mut contended = false;
         // to the end, and from the beginning up to there

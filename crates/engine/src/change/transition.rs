@@ -11,7 +11,7 @@ use crate::content::state::effective_state;
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection, Refusal, Transition, TransitionArgument};
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
+use stook_catalogue::eval::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
@@ -161,7 +161,7 @@ impl TransitionRequest {
         record: Option<&StoredRecord>,
         now: i64,
     ) -> TransitionDecision {
-        let Some(record) = record.filter(|record| record.alive) else { return TransitionDecision::Missing };
+        let Some(record) = record.filter(|record| record.exists) else { return TransitionDecision::Missing };
         let collection = &catalogue.collections[self.collection];
         let transition = &collection.transitions[self.transition];
         let scope = TransitionScope { ask: self, collection, record, key, now };

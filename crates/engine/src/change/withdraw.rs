@@ -12,7 +12,7 @@ use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
-use stook_catalogue::expr::{Evaluator, ExpressionFailures};
+use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
@@ -91,7 +91,7 @@ pub fn withdraw(
         }
         let mut after = String::new();
         loop {
-            let keys = store.keys_behind(tenant, collection, &after, PAGE)?;
+            let keys = store.keys_after(tenant, collection, &after, PAGE)?;
             let Some(last) = keys.last() else { break };
             last.as_str().clone_into(&mut after);
             total.add(page(&rules, store, tenant, (&taken, &caller), collection, &keys)?);
@@ -257,7 +257,7 @@ impl Unit for WithdrawUnit {
         all.settling()
     }
 
-    fn knows_tags(&self) -> Option<i64> {
+    fn tag_revision(&self) -> Option<i64> {
         self.tagger.as_ref().map(|tagger| tagger.stamp)
     }
 

@@ -1,6 +1,6 @@
 //! Consolidates a mapped chunk with what is stored, and prepares it to be submitted.
 
-use super::consolidated::ConsolidatedChunk;
+use super::consolidated::ChunkUnit;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::OnUnmatched;
 use stook_catalogue::ids::CollectionId;
@@ -8,13 +8,13 @@ use stook_catalogue::key::Key;
 use stook_store::journal::ChunkJournal;
 use stook_store::{ReadDetail, Store, StoreError, StoredRecord, Tenant};
 
-impl ConsolidatedChunk {
+impl ChunkUnit {
     /// Consolidates with what is stored now: one bulk read per collection.
     ///
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        let (met, may_go_unread) = (self.context.met.clone(), self.goes_unread());
+        let (met, may_go_unread) = (self.context.match_ratio.clone(), self.goes_unread());
         self.consolidate_with(Some(store), |tenant, collection, keys| {
             if may_go_unread && met.is_seldom(collection) {
                 met.note(collection, keys.len(), 0);

@@ -7,7 +7,7 @@ use crate::merge::{MergeResult, RecordMerger};
 use crate::settle::complete_delivery::{self, FilePart};
 use crate::tags::TagEvaluator;
 use std::collections::{BTreeMap, HashMap};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
@@ -15,7 +15,7 @@ use stook_store::journal::{ChunkJournal, OutcomeCounts};
 use stook_store::{LeaseToken, ReadSet, RecordWrite, Store, StoredRecord};
 
 /// A chunk that has been read and mapped, and consolidated with what was stored when it was.
-pub struct ConsolidatedChunk {
+pub struct ChunkUnit {
     pub(super) context: JobContext,
     pub(super) evaluator: Evaluator,
     pub(super) fence: Option<LeaseToken>,
@@ -37,7 +37,7 @@ pub struct ConsolidatedChunk {
     pub(super) caller: String,
 }
 
-impl ConsolidatedChunk {
+impl ChunkUnit {
     /// Reads and maps a chunk. Nothing is read from the store.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl ConsolidatedChunk {
             decision.failures = self.evaluator.failures();
             // of one that was healed it is not known what it has told others: it tells them anew
             if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {
-                decision.before = record.filter(|record| record.alive).map(|record| record.golden);
+                decision.before = record.filter(|record| record.exists).map(|record| record.golden);
             }
             self.decisions.insert(place, decision);
         }
@@ -90,15 +90,15 @@ impl ConsolidatedChunk {
     pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
         let statements =
-            self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.statement)));
+            self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.contribution)));
         let named = statements
             .filter(|(_, _, own)| own.scope.is_some())
-            .map(|(collection, key, own)| complete_delivery::named(&catalogue.collections[collection].name, &own.contributor, key));
+            .map(|(collection, key, own)| complete_delivery::contribution_name(&catalogue.collections[collection].name, &own.contributor, key));
         Some((self.mapped.part.as_ref()?, named))
     }
 
     /// The writes as they stand, left in place; for a dry run.
-    pub fn planned(&self) -> impl Iterator<Item = (CollectionId, &Key, &MergeResult)> {
+    pub fn merged(&self) -> impl Iterator<Item = (CollectionId, &Key, &MergeResult)> {
         self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
     }
 

@@ -1,6 +1,6 @@
 //! The journal of a chunk: the outcome of each document, and its issues.
 
-use super::consolidated::ConsolidatedChunk;
+use super::consolidated::ChunkUnit;
 use super::mapped::UnmappedDocument;
 use crate::merge::{MergeResult, NumberedContribution};
 use crate::relations::left_out::left_out;
@@ -8,7 +8,7 @@ use crate::tags::TagEvaluator;
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
 
-impl ConsolidatedChunk {
+impl ChunkUnit {
     /// The journal as things stand, built where it is not known.
     pub(super) fn current_journal(&mut self) -> Option<&ChunkJournal> {
         if self.journal.is_none() {
@@ -32,7 +32,7 @@ impl ConsolidatedChunk {
         for (decided @ (collection, key), decision) in &self.decisions {
             while records.next_if(|(record, _)| *record < decided).is_some() {}
             let Some((_, statements)) = records.next_if(|(record, _)| *record == decided) else { continue };
-            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.statement.embedded) {
+            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.contribution.embedded) {
                 let (record, offset) = place(own.document);
                 let outcome = &with_embedded(own, *outcome, statements, decision);
                 counts.add(*outcome, 1);
@@ -107,7 +107,7 @@ impl ConsolidatedChunk {
 
 /// What became of a document: one that says nothing new, but has documents inside that do, is an update.
 fn with_embedded(own: &NumberedContribution, outcome: Outcome, statements: &[NumberedContribution], decision: &MergeResult) -> Outcome {
-    let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.statement.embedded && other.document == own.document);
+    let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == own.document);
     let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);
     if outcome == Outcome::Unchanged && inside.into_iter().any(changes) { Outcome::Updated } else { outcome }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_formats::Document;
@@ -139,7 +139,11 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             };
             let record = (statement.collection, statement.key.clone());
             // mostly the only one
-            chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution { document, generation, statement });
+            chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution {
+                document,
+                generation,
+                contribution: statement,
+            });
         }
         Ok(())
     })?;
@@ -164,12 +168,13 @@ fn part_of(
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<FilePart> {
     let documents = u64::from(slice.documents);
-    let mut part = FilePart { documents, whole: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FilePart::default() };
-    let scopes = records.values().flatten().filter_map(|own| own.statement.scope.as_deref());
+    let mut part =
+        FilePart { documents, file_documents: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FilePart::default() };
+    let scopes = records.values().flatten().filter_map(|own| own.contribution.scope.as_deref());
     let ledger = DeliveryLedger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
-    for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.statement))) {
+    for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.contribution))) {
         let Some(scoped) = &own.scope else { continue };
-        part.add(scoped, &complete_delivery::named(&catalogue.collections[*collection].name, &own.contributor, key), own.as_of);
+        part.add(scoped, &complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key), own.as_of);
         own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
     }
     Ok(part)

@@ -23,5 +23,5 @@ mod tag;
 mod journal;
 mod unit;
 
-pub use consolidated::ConsolidatedChunk;
+pub use consolidated::ChunkUnit;
 pub use mapped::ChunkInput;

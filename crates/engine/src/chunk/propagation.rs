@@ -1,10 +1,10 @@
 //! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
 
-use super::consolidated::ConsolidatedChunk;
+use super::consolidated::ChunkUnit;
 use crate::content::history::indexed_stay;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use crate::settle::complete_delivery;
-use crate::settle::{InlineResult, at_once};
+use crate::settle::{InlineResult, settle_inline};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::OnMatched;
@@ -14,7 +14,7 @@ use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
 use stook_store::{ReadSet, RecordChange, Store, StoreError};
 
-impl ConsolidatedChunk {
+impl ChunkUnit {
     /// Finds out what other records are told, and settles at once what can be; records that others read come first.
     pub(super) fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
         let rules = self.context.rules.clone();
@@ -63,7 +63,7 @@ impl ConsolidatedChunk {
             beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
         let written = |collection: CollectionId, key: &Key| beside.get(&(collection, key)).copied();
         let context = (rules, &self.evaluator, &self.context.tenant);
-        let settled = at_once(context, collection, values, &written, store, &mut self.reliance)?;
+        let settled = settle_inline(context, collection, values, &written, store, &mut self.reliance)?;
         self.search_ranges.resize_with(self.reliance.ranges.len(), Vec::new);
         let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
         for (((place, decision), _), settled) in own.zip(settled) {
@@ -91,16 +91,16 @@ impl ConsolidatedChunk {
         let mut spoken: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
         for ((collection, key), decision) in &self.decisions {
             let Some(statements) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
-            for own in decision.stored.iter().map(|won| &statements[*won].statement) {
+            for own in decision.stored.iter().map(|won| &statements[*won].contribution) {
                 let Some(scoped) = &own.scope else { continue };
-                let name = complete_delivery::named(&rules.catalogue.collections[*collection].name, &own.contributor, key);
-                complete_delivery::said(replaces, own, name).into_iter().for_each(|edge| followed.edge(edge));
+                let name = complete_delivery::contribution_name(&rules.catalogue.collections[*collection].name, &own.contributor, key);
+                complete_delivery::contribution_edge(replaces, own, name).into_iter().for_each(|edge| followed.edge(edge));
                 let span = spoken.entry((&scoped.scope, own.retired)).or_insert((scoped.at, scoped.at));
                 *span = (span.0.min(scoped.at), span.1.max(scoped.at));
             }
         }
         for ((scope, retired), span) in spoken {
-            let ask = if retired { complete_delivery::ask_back } else { complete_delivery::ask };
+            let ask = if retired { complete_delivery::mark_retired } else { complete_delivery::mark_scope };
             ask(followed, replaces, scope, span, policy.job);
         }
         let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);

@@ -1,6 +1,6 @@
 //! The tags that records of a chunk carry after its changes.
 
-use super::consolidated::ConsolidatedChunk;
+use super::consolidated::ChunkUnit;
 use crate::tags::{ChangedDocuments, TagEvaluator};
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
@@ -9,7 +9,7 @@ use stook_catalogue::record::unpack;
 use stook_store::damage::ForRecord;
 use stook_store::{RecordChange, Store, StoreError};
 
-impl ConsolidatedChunk {
+impl ChunkUnit {
     /// Finds out who carries what of the records that change.
     pub(super) fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());

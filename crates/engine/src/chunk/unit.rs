@@ -1,6 +1,6 @@
 //! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
 
-use super::consolidated::ConsolidatedChunk;
+use super::consolidated::ChunkUnit;
 use crate::merge::MergeResult;
 use crate::relations::Propagation;
 use crate::tags::TagEvaluator;
@@ -11,12 +11,12 @@ use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{LeaseToken, NewChangeLogEntry, ReadSet, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
 
-impl Unit for ConsolidatedChunk {
+impl Unit for ChunkUnit {
     fn tenant(&self) -> &Tenant {
         &self.context.tenant
     }
 
-    fn fence(&self) -> Option<LeaseToken> {
+    fn lease_token(&self) -> Option<LeaseToken> {
         self.fence
     }
 
@@ -28,7 +28,7 @@ impl Unit for ConsolidatedChunk {
         self.journal = None;
         let mut again = BTreeMap::new();
         for conflict in conflicts {
-            self.context.met.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
+            self.context.match_ratio.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
             let place = (conflict.collection, conflict.key.clone());
             let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
             again.insert(place, taken_for);
@@ -61,11 +61,11 @@ impl Unit for ConsolidatedChunk {
         self.follow_again(&BTreeMap::from([(place, taken_for)]));
     }
 
-    fn relies(&self) -> Option<&ReadSet> {
+    fn read_set(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+    fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
         for record in records {
             let (collection, key, _) = self.reliance.records[*record].clone();
@@ -84,7 +84,7 @@ impl Unit for ConsolidatedChunk {
         all.settling()
     }
 
-    fn knows_tags(&self) -> Option<i64> {
+    fn tag_revision(&self) -> Option<i64> {
         self.tagger.as_ref().map(|tagger| tagger.stamp)
     }
 

@@ -21,7 +21,7 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
         RecordChange::Delete => None,
         RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return None,
     };
-    let before = stored.alive.then_some(&*stored.golden);
+    let before = stored.exists.then_some(&*stored.golden);
     let differs = |index: FieldId| before.map(|values| &values[index]) != after.map(|values| &values[index]);
     let shown = |values: &[Value]| -> Json {
         let both = before.is_some() && after.is_some();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use stook_catalogue::definition::{Collection, KeyDefinition};
-use stook_catalogue::expr::{Evaluator, to_cel};
+use stook_catalogue::eval::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 

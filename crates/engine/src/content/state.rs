@@ -1,7 +1,7 @@
 //! The state of a record: what transitions have set, else what its definition says a record begins with.
 
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::value::{Value, among};
 

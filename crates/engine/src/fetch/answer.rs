@@ -41,7 +41,7 @@ impl AnswerState {
 /// What a service answered. Times are in microseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServiceAnswer {
-    /// What it was asked, behind its URL.
+    /// What it was asked, after its URL.
     pub asked: String,
     /// The call's name.
     pub call: String,
@@ -220,7 +220,7 @@ impl AnswerStore<'_> {
             };
             edges.push(EdgeChange::Delete(tried));
             edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
-            let old = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;
+            let old = self.store.edges_starting_between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;
             edges.extend(old.into_iter().map(EdgeChange::Delete));
         }
         if is_wide && whole {
@@ -244,9 +244,9 @@ impl AnswerStore<'_> {
         }
     }
 
-    /// Whole answers that were asked for behind a time.
+    /// Whole answers that were asked for after a time.
     pub fn newer(&self, than: i64) -> Result<Vec<ServiceAnswer>> {
-        let edges = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), than + 1, i64::MAX)])?;
+        let edges = self.store.edges_starting_between(self.tenant, self.asks.id, &[(RECENT.into(), than + 1, i64::MAX)])?;
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 }

@@ -154,7 +154,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// When the store fails; a service that does is only said to.
-    pub fn ask(
+    pub fn fetch(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         plan: &QueryPlan,

@@ -125,7 +125,7 @@ impl BroaderAnswers {
 impl PreviousContributions {
     /// The values of a contribution, if it is what the source said then.
     fn said<'c>(&self, own: &'c Contribution) -> Option<&'c [Value]> {
-        let ContributionContent::Values(values) = &own.said else { return None };
+        let ContributionContent::Values(values) = &own.content else { return None };
         (own.source() == self.source && own.as_of < self.begun && hold(&self.tests, values)).then_some(values)
     }
 
@@ -155,16 +155,16 @@ impl PreviousContributions {
             origin: ContributionOrigin::default(),
             before: None,
             retired: Retirement::Live,
-            said: ContributionContent::Tombstone,
+            content: ContributionContent::Tombstone,
             raw: None,
-            unread: Vec::new(),
+            unreadable: Vec::new(),
         });
         self.leave_out_nothing(contributions);
     }
 
     /// That the source knows nothing of a part need not be said where it says nothing else.
     fn leave_out_nothing(&self, contributions: &mut Vec<Contribution>) {
-        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.said, ContributionContent::Values(_));
+        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.content, ContributionContent::Values(_));
         if !contributions.iter().any(is_said) {
             contributions.retain(|own| own.source() != self.source || !own.contributor.contains(':'));
         }

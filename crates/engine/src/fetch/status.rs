@@ -12,7 +12,7 @@ pub struct ServiceStatus {
     pub service: String,
     /// The source whose documents it gives.
     pub source: String,
-    /// What it was asked, behind its URL.
+    /// What it was asked, after its URL.
     pub request: Option<String>,
     /// What it was told that the query does not say: records of which that does not hold are not among its answer.
     pub default_arguments: Option<String>,

@@ -6,7 +6,7 @@ use stook_catalogue::definition::{ArgumentForm, Collection, ServiceCall};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::Comparison;
 
-/// What a call asks, behind the service's URL; `wildcard` is what stands for any text there.
+/// What a call asks, after the service's URL; `wildcard` is what stands for any text there.
 pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, wildcard: &str) -> String {
     let mut path = call.get.clone();
     for (place, test) in told {

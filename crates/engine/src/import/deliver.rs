@@ -2,7 +2,7 @@
 //! became of each document is the answer. Everything else is what an import does with them.
 
 use super::request::UploadRequest;
-use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::chunk::{ChunkInput, ChunkUnit};
 use crate::job::file::{check_list, fitting};
 use crate::job::policy::policy;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -37,7 +37,7 @@ pub struct DeliverResult {
 }
 
 /// Documents that are mapped.
-pub struct MappedDelivery(ConsolidatedChunk);
+pub struct MappedDelivery(ChunkUnit);
 
 /// Documents that are being written.
 pub struct PendingDelivery(PendingCommit);
@@ -72,13 +72,13 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     }
     let received = delivery.as_of.unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
-    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, met: Arc::default() };
+    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, match_ratio: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
     let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None, retires_all: false };
     let slice = ChunkSlice { length: size, is_last: true, ..ChunkSlice::default() };
     let whole = Bytes::from(whole);
     let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };
-    let mut chunk = ConsolidatedChunk::map(&context, store, &input, None)?;
+    let mut chunk = ChunkUnit::map(&context, store, &input, None)?;
     if chunk.documents() == 0 {
         let mut documents = DocumentReader::new(&whole[..], syntax, source);
         while documents.next().map_err(failed)?.is_some() {}

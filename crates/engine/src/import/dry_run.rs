@@ -4,7 +4,7 @@ use super::plan::plan;
 use super::request::ImportRequest;
 use super::split;
 use crate::Result;
-use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::chunk::{ChunkInput, ChunkUnit};
 use crate::job::context::JobContext;
 use crate::job::policy::policy;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -63,7 +63,7 @@ impl DryRunReport {
 /// How much of a dry run is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct DryRunLimits {
-    /// No more chunks are looked at behind so many documents.
+    /// No more chunks are looked at after so many documents.
     pub documents: u64,
     /// Most troubles that are kept.
     pub troubles: usize,
@@ -79,8 +79,14 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     let job = JobRef::DryRun.number();
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
-    let context =
-        JobContext { rules: Arc::new(SettleRules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
+    let context = JobContext {
+        rules: Arc::new(SettleRules::new(catalogue)),
+        tenant: request.tenant.clone(),
+        source,
+        policy,
+        received,
+        match_ratio: Arc::default(),
+    };
     let replaced = catalogue.sources[source]
         .replaces
         .as_ref()
@@ -115,7 +121,7 @@ struct DryRun<'t> {
 impl DryRun<'_> {
     fn chunk(&mut self, slice: &ChunkSlice, preview: &mut DryRunReport, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
-        let mut mapped = ConsolidatedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
+        let mut mapped = ChunkUnit::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
         let read = RefCell::new(HashMap::new());
         mapped.consolidate_with(None, |tenant, collection, keys| {
             let mut found = self.store.read_damaged(tenant, collection, keys, ReadDetail::Full)?;
@@ -130,7 +136,7 @@ impl DryRun<'_> {
         })?;
         let mut read = read.into_inner();
         let mut refused = Vec::new();
-        for (collection, key, decision) in mapped.planned() {
+        for (collection, key, decision) in mapped.merged() {
             let Some((version, change)) = &decision.write else { continue };
             match self.reserve(collection, key, change)? {
                 Some((field, holder)) => refused.push(UniqueConflict { collection, key: key.clone(), field, holder: holder.as_str().into() }),
@@ -171,7 +177,7 @@ impl DryRun<'_> {
                 key: key.clone(),
                 version: version.unwrap_or_default(),
                 created_job: content.created_job,
-                alive: content.exists,
+                exists: content.exists,
                 contributions: content.contributions.clone(),
                 state_set: content.state_set.clone(),
                 golden: content.golden.to_vec(),
@@ -219,7 +225,7 @@ impl DryRun<'_> {
         match self.written.get(&(*collection, holder.clone())) {
             None => true,
             Some(None) => false,
-            Some(Some(record)) => record.alive && record.golden.get(field.index()).is_some_and(|own| reserved(definition, own) == *value),
+            Some(Some(record)) => record.exists && record.golden.get(field.index()).is_some_and(|own| reserved(definition, own) == *value),
         }
     }
 

@@ -16,7 +16,7 @@ use stook_store::queue::{Job, JobId, JobState};
 use stook_store::{SettlePass, Store};
 
 /// Runs a job to its end, or until `stop` says otherwise, with `workers` threads, calling `show` now and then. A job that was
-/// interrupted goes on where it was: cutting behind the last chunk, and with the chunks that are left. With `settles` it waits
+/// interrupted goes on where it was: cutting after the last chunk, and with the chunks that are left. With `settles` it waits
 /// until what follows from the documents is settled; else somebody else does that.
 ///
 /// # Errors
@@ -54,23 +54,23 @@ pub fn run(
         WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
     let options = WorkerOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
-    let crew = WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
+    let pool = WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if !start.progress.complete {
-            let (crew, progress, start, ended) = (&crew, &progress, &start, &ended);
+            let (pool, progress, start, ended) = (&pool, &progress, &start, &ended);
             scope.spawn(move || {
                 let cut = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, cut| {
                     store.add_chunks(job, chunks, cut)?;
                     if let Ok(mut progress) = progress.lock() {
                         *progress = cut;
                     }
-                    Ok(!crew.is_stopping())
+                    Ok(!pool.is_stopping())
                 });
-                crew.guard(end_without_documents(store, job, cut).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
+                pool.guard(end_without_documents(store, job, cut).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
             });
         }
-        crew.work(|| {
+        pool.work(|| {
             let was_cut = now().complete;
             if ended.load(Ordering::SeqCst) {
                 return Ok(true);

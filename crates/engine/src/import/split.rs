@@ -115,7 +115,7 @@ fn cut(
         chunk.documents += 1;
         chunk.end = end;
         if is_first {
-            // behind the first document the scanner knows all that stands before it
+            // after the first document the scanner knows all that stands before it
             chunk.head = documents.head();
         }
     }

@@ -23,7 +23,7 @@ pub struct JobContext {
     /// The time of the delivery, in microseconds.
     pub received: i64,
     /// Whether its documents are about records that are there.
-    pub met: Arc<MatchRatio>,
+    pub match_ratio: Arc<MatchRatio>,
 }
 
 /// How many of the records that a job's documents are about were there, by collection. Where next to none is, chunks are written
@@ -69,7 +69,7 @@ pub(crate) fn context(rules: &Arc<SettleRules>, job: &Job) -> Result<JobContext>
         source,
         policy: policy(catalogue, job.profile.as_deref(), job.id)?,
         received,
-        met: Arc::default(),
+        match_ratio: Arc::default(),
     })
 }
 

@@ -27,7 +27,7 @@ impl RecordMerger<'_> {
         let mut changed: Vec<Contribution> = Vec::new();
         let mut replaced = vec![false; old.len()];
         for own in by_contributor(statements) {
-            let contributor = &statements[own[0]].statement.contributor;
+            let contributor = &statements[own[0]].contribution.contributor;
             let place = old.binary_search_by(|contribution| contribution.contributor.cmp(contributor)).ok();
             let present = place.map(|place| &old[place]);
             let in_job = present.filter(|contribution| self.policy.wrote(contribution.origin.job));
@@ -35,14 +35,14 @@ impl RecordMerger<'_> {
                 (Some(in_job), _) => in_job.before,
                 (None, Some(present)) => {
                     let Contribution { as_of, hash, generation, .. } = *present;
-                    Some(PreviousContribution { as_of, hash, generation, retired: !present.is_heard() })
+                    Some(PreviousContribution { as_of, hash, generation, retired: !present.counts() })
                 }
                 (None, None) => None,
             };
             let mut best: Option<usize> = None;
             for index in own.iter().copied() {
                 if let Some(before) = before.filter(|before| !statements[index].is_beyond(before)) {
-                    let same = before.hash == statements[index].statement.hash;
+                    let same = before.hash == statements[index].contribution.hash;
                     decision.outcomes[index].0 = if same { Outcome::Unchanged } else { Outcome::Superseded };
                     continue;
                 }
@@ -54,7 +54,7 @@ impl RecordMerger<'_> {
             // what older statements say of fields that the newest one could not be read in
             let older = |newest: &Contribution| own.iter().filter(|index| statements[**index].age() < newest.age()).copied().collect::<Vec<_>>();
             let Some(best) = best else {
-                let Some(present) = present.filter(|present| !present.unread.is_empty()) else { continue };
+                let Some(present) = present.filter(|present| !present.unreadable.is_empty()) else { continue };
                 let mut newest = present.clone();
                 let taken = older(present).into_iter().fold(false, |taken, index| newest.take_over(&statements[index].stored(None, job)) | taken);
                 if taken {
@@ -68,14 +68,14 @@ impl RecordMerger<'_> {
                 let on_arrival = in_job.retired == Retirement::OnArrival;
                 let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
                 // the journal tells of the document around it
-                if !statements[best].statement.embedded {
+                if !statements[best].contribution.embedded {
                     decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
                 }
             }
             let winner = &statements[best];
-            decision.outcomes[best].0 = outcome(existed, before, winner.statement.hash, winner.generation, winner.statement.retired);
+            decision.outcomes[best].0 = outcome(existed, before, winner.contribution.hash, winner.generation, winner.contribution.retired);
             let mut newest = winner.stored(before, job);
-            if !newest.unread.is_empty() {
+            if !newest.unreadable.is_empty() {
                 for index in older(&newest) {
                     newest.take_over(&statements[index].stored(None, job));
                 }
@@ -98,8 +98,8 @@ impl RecordMerger<'_> {
         let same_content = winners.iter().all(|(winner, _)| {
             let own = &statements[*winner];
             let same = |old: &Contribution| {
-                let equal = old.hash == own.statement.hash && old.generation == own.generation && old.is_heard() != own.statement.retired;
-                old.contributor == own.statement.contributor && equal
+                let equal = old.hash == own.contribution.hash && old.generation == own.generation && old.counts() != own.contribution.retired;
+                old.contributor == own.contribution.contributor && equal
             };
             old.iter().zip(&replaced).any(|(old, replaced)| *replaced && same(old))
         });
@@ -118,7 +118,7 @@ impl RecordMerger<'_> {
         self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden =
-            |stored: &StoredRecord| stored.alive == golden.alive && stored.golden[..] == golden.values[..] && stored.conflicts == golden.conflicts;
+            |stored: &StoredRecord| stored.exists == golden.alive && stored.golden[..] == golden.values[..] && stored.conflicts == golden.conflicts;
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
         let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
@@ -143,7 +143,7 @@ impl RecordMerger<'_> {
         decision: &mut MergeResult,
     ) {
         for own in left_out {
-            let winner = winners.iter().position(|(winner, _)| statements[*winner].statement.contributor == own.contributor);
+            let winner = winners.iter().position(|(winner, _)| statements[*winner].contribution.contributor == own.contributor);
             if let Some(winner) = winner {
                 let (index, _) = winners.swap_remove(winner);
                 let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
@@ -164,7 +164,7 @@ fn by_contributor(statements: &[NumberedContribution]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (index, own) in statements.iter().enumerate() {
-        let group = *known.entry(&own.statement.contributor).or_insert_with(|| {
+        let group = *known.entry(&own.contribution.contributor).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });

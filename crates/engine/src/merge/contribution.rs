@@ -59,13 +59,13 @@ pub struct NumberedContribution {
     /// The store's number for the map.
     pub generation: u32,
     /// What it says.
-    pub statement: NewContribution,
+    pub contribution: NewContribution,
 }
 
 impl NumberedContribution {
     /// By which of two contributions of one contributor the newer one is found.
     pub(super) fn age(&self) -> (i64, [u8; 16]) {
-        (self.statement.as_of, self.statement.hash)
+        (self.contribution.as_of, self.contribution.hash)
     }
 
     /// Whether a statement counts beside what was said before the job: newer, or of the same time and read by another map. What
@@ -77,7 +77,7 @@ impl NumberedContribution {
 
     /// As it is stored, with what its contributor had said before the job.
     pub(super) fn stored(&self, before: Option<PreviousContribution>, job: JobId) -> Contribution {
-        let statement = &self.statement;
+        let statement = &self.contribution;
         Contribution {
             contributor: statement.contributor.clone(),
             as_of: statement.as_of,
@@ -86,9 +86,9 @@ impl NumberedContribution {
             origin: ContributionOrigin { job, document: self.document },
             before,
             retired: if statement.retired { Retirement::OnArrival } else { Retirement::Live },
-            said: statement.content.clone(),
+            content: statement.content.clone(),
             raw: statement.raw.clone(),
-            unread: statement.unreadable.iter().copied().map(UnreadableField::new).collect(),
+            unreadable: statement.unreadable.iter().copied().map(UnreadableField::new).collect(),
         }
     }
 }

@@ -22,7 +22,7 @@ impl RecordMerger<'_> {
         let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
         let withdraws = self.policy.matched == OnMatched::Withdraw;
-        let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.alive || touched || withdraws));
+        let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.exists || touched || withdraws));
         let all = |outcome: Outcome, reason: Option<&str>| MergeResult {
             outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
             ..MergeResult::default()
@@ -51,7 +51,7 @@ impl RecordMerger<'_> {
         let (count, before) = (old.len(), old.clone());
         for own in statements {
             let before = old.len();
-            old.retain(|contribution| contribution.contributor != own.statement.contributor);
+            old.retain(|contribution| contribution.contributor != own.contribution.contributor);
             let outcome = if old.len() < before { Outcome::Withdrawn } else { Outcome::Skipped };
             decision.outcomes.push((outcome, None));
         }

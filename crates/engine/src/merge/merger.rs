@@ -9,7 +9,7 @@ use crate::job::policy::ImportPolicy;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use crate::tags::document;
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Retirement, pack, pack_raw};
@@ -47,7 +47,7 @@ impl<'c> RecordMerger<'c> {
             RecordChange::Delete => None,
             RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return followed,
         };
-        let before = stored.filter(|record| record.alive).map(|record| &record.golden[..]);
+        let before = stored.filter(|record| record.exists).map(|record| &record.golden[..]);
         let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, by: ChangeCause::External };
         followed.follow(self.rules, self.evaluator, &changed);
         followed
@@ -62,7 +62,7 @@ impl<'c> RecordMerger<'c> {
             RecordChange::Put(content) => content.exists.then(|| content.golden.clone()),
             RecordChange::Delete => None,
             RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => {
-                stored.filter(|record| record.alive).map(|record| record.golden.iter().cloned().collect())
+                stored.filter(|record| record.exists).map(|record| record.golden.iter().cloned().collect())
             }
         };
     }
@@ -79,7 +79,7 @@ impl<'c> RecordMerger<'c> {
         let Some(document) = self.collection.tag_document() else { return };
         let known = |own: &Contribution| {
             let same = |own: &Contribution, other: &NewContribution| own.contributor == other.contributor && own.hash == other.hash;
-            said.iter().map(|other| &other.statement).find(|other| same(own, other))?.tree.clone()
+            said.iter().map(|other| &other.contribution).find(|other| same(own, other))?.tree.clone()
         };
         decision.documents = document::changes(&self.rules.catalogue, document, before, after, known);
         decision.reevaluates_tags = stored.is_none() || !decision.documents.is_empty();
@@ -95,7 +95,7 @@ impl<'c> RecordMerger<'c> {
     }
 
     /// Retires or restores the contributions of a record that are meant. `None` if they have been replaced.
-    pub fn restate(
+    pub fn retire_or_restore(
         &self,
         record: &StoredRecord,
         mut contributions: Vec<Contribution>,
@@ -103,7 +103,7 @@ impl<'c> RecordMerger<'c> {
         retired: Retirement,
     ) -> Option<RecordChange> {
         let mut changed = false;
-        let differs = |own: &Contribution| own.is_heard() != (retired == Retirement::Live);
+        let differs = |own: &Contribution| own.counts() != (retired == Retirement::Live);
         for contribution in contributions.iter_mut().filter(|own| differs(own)) {
             if is_meant(contribution) {
                 contribution.retired = retired;
@@ -130,7 +130,7 @@ impl<'c> RecordMerger<'c> {
     pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: GoldenRecord, contributions: &[Contribution]) -> RecordContent {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
-        let known = stored.filter(|record| record.alive && golden.alive && !record.golden.is_empty());
+        let known = stored.filter(|record| record.exists && golden.alive && !record.golden.is_empty());
         let stays = |record: &StoredRecord| record.state == state && indexed_stay(self.collection, &record.golden, &golden.values);
         let indexed_stay = known.is_some_and(stays);
         RecordContent {

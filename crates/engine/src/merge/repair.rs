@@ -28,7 +28,7 @@ impl RecordMerger<'_> {
             Err(advice) => return fail(&advice),
         };
         let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
-        let existed = !self.policy.wrote(record.created_job) && (record.alive || touched);
+        let existed = !self.policy.wrote(record.created_job) && (record.exists || touched);
         let created_job = if existed { record.created_job } else { self.policy.job };
         let mut decision = self.contribute(Some(&record), true, contributions.clone(), existed, statements);
         if decision.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed) {
@@ -94,8 +94,8 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         }
         let is_replaced = |own: &Contribution| {
             let Contribution { as_of, hash, generation, .. } = *own;
-            let before = PreviousContribution { as_of, hash, generation, retired: !own.is_heard() };
-            statements.iter().any(|new| new.statement.contributor == own.contributor && new.is_beyond(&before))
+            let before = PreviousContribution { as_of, hash, generation, retired: !own.counts() };
+            statements.iter().any(|new| new.contribution.contributor == own.contributor && new.is_beyond(&before))
         };
         missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));
     }
@@ -105,7 +105,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         return Err(format!("import again the document that contains `{}`, or a newer version of it", missing.join("`, `")));
     }
     let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
-    let is_of = |own: &Contribution, new: &NumberedContribution| new.statement.contributor == own.contributor;
+    let is_of = |own: &Contribution, new: &NumberedContribution| new.contribution.contributor == own.contributor;
     if let [own] = &found.contributions[..]
         && (found.golden_is_damaged || !found.damaged.is_empty())
         && statements.iter().all(|new| is_of(own, new))
@@ -156,7 +156,7 @@ fn said_again(
 
 /// What a contribution says of a field.
 fn said(own: &Contribution, field: FieldId) -> Value {
-    match &own.said {
+    match &own.content {
         ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
         ContributionContent::Tombstone => Value::Null,
     }
@@ -165,10 +165,10 @@ fn said(own: &Contribution, field: FieldId) -> Value {
 /// The statement among those given of which a contribution was made.
 fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
     let is_own = |new: &&NumberedContribution| {
-        let statement = &new.statement;
+        let statement = &new.contribution;
         statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
     };
-    statements.iter().find(is_own).map(|new| &new.statement)
+    statements.iter().find(is_own).map(|new| &new.contribution)
 }
 
 impl RepairedRecord {

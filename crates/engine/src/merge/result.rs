@@ -4,7 +4,7 @@ use crate::relations::Propagation;
 use crate::tags::document::DocumentChanges;
 use serde_json::Value as Json;
 use std::sync::Arc;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, Version};

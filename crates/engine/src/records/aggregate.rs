@@ -72,8 +72,8 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, agg
         for record in store.read(&plan.tenant, plan.collection, page, ReadDetail::Full)?.into_iter().flatten() {
             let said = record.contributions_of(collection)?;
             let key = Value::text(record.key.as_str());
-            for own in joined(catalogue, collection, &said).iter().filter(|own| own.is_heard()) {
-                let ContributionContent::Values(values) = &own.said else { continue };
+            for own in joined(catalogue, collection, &said).iter().filter(|own| own.counts()) {
+                let ContributionContent::Values(values) = &own.content else { continue };
                 if !found.contains_key(own.source()) {
                     found.insert(own.source().to_owned(), aggregates.iter().map(|aggregate| Accumulator::new(aggregate.function)).collect());
                 }

@@ -30,7 +30,7 @@ pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<DamageReport> {
         for (index, collection) in catalogue.collections.enumerate() {
             let mut after = String::new();
             loop {
-                let keys = store.keys_behind(&tenant, index, &after, PAGE)?;
+                let keys = store.keys_after(&tenant, index, &after, PAGE)?;
                 let Some(last) = keys.last() else { break };
                 last.as_str().clone_into(&mut after);
                 found.read += keys.len() as u64;

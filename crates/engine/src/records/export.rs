@@ -125,10 +125,10 @@ fn each_record(
 ) -> Result<()> {
     let mut after = String::new();
     loop {
-        let keys = store.keys_behind(tenant, index, &after, PAGE)?;
+        let keys = store.keys_after(tenant, index, &after, PAGE)?;
         let Some(last) = keys.last() else { return Ok(()) };
         last.as_str().clone_into(&mut after);
-        for stored in store.read(tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten().filter(|record| record.alive) {
+        for stored in store.read(tenant, index, &keys, ReadDetail::Full)?.into_iter().flatten().filter(|record| record.exists) {
             let contributions = stored.contributions_of(definition)?;
             visit(ExplainedRecord { collection: definition, stored, contributions })?;
         }

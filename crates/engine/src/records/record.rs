@@ -5,7 +5,7 @@ use crate::relations::left_out::left_out;
 use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
@@ -40,7 +40,7 @@ pub fn get<'c>(
     let (index, definition) = find_collection(catalogue, collection)?;
     let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
     let found = store.read(tenant, index, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten();
-    let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
+    let Some(stored) = found.filter(|record| record.exists || deleted) else { return Ok(None) };
     let contributions = stored.contributions_of(definition)?;
     Ok(Some(ExplainedRecord { collection: definition, stored, contributions }))
 }
@@ -71,7 +71,7 @@ impl ExplainedRecord<'_> {
 
     /// The newest kept document, or that of a contributor: its format's number and its bytes.
     pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
-        self.kept(contributor)?.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
+        self.kept(contributor)?.raw.as_ref().map(|raw| (raw.syntax, &*raw.bytes))
     }
 
     /// How the newest kept document is read, as its source says.
@@ -81,7 +81,7 @@ impl ExplainedRecord<'_> {
     }
 
     fn kept(&self, contributor: Option<&str>) -> Option<&Contribution> {
-        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.is_heard());
+        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.counts());
         let kept = kept.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
         kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))
     }
@@ -97,7 +97,7 @@ impl ExplainedRecord<'_> {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
         let golden =
-            GoldenRecord { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
+            GoldenRecord { values: self.stored.golden.as_slice().into(), alive: self.stored.exists, conflicts: self.stored.conflicts.clone() };
         let mut fields = Map::new();
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];
@@ -128,7 +128,7 @@ impl ExplainedRecord<'_> {
             entry.insert("value".into(), value.to_json(field.golden_type()));
             if let Some(Derivation::TargetKey(link, ..) | Derivation::LinkKeys(link)) = &field.derive {
                 let link = &catalogue.links[*link];
-                let planned = planned(store, tenant, link, &self.stored.golden)?;
+                let planned = missing_targets(store, tenant, link, &self.stored.golden)?;
                 if !planned.is_empty() {
                     entry.insert("planned".into(), json!(planned));
                 }
@@ -183,7 +183,7 @@ impl ExplainedRecord<'_> {
             .contributions
             .iter()
             .map(|contribution| {
-                let unread = contribution.unread.iter().map(|own| {
+                let unread = contribution.unreadable.iter().map(|own| {
                     let field = &self.collection.fields[own.field];
                     let said = (own.as_of != UNKNOWN_TIME || !own.value.is_null())
                         .then(|| json!({"value": own.value.to_json(&field.ty), "as_of": show_as_of(own.as_of)}));
@@ -193,8 +193,8 @@ impl ExplainedRecord<'_> {
                 let mut shown = json!({
                     "contributor": &*contribution.contributor,
                     "as_of": show_as_of(contribution.as_of),
-                    "says": match contribution.said {
-                        _ if !contribution.is_heard() => "retired",
+                    "says": match contribution.content {
+                        _ if !contribution.counts() => "retired",
                         ContributionContent::Tombstone => "deleted",
                         ContributionContent::Values(_) => "values",
                     },
@@ -213,7 +213,7 @@ impl ExplainedRecord<'_> {
         let mut whole = Map::new();
         whole.insert("collection".into(), json!(self.collection.name));
         whole.insert("key".into(), json!(self.stored.key.as_str()));
-        whole.insert("exists".into(), json!(self.stored.alive));
+        whole.insert("exists".into(), json!(self.stored.exists));
         whole.insert("changed".into(), json!(show_timestamp(self.stored.version.revision)));
         whole.insert("created_by_job".into(), json!(self.stored.created_job));
         whole.insert("fields".into(), Json::Object(fields));
@@ -230,13 +230,13 @@ impl ExplainedRecord<'_> {
 }
 
 /// Keys of targets that are known before their records.
-fn planned(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
+fn missing_targets(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
     let keys: Vec<Key> = link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Head)?;
-    let missing = keys.iter().zip(found).filter(|(_, record)| record.as_ref().is_none_or(|record| !record.alive));
+    let missing = keys.iter().zip(found).filter(|(_, record)| record.as_ref().is_none_or(|record| !record.exists));
     Ok(missing.map(|(key, _)| key.to_string()).collect())
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definiti
         Survivorship::UnionBy(member) => format!("union by {}", field.ty.members()[*member].name),
         Survivorship::ByContributor => "by_contributor".into(),
         Survivorship::Prefer { sources, then_earliest } => {
-            let names: Vec<&str> = sources.iter().map(|source| catalogue.speaker_name(*source)).collect();
+            let names: Vec<&str> = sources.iter().map(|source| catalogue.contributor_name(*source)).collect();
             format!("prefer {} then {}", names.join(", "), if *then_earliest { "earliest" } else { "latest" })
         }
     }

@@ -4,7 +4,7 @@ use super::payload::ChildPayload;
 use super::rules::SettleRules;
 use std::collections::{BTreeMap, HashSet};
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::eval::{Evaluator, Expression};
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;

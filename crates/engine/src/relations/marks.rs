@@ -24,7 +24,7 @@ pub const CHECK: JobId = i64::MAX as JobId;
 /// The part of a mark that asks who brings a parent into being.
 pub const MADE: &str = "made";
 
-/// The interval of a record that children look for; and the start and key of the child behind which a pass goes on.
+/// The interval of a record that children look for; and the start and key of the child after which a pass goes on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SearchBounds {
     /// Its start.
@@ -46,7 +46,7 @@ impl SearchBounds {
     /// # Errors
     /// When the mark is damaged.
     pub fn parse(mark: &StaleMark) -> Result<Self> {
-        let (low, high, place) = serde_json::from_str(&mark.group).map_err(|error| damaged_mark(mark, &error.to_string()))?;
+        let (low, high, place) = serde_json::from_str(&mark.part).map_err(|error| damaged_mark(mark, &error.to_string()))?;
         Ok(Self { low, high, cursor: place })
     }
 }

@@ -5,7 +5,7 @@ use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
 use super::rules::SettleRules;
 use super::stored::interval_of;
 use std::collections::BTreeSet;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Derivation;
@@ -78,7 +78,7 @@ impl Propagation {
 
     /// As the store takes it.
     pub fn settling(self) -> SettlingChanges {
-        let mark = |(stratum, rule, target, part, job)| StaleMark { id: 0, phase: stratum, rule, target, group: part, job };
+        let mark = |(stratum, rule, target, part, job)| StaleMark { id: 0, order: stratum, rule, target, part, job };
         let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.marks_if_linked.into_iter().map(mark).collect());
         SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
-use stook_catalogue::expr::Expression;
+use stook_catalogue::eval::Expression;
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
 use stook_catalogue::links::{Derivation, TargetRule, id_of};
 use stook_catalogue::value::Value;
@@ -21,7 +21,7 @@ pub(crate) struct CollectionRelations {
     pub coverages: Vec<usize>,
     /// Fields that are rolled up.
     pub rollups: Vec<FieldId>,
-    /// Settled fields with expressions, each behind those it reads.
+    /// Settled fields with expressions, each after those it reads.
     pub link_expressions: Vec<FieldId>,
     /// Links whose targets are looked for.
     pub lookup_links: Vec<LinkId>,
@@ -98,7 +98,7 @@ impl SettleRules {
             own.settling = settling(catalogue, collection, &own);
             relations.push(own);
         }
-        // a collection is behind those of which it reads what is settled; where they read each other it does not matter
+        // a collection is after those of which it reads what is settled; where they read each other it does not matter
         for _ in 0..relations.len() {
             for link in catalogue.links.iter().filter(|link| link.child_collection != link.target_collection) {
                 let target = &catalogue.collections[link.target_collection];

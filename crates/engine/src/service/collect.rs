@@ -73,7 +73,7 @@ pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &
 ///
 /// # Errors
 /// When the service does not answer as it should in spite of several attempts, or importing fails. What was collected until then
-/// stays, and the journal stands behind it.
+/// stays, and the journal stands after it.
 pub fn collect(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
@@ -89,7 +89,7 @@ pub fn collect(
     let Some(mut from) = request.since.or(known).or(collect.since) else {
         return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
     };
-    // a window behind a gap says nothing of what is before it
+    // a window after a gap says nothing of what is before it
     let is_next = known.is_none_or(|known| from <= known);
     let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
     let move_to = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
@@ -180,7 +180,7 @@ impl<'c> CollectedService<'c> {
         Ok(Self { collect, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
     }
 
-    /// The page of a window behind `skip` documents.
+    /// The page of a window after `skip` documents.
     fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<CollectPage> {
         let Collect { window, page, filter, .. } = self.collect;
         let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();

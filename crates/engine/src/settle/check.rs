@@ -39,7 +39,7 @@ pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, sho
     // what other rules have settled is not wrong, it is to be settled by these
     bring_up(store, rules, &|_| ())?;
     let began = Instant::now();
-    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
+    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.tenants_with_marks()?.is_empty()))?;
     let mut checked = DeepCheckReport { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..DeepCheckReport::default() };
     for tenant in store.tenants()? {
         answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;

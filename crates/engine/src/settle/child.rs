@@ -14,26 +14,26 @@ use stook_store::{PassContext, Result, StoredRecord};
 
 impl PassState<'_> {
     /// Settles children of one collection.
-    pub(super) fn children(&mut self, desk: &mut dyn PassContext, collection: CollectionId, children: &BTreeMap<Key, CausingJobs>) -> Result<()> {
+    pub(super) fn children(&mut self, context: &mut dyn PassContext, collection: CollectionId, children: &BTreeMap<Key, CausingJobs>) -> Result<()> {
         let keys: Vec<Key> = children.keys().cloned().collect();
         if keys.is_empty() {
             return Ok(());
         }
         // most are what they must be: only those that are not are held
-        let read: Vec<StoredRecord> = desk.read(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
-        let mut golden = self.settled(desk, collection, &read)?;
+        let read: Vec<StoredRecord> = context.read(collection, &keys)?.into_iter().flatten().filter(|record| record.exists).collect();
+        let mut golden = self.settled(context, collection, &read)?;
         if self.missing {
             // a target that is not there may be on its way
-            desk.wait_for_new()?;
-            golden = self.settled(desk, collection, &read)?;
+            context.wait_for_new()?;
+            golden = self.settled(context, collection, &read)?;
         }
         let stale = read.iter().zip(&golden).filter(|(record, golden)| record.golden[..] != golden[..]);
         let keys: Vec<Key> = stale.map(|(record, _)| record.key.clone()).collect();
         if keys.is_empty() {
             return Ok(());
         }
-        let held: Vec<StoredRecord> = desk.hold(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
-        let golden = self.settled(desk, collection, &held)?;
+        let held: Vec<StoredRecord> = context.hold(collection, &keys)?.into_iter().flatten().filter(|record| record.exists).collect();
+        let golden = self.settled(context, collection, &held)?;
         for (record, golden) in held.iter().zip(golden) {
             self.settle(collection, record, golden, ChangeCause::ChildPass, &children[&record.key]);
         }
@@ -41,7 +41,7 @@ impl PassState<'_> {
     }
 
     /// The values of records as they must be.
-    fn settled(&mut self, desk: &mut dyn PassContext, collection: CollectionId, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
+    fn settled(&mut self, context: &mut dyn PassContext, collection: CollectionId, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
         let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
@@ -58,7 +58,7 @@ impl PassState<'_> {
             }
         }
         for link in &own.lookup_links {
-            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, None);
+            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| context.edges_starting_between(link, ranges, None);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |place: usize, link: &Link, values: &[Value]| {
                 let sought = sought(rules, evaluator, link, values);
@@ -68,13 +68,13 @@ impl PassState<'_> {
             find(rules, *link, &mut golden, &mut seek, &mut between)?;
         }
         if !own.link_expressions.is_empty() {
-            self.take(desk, collection, &mut golden, records)?;
+            self.take(context, collection, &mut golden, records)?;
         }
         Ok(golden)
     }
 
     /// Takes the values of settled fields with expressions.
-    fn take(&mut self, desk: &mut dyn PassContext, collection: CollectionId, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
+    fn take(&mut self, context: &mut dyn PassContext, collection: CollectionId, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let mut targets: HashMap<LinkId, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
@@ -84,9 +84,9 @@ impl PassState<'_> {
             }
             let keys: BTreeSet<Key> = golden.iter().flat_map(|values| keys_of(link, values)).collect();
             let keys: Vec<Key> = keys.into_iter().collect();
-            let records = if keys.is_empty() { Vec::new() } else { desk.read(link.target_collection, &keys)? };
-            self.missing |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.alive));
-            let there = records.into_iter().flatten().filter(|record| record.alive);
+            let records = if keys.is_empty() { Vec::new() } else { context.read(link.target_collection, &keys)? };
+            self.missing |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.exists));
+            let there = records.into_iter().flatten().filter(|record| record.exists);
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }
         for (values, record) in golden.iter_mut().zip(records) {

@@ -10,7 +10,7 @@ use stook_store::{PassReport, Result, SettlePass, Store, Tenant};
 /// # Errors
 /// When the store fails.
 pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) -> Result<PassReport> {
-    answer(store, rules, stop, &|| Ok(store.owing()?.is_empty()))
+    answer(store, rules, stop, &|| Ok(store.tenants_with_marks()?.is_empty()))
 }
 
 /// Answers marks until `is_over`, or `stop` says so; returns what was done.
@@ -33,7 +33,7 @@ pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &Atom
 /// When the store fails.
 pub fn round(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &PassReport, Duration)) -> Result<PassReport> {
     let mut total = PassReport::default();
-    for tenant in store.owing()? {
+    for tenant in store.tenants_with_marks()? {
         if stop.load(Ordering::SeqCst) {
             break;
         }

@@ -15,9 +15,9 @@ type ChildCursor = (String, i64, String);
 
 impl PassState<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
-    pub(super) fn found(&mut self, desk: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn found(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         // who has looked for them while they changed is a child when its transaction has ended
-        desk.wait_for_new()?;
+        context.wait_for_new()?;
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
         let overlap = match &definition.target_rule {
@@ -31,15 +31,15 @@ impl PassState<'_> {
             }
             None => (0, 0),
         };
-        let (edges, jobs) = self.paged(desk, definition.children(), (stratum | FOUND, definition.id), marks, &around)?;
-        self.fan(desk, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
+        let (edges, jobs) = self.paged(context, definition.children(), (stratum | FOUND, definition.id), marks, &around)?;
+        self.fan(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
     /// Edges between the bounds of marks, and who caused the marks, by target: of all marks that one pass can answer, else a
     /// page of one mark's, which leaves another for the rest.
     pub(super) fn paged(
         &mut self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         link: u32,
         (stratum, rule): (u32, u32),
         marks: &[StaleMark],
@@ -53,7 +53,7 @@ impl PassState<'_> {
         };
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
-        let edges = if merged.is_empty() { Vec::new() } else { desk.between(link, &merged, Some(MOST_CHILDREN))? };
+        let edges = if merged.is_empty() { Vec::new() } else { context.edges_starting_between(link, &merged, Some(MOST_CHILDREN))? };
         // what was read whole: all, or what lies before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
@@ -72,13 +72,13 @@ impl PassState<'_> {
         };
         let (low, high) = around(bounds);
         let (start, child) = bounds.cursor.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
-        let page = desk.behind(link, &mark.target, ("", start, &child), MOST_CHILDREN)?;
+        let page = context.edges_after(link, &mark.target, ("", start, &child), MOST_CHILDREN)?;
         let inside: Vec<Edge> = page.into_iter().filter(|edge| edge.start <= high).collect();
         if inside.len() == MOST_CHILDREN
             && let Some(last) = inside.last()
         {
             let rest = SearchBounds { cursor: Some((last.start, last.child.to_string())), ..*bounds };
-            self.followed.mark(stratum, rule, mark.target.clone(), rest.text(), mark.job);
+            self.propagation.mark(stratum, rule, mark.target.clone(), rest.text(), mark.job);
         }
         self.cleared.push(mark.id);
         jobs.insert(mark.target.clone(), CausingJobs::from([mark.job]));
@@ -86,46 +86,46 @@ impl PassState<'_> {
     }
 
     /// Fields that children read have changed: the children are settled.
-    pub(super) fn read(&mut self, desk: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn read(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
-        let whole = |mark: &&StaleMark| mark.group.is_empty();
+        let whole = |mark: &&StaleMark| mark.part.is_empty();
         let mut jobs: BTreeMap<&str, CausingJobs> = BTreeMap::new();
         for mark in marks.iter().filter(whole) {
             jobs.entry(&mark.target).or_default().insert(mark.job);
         }
         let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| ((*target).to_owned(), None)).collect();
-        let edges = if targets.is_empty() { Vec::new() } else { desk.edges(definition.edges(), &targets, Some(MOST_CHILDREN))? };
+        let edges = if targets.is_empty() { Vec::new() } else { context.edges(definition.edges(), &targets, Some(MOST_CHILDREN))? };
         // the last target may have more than were read
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
         let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);
         self.cleared.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));
         if !self.cleared.is_empty() {
             let near: Vec<Edge> = edges.into_iter().filter(|edge| is_read(&edge.target)).collect();
-            return self.fan(desk, definition.child_collection, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+            return self.fan(context, definition.child_collection, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
         }
         // too many for one pass: one mark, page by page
         let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
-        let from: ChildCursor = match mark.group.as_str() {
+        let from: ChildCursor = match mark.part.as_str() {
             "" => (String::new(), i64::MIN, String::new()),
             part => serde_json::from_str(part).map_err(|error| damaged_mark(mark, &error.to_string()))?,
         };
-        let page = desk.behind(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
+        let page = context.edges_after(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
         if page.len() == MOST_CHILDREN
             && let Some(last) = page.last()
         {
             let place = serde_json::json!([last.group, last.start, last.child]).to_string();
-            self.followed.mark(stratum | READ, definition.id, mark.target.clone(), place, mark.job);
+            self.propagation.mark(stratum | READ, definition.id, mark.target.clone(), place, mark.job);
         }
         self.cleared.push(mark.id);
-        self.fan(desk, definition.child_collection, &page, |_| CausingJobs::from([mark.job]))
+        self.fan(context, definition.child_collection, &page, |_| CausingJobs::from([mark.job]))
     }
 
-    fn fan(&mut self, desk: &mut dyn PassContext, collection: CollectionId, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {
+    fn fan(&mut self, context: &mut dyn PassContext, collection: CollectionId, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for edge in edges {
             children.entry(key_of(&edge.child)?).or_default().extend(jobs(edge));
         }
-        self.children(desk, collection, &children)
+        self.children(context, collection, &children)
     }
 }

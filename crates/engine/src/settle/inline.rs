@@ -5,7 +5,7 @@ use super::targets::{find, keys_of, sought};
 use crate::relations::SettleRules;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Link;
@@ -32,7 +32,7 @@ pub struct InlineResult {
 ///
 /// # Errors
 /// When the store fails.
-pub fn at_once<'t>(
+pub fn settle_inline<'t>(
     (rules, evaluator, tenant): (&'t SettleRules, &'t Evaluator, &Tenant),
     collection: CollectionId,
     mut golden: Vec<Arc<[Value]>>,
@@ -52,7 +52,7 @@ pub fn at_once<'t>(
             }
             continue;
         };
-        let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.between(tenant, link, ranges);
+        let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.edges_starting_between(tenant, link, ranges);
         let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
         let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
@@ -72,7 +72,7 @@ pub fn at_once<'t>(
         let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
         for (key, record) in keys.into_iter().zip(found) {
             reliance.records.push((link.target_collection, key.clone(), record.as_ref().map(|record| record.version)));
-            outside.insert((link.target_collection, key), record.filter(|record| record.alive).map(|record| record.golden));
+            outside.insert((link.target_collection, key), record.filter(|record| record.exists).map(|record| record.golden));
         }
     }
     let mut settled = Vec::with_capacity(golden.len());

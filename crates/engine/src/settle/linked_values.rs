@@ -5,7 +5,7 @@ use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
-use stook_catalogue::expr::{Evaluator, Expression, MemberReference, Scope, to_cel};
+use stook_catalogue::eval::{Evaluator, Expression, MemberReference, Scope, to_cel};
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
@@ -107,7 +107,7 @@ pub fn failure_of(
         records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.target_collection, &keys, ReadDetail::Values)? }));
     }
     let linked = records.iter().map(|(link, records)| {
-        let targets = records.iter().map(|record| record.as_ref().filter(|record| record.alive).map(|record| &*record.golden)).collect();
+        let targets = records.iter().map(|record| record.as_ref().filter(|record| record.exists).map(|record| &*record.golden)).collect();
         ResolvedLink { link, of: &catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
     });
     let linked: Vec<ResolvedLink<'_>> = linked.collect();

@@ -160,7 +160,7 @@ mod tests {
             (vec![(0, 10), (5, 20)], 20),
             (vec![(0, 10), (20, 30)], 20),
             (vec![(0, 20), (5, 10)], 20),
-            // what was counted again behind a part of another
+            // what was counted again after a part of another
             (vec![(0, 20), (5, 10), (12, 18)], 20),
         ] {
             assert_eq!(union(spans.iter().copied()), length, "{spans:?}");

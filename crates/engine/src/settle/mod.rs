@@ -32,9 +32,8 @@ mod targets;
 
 pub use crate::relations::{ChangeCause, Propagation, SettleRules, SettlingUnit, ValueChange};
 pub use check::{DeepCheckReport, check};
-pub use complete_delivery as snapshot;
 pub use drain::{drain, round};
-pub use inline::{InlineResult, at_once};
+pub use inline::{InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
 pub(crate) use pass::why_refused;

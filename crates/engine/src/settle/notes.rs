@@ -20,25 +20,25 @@ pub(super) const FAILED: &str = "failed";
 
 impl PassState<'_> {
     /// Notes records that are mended only because a check asked for it.
-    pub(super) fn note_wrong(&mut self, desk: &mut dyn PassContext) -> stook_store::Result<()> {
+    pub(super) fn note_wrong(&mut self, context: &mut dyn PassContext) -> stook_store::Result<()> {
         let failed = if self.checks { std::mem::take(&mut self.failed) } else { BTreeMap::new() };
         for ((collection, key), what) in failed {
             let (group, child) = (self.rules.catalogue.collections[collection].name.as_str().into(), key.as_str().into());
             let edge = Edge { link: notes(), target: FAILED.into(), group, start: 0, child, payload: what.join("\n").into_bytes() };
-            self.followed.edge(EdgeChange::Put(edge));
+            self.propagation.edge(EdgeChange::Put(edge));
         }
         if self.incorrect.is_empty() {
             return Ok(());
         }
         // a commit makes its edges and its marks visible together, so a job that has marks now may explain the difference, and it also waits for
         // what this pass marks
-        let on_their_way: Vec<JobId> = desk.marking()?.into_iter().filter(|job| *job != CHECK).collect();
-        self.followed.share(CHECK, &on_their_way);
+        let on_their_way: Vec<JobId> = context.marking()?.into_iter().filter(|job| *job != CHECK).collect();
+        self.propagation.share(CHECK, &on_their_way);
         let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };
         let link = notes();
         for (collection, key) in std::mem::take(&mut self.incorrect) {
             let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
-            self.followed.edge(EdgeChange::Put(Edge {
+            self.propagation.edge(EdgeChange::Put(Edge {
                 link,
                 target: target.into(),
                 group: group.into(),

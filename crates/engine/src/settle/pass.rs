@@ -6,7 +6,7 @@ use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
@@ -25,7 +25,7 @@ pub(super) struct PassState<'p> {
     pub(super) rules: &'p SettleRules,
     pub(super) evaluator: &'p Evaluator,
     pub(super) writes: Vec<RecordWrite>,
-    pub(super) followed: Propagation,
+    pub(super) propagation: Propagation,
     pub(super) cleared: Vec<i64>,
     pub(super) log: Vec<NewChangeLogEntry>,
     /// Records that changed although nothing but a check asked for it.
@@ -43,7 +43,7 @@ pub(super) struct PassState<'p> {
     /// Records that cannot be written.
     pub(super) refused: &'p [UniqueConflict],
     /// Those of them that this pass would have written: their places in `refused`.
-    pub(super) kept: BTreeSet<usize>,
+    pub(super) refused_here: BTreeSet<usize>,
 }
 
 impl<'p> PassState<'p> {
@@ -53,7 +53,7 @@ impl<'p> PassState<'p> {
             rules,
             evaluator,
             writes: Vec::new(),
-            followed: Propagation::default(),
+            propagation: Propagation::default(),
             cleared: Vec::new(),
             log: Vec::new(),
             incorrect: Vec::new(),
@@ -63,7 +63,7 @@ impl<'p> PassState<'p> {
             decided: BTreeSet::new(),
             unwritten: BTreeMap::new(),
             refused,
-            kept: BTreeSet::new(),
+            refused_here: BTreeSet::new(),
         }
     }
 
@@ -84,7 +84,7 @@ impl<'p> PassState<'p> {
     /// Whether a record has to stay what it is, because another one has a unique value that it would have.
     pub(super) fn is_refused(&mut self, collection: CollectionId, key: &Key) -> bool {
         let found = self.refused.iter().position(|refused| refused.collection == collection && refused.key == *key);
-        self.kept.extend(found);
+        self.refused_here.extend(found);
         found.is_some()
     }
 
@@ -95,7 +95,7 @@ impl<'p> PassState<'p> {
         }
         for job in jobs {
             let changed = ValueChange { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
-            self.followed.follow(self.rules, self.evaluator, &changed);
+            self.propagation.follow(self.rules, self.evaluator, &changed);
             self.note_failed(collection, &stored.key);
         }
         // what a link by key gives stands among what documents say
@@ -120,7 +120,7 @@ impl<'p> PassState<'p> {
 fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> RecordContent {
     RecordContent {
         created_job: stored.created_job,
-        exists: stored.alive,
+        exists: stored.exists,
         golden,
         state: stored.state.clone(),
         state_set: stored.state_set.clone(),

@@ -4,7 +4,7 @@ use super::pass::{CausingJobs, PassState, why_refused};
 use crate::relations::SettleRules;
 use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
 use std::collections::BTreeMap;
-use stook_catalogue::expr::{Evaluator, ExpressionFailures};
+use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
@@ -13,14 +13,14 @@ use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, 
 const MOST_MARKS: usize = 3_000;
 
 impl SettlePass for SettleRules {
-    fn most(&self) -> usize {
+    fn max_marks(&self) -> usize {
         MOST_MARKS
     }
 
     /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
-    fn alone(&self, marks: &[StaleMark]) -> Option<u32> {
+    fn exclusive_group(&self, marks: &[StaleMark]) -> Option<u32> {
         let first = marks.first()?;
-        match first.phase & 3 {
+        match first.order & 3 {
             PARENT => None,
             CHILD => Some(first.rule),
             _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].child_collection].id),
@@ -29,10 +29,10 @@ impl SettlePass for SettleRules {
 
     /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
     /// nobody comes to them again and again. Whoever heals it makes new ones.
-    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let mut few = marks;
         loop {
-            match (self.settled(few, refused, desk), few) {
+            match (self.settled(few, refused, context), few) {
                 (Err(StoreError::Damaged(damage)), [mark]) => {
                     let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
                     return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
@@ -46,26 +46,26 @@ impl SettlePass for SettleRules {
 
 impl SettleRules {
     /// What follows from marks.
-    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites> {
+    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut work = PassState::new(self, &evaluator, marks, refused);
         let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
-        match (first.phase & 3, link, collection) {
-            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(desk, replaces, marks)?,
-            (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
-            (READ, Some(link), _) => work.read(desk, *link, marks)?,
-            (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,
-            (PARENT, _, Some(collection)) => work.parents(desk, *collection, marks)?,
+        match (first.order & 3, link, collection) {
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(context, replaces, marks)?,
+            (FOUND, Some(link), _) => work.found(context, *link, marks)?,
+            (READ, Some(link), _) => work.read(context, *link, marks)?,
+            (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,
+            (PARENT, _, Some(collection)) => work.parents(context, *collection, marks)?,
             // of a rule that the definition does not have any more
             _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
-        work.note_wrong(desk)?;
+        work.note_wrong(context)?;
         let mut failures = ExpressionFailures::default();
         for ((collection, key), failed) in std::mem::take(&mut work.failed) {
             failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        let PassState { writes, followed, cleared: answered, log, kept, .. } = work;
+        let PassState { writes, propagation: followed, cleared: answered, log, refused_here: kept, .. } = work;
         let mut settling = followed.settling();
         settling.cleared = answered;
         let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
@@ -74,12 +74,12 @@ impl SettleRules {
 }
 
 impl PassState<'_> {
-    fn child_marks(&mut self, desk: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+    fn child_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
             children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
         }
-        self.children(desk, collection, &children)
+        self.children(context, collection, &children)
     }
 }

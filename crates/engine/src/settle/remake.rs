@@ -7,7 +7,7 @@ use crate::relations::marks::MADE;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
@@ -61,11 +61,11 @@ pub(super) fn mark_all(
         for collection in rules.catalogue.collections.ids().filter(concerned) {
             let mut after = String::new();
             loop {
-                let keys = store.keys_behind(&tenant, collection, &after, PAGE)?;
+                let keys = store.keys_after(&tenant, collection, &after, PAGE)?;
                 let Some(last) = keys.last() else { break };
                 last.as_str().clone_into(&mut after);
                 let read = store.read(&tenant, collection, &keys, ReadDetail::Values)?;
-                let records: Vec<StoredRecord> = read.into_iter().flatten().filter(|record| record.alive).collect();
+                let records: Vec<StoredRecord> = read.into_iter().flatten().filter(|record| record.exists).collect();
                 marked += records.len() as u64;
                 let mut remake = ResettleUnit::new(rules, &tenant, collection, records, job);
                 if created.contains(&collection) {
@@ -116,11 +116,11 @@ impl Unit for ResettleUnit {
         &self.tenant
     }
 
-    fn relies(&self) -> Option<&ReadSet> {
+    fn read_set(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+    fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         // a record that changed after it was read was marked by the unit that changed it
         records.iter().for_each(|record| self.followed[*record] = Propagation::default());
         Vec::new()

@@ -5,7 +5,7 @@ use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::{FieldId, LinkId};
 use stook_catalogue::key::Key;

@@ -19,7 +19,7 @@ pub type DocumentChanges = Vec<(Arc<str>, Option<Bytes>)>;
 
 /// What a source says of a record: the newest that is heard.
 fn said<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
-    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard() && own.said != ContributionContent::Tombstone);
+    let own = contributions.iter().filter(|own| own.source() == source && own.counts() && own.content != ContributionContent::Tombstone);
     own.max_by_key(|own| own.age())
 }
 

@@ -311,7 +311,7 @@ pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &s
     let (index, collection, rules) = collection(catalogue, of)?;
     let (xpath, advice) = checked(rules, xpath).map_err(EngineError::Wrong)?;
     let definition = TagDefinitions::one(xpath);
-    let keys = store.keys_behind(tenant, index, "", PREVIEWED)?;
+    let keys = store.keys_after(tenant, index, "", PREVIEWED)?;
     let trees = store.trees(tenant, index, &keys)?;
     let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
     let began = Instant::now();
@@ -370,7 +370,7 @@ pub fn assign(
         return Err(EngineError::Wrong(format!("{:?} is in both `add` and `remove`", both.as_str())));
     }
     let found = store.read(tenant, index, add, ReadDetail::Head)?;
-    let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.alive);
+    let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.exists);
     let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
     let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
     carried.extend(remove.iter().map(|key| (key.clone(), Vec::new())));
@@ -398,7 +398,7 @@ impl Unit for TagAssignment {
 
     fn refused(&mut self, _refused: UniqueConflict) {}
 
-    fn knows_tags(&self) -> Option<i64> {
+    fn tag_revision(&self) -> Option<i64> {
         Some(self.stamp)
     }
 

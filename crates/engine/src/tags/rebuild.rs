@@ -68,7 +68,7 @@ pub fn start(
     let mut progress = SplitProgress::default();
     let (mut after, mut batch) = (String::new(), Vec::new());
     loop {
-        let keys = store.keys_behind(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
+        let keys = store.keys_after(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
         let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
         let until = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
         let mut range = KeyRange { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec(), whole };
@@ -171,7 +171,7 @@ impl TagEvaluationUnit {
         let mut reliance = ReadSet::default();
         let mut after = range.after;
         loop {
-            let mut keys = store.keys_behind(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
+            let mut keys = store.keys_after(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
             let full = keys.len() == CHUNK_DOCUMENTS as usize;
             let before = keys.len();
             keys.retain(|key| range.until.as_ref().is_none_or(|until| key.as_str() <= until.as_str()));
@@ -189,7 +189,7 @@ impl TagEvaluationUnit {
                 }
                 break;
             }
-            // what they are first: a document that comes behind this is noticed
+            // what they are first: a document that comes after this is noticed
             let versions = store.versions(tenant, collection, &keys)?;
             for (keys, versions) in keys.chunks(TREES).zip(versions.chunks(TREES)) {
                 for ((key, version), trees) in keys.iter().zip(versions).zip(store.trees(tenant, collection, keys)?) {
@@ -230,20 +230,20 @@ impl Unit for TagEvaluationUnit {
 
     fn refused(&mut self, _refused: UniqueConflict) {}
 
-    fn fence(&self) -> Option<LeaseToken> {
+    fn lease_token(&self) -> Option<LeaseToken> {
         Some(self.fence)
     }
 
-    fn relies(&self) -> Option<&ReadSet> {
+    fn read_set(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+    fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         let key = |place: &usize| (self.collection, self.reliance.records[*place].1.clone());
         records.iter().map(key).collect()
     }
 
-    fn seen(&mut self, records: Vec<WriteConflict>) {
+    fn changed_records(&mut self, records: Vec<WriteConflict>) {
         for WriteConflict { key, record, .. } in records {
             self.tagger.forget(self.collection, &key);
             if let Some(record) = record {
@@ -252,7 +252,7 @@ impl Unit for TagEvaluationUnit {
         }
     }
 
-    fn knows_tags(&self) -> Option<i64> {
+    fn tag_revision(&self) -> Option<i64> {
         Some(self.tagger.stamp)
     }
 

@@ -20,8 +20,8 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: u
     };
     store.take_over(job)?;
     let options = work::WorkerOptions { workers, lease_seconds: work::LEASE_SECONDS, drain: false, settles: false };
-    let crew = work::WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
-    crew.work(|| {
+    let pool = work::WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
+    pool.work(|| {
         let job = store.job(job)?;
         Ok(job.chunks_left == 0 || job.state.is_final())
     })?;

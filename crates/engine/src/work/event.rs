@@ -1,7 +1,7 @@
 //! What workers are asked to do, and what they report.
 
 use std::time::Duration;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_store::journal::OutcomeCounts;
 use stook_store::queue::{Job, JobId};
 use stook_store::{StoreError, Tenant};
@@ -25,7 +25,7 @@ pub struct WorkerOptions {
 /// What there is to tell while workers run.
 #[derive(Debug)]
 pub enum WorkerEvent {
-    /// Documents committed so far, by this crew.
+    /// Documents committed so far, by this pool.
     Committed(u64),
     /// A chunk was committed, or a pass has settled something.
     TaskDone(TaskReport),

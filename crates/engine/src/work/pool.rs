@@ -1,7 +1,7 @@
 //! The threads of a process that process chunks of the queue: leases, chunks in progress, and settling while they work.
 
 use super::event::{TaskReport, WorkerEvent, WorkerOptions};
-use crate::chunk::{ChunkInput, ConsolidatedChunk};
+use crate::chunk::{ChunkInput, ChunkUnit};
 use crate::job::JobContext;
 use crate::job::context::context;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_store::journal::OutcomeCounts;
 use stook_store::queue::{JobFile, JobId, LeasedChunk};
 use stook_store::{LeaseToken, PassReport, PendingCommit, Priority, SettlePass, Store, StoreError, Tenant, Unit};
@@ -245,7 +245,7 @@ impl<'c> WorkerPool<'c> {
             if over {
                 let settled = match self.only {
                     Some(job) => self.store.is_settled(job)?,
-                    None => passed.marks_cleared == 0 && self.store.owing()?.is_empty(),
+                    None => passed.marks_cleared == 0 && self.store.tenants_with_marks()?.is_empty(),
                 };
                 if settled {
                     return Ok(());
@@ -337,7 +337,7 @@ impl<'c> WorkerPool<'c> {
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
         let input = ChunkInput { slice: &lease.slice, file, bytes: None };
-        let mut chunk = ConsolidatedChunk::map(context, self.store, &input, Some(fence(lease)))?;
+        let mut chunk = ChunkUnit::map(context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
         let (documents, counts) = (chunk.documents() as u64, chunk.counts());

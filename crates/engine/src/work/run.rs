@@ -29,9 +29,9 @@ pub fn run(
             WorkerEvent::Committed(documents) => tell(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
             other => tell(other),
         };
-        let crew = WorkerPool::new(catalogue, store, None, options, stop, &told);
-        let ended = crew.work(|| Ok(options.drain && store.is_idle()?));
-        before.fetch_add(crew.committed.load(Ordering::SeqCst), Ordering::SeqCst);
+        let pool = WorkerPool::new(catalogue, store, None, options, stop, &told);
+        let ended = pool.work(|| Ok(options.drain && store.is_idle()?));
+        before.fetch_add(pool.committed.load(Ordering::SeqCst), Ordering::SeqCst);
         match ended {
             Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Slow(_))))
                 if !stop.load(Ordering::SeqCst) =>

@@ -17,7 +17,7 @@ pub(super) enum JsonMode {
     Values,
     /// The elements of an array.
     Elements,
-    /// Values behind an array's end; another array gives its elements, as if another file followed.
+    /// Values after an array's end; another array gives its elements, as if another file followed.
     BehindArray,
     /// Behind the end of the member's array.
     Done,
@@ -134,7 +134,7 @@ impl JsonScanner {
         if window.len() == JSON_WINDOW
             && let Some(line) = only_line(window)
         {
-            // what follows the blanks behind it decides
+            // what follows the blanks after it decides
             return ScanStep::Document { bytes: 0..line, next: line };
         }
         self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
@@ -244,7 +244,7 @@ fn one_value_per_line(window: &[u8]) -> bool {
     !sound && lines.any(is_whole)
 }
 
-/// The position behind the `[` of the member called `member` of the top object.
+/// The position after the `[` of the member called `member` of the top object.
 fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
     let is_list = |value: usize| bytes.get(value) == Some(&b'[');
     member_value(member, bytes, is_list).map(|value| value + 1)

@@ -35,7 +35,7 @@ use xml::xml_head;
 /// What a source says of how its files are cut into documents.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanOptions<'s> {
-    /// The element that is a document, or the member whose elements are, and behind `[*].` where in these they stand.
+    /// The element that is a document, or the member whose elements are, and after `[*].` where in these they stand.
     pub records: Option<&'s str>,
     /// Whether records of MARC are found in damaged files.
     pub tolerance: Tolerance,
@@ -203,7 +203,7 @@ impl Scanner {
     }
 
     /// The document at hand is longer than [`Scanner::limit`]: how many of `bytes` to give up, and whether reading resumes
-    /// behind them. If not, the scanner wants to see what follows them.
+    /// after them. If not, the scanner wants to see what follows them.
     pub fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
         let found = match self {
             Scanner::Json(scanner) if scanner.mode != JsonMode::Lines => return scanner.resynchronise(bytes),

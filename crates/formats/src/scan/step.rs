@@ -33,7 +33,7 @@ pub enum ScanStep {
 /// Longest JSON value or XML element.
 pub(super) const TREE_LIMIT: usize = 32 << 20;
 
-/// The position behind the first line end.
+/// The position after the first line end.
 pub(super) fn line_end(bytes: &[u8]) -> Option<usize> {
     memchr2(b'\n', b'\r', bytes).map(|at| at + 1)
 }

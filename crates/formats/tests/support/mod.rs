@@ -99,7 +99,7 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
     all
 }
 
-/// Reads a file, cuts it behind every document that `cut_behind` chooses by its number, and reads the pieces one by one, each
+/// Reads a file, cuts it after every document that `cut_behind` chooses by its number, and reads the pieces one by one, each
 /// with nothing but the head, number and offset noted at its cut.
 pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, records);

@@ -101,7 +101,7 @@ impl Plan {
     /// The source that reads it, what its name says of it, and its header.
     fn form(&self) -> (&'static str, &'static str, &'static str) {
         match (self.kind, self.satellite) {
-            // the space behind one of these columns is in the real files
+            // the space after one of these columns is in the real files
             (PlanKind::Acquisitions, "S1A") => (
                 "plan_s1",
                 "ACQ__L0_",

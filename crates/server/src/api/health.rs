@@ -15,16 +15,16 @@ pub async fn healthy() -> &'static str {
 /// Requests can be answered now.
 pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.ending.load(Ordering::SeqCst) {
-        return Err(Problem::busy("the server is shutting down"));
+        return Err(Problem::unavailable("the server is shutting down"));
     }
     if let Some(reason) = app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-        return Err(Problem::busy(reason));
+        return Err(Problem::unavailable(reason));
     }
     // who could only answer that the definition is another one is not ready
     let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
     match tokio::time::timeout(Duration::from_secs(5), asked).await {
         Ok(Ok(Ok(_))) => Ok("ready\n"),
-        Ok(Ok(Err(error))) => Err(Problem::busy(error.to_string())),
-        _ => Err(Problem::busy("the store does not respond")),
+        Ok(Ok(Err(error))) => Err(Problem::unavailable(error.to_string())),
+        _ => Err(Problem::unavailable("the store does not respond")),
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
 use stook_engine::queue;
-use stook_engine::settle::snapshot;
+use stook_engine::settle::complete_delivery;
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
@@ -50,7 +50,7 @@ fn shown(job: &Job, now: i64) -> Json {
         "finished": job.finished.map(show_timestamp),
         "cut": job.progress.complete,
         "documents": job.done(),
-        "planned": job.planned(),
+        "planned": job.documents_known(),
         "counts": job.counts,
         "rate": (seconds > 0.0).then(|| job.counts.documents as f64 / seconds),
         "chunks_left": job.chunks_left,
@@ -101,7 +101,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     let app = ctx.app.clone();
     let (settled, replaced) = blocking(move || {
         let settled = job.state.is_final() && app.store.is_settled(job.id)?;
-        Ok::<_, StoreError>((settled, snapshot::of_job(&*app.store, &app.catalogue, &job)?))
+        Ok::<_, StoreError>((settled, complete_delivery::of_job(&*app.store, &app.catalogue, &job)?))
     })
     .await?;
     shown["settled"] = settled.into();
@@ -305,7 +305,7 @@ const MOST_TRIED: u64 = 64 << 20;
 
 /// What an import would make of its first documents; nothing is changed.
 async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: Option<String>) -> HandlerResult {
-    let failed = |error: std::io::Error| Problem::busy(format!("the disk is full: {error}"));
+    let failed = |error: std::io::Error| Problem::unavailable(format!("the disk is full: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let file = match path {
         Some(path) => own_file(ctx, &path)?,

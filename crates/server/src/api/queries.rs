@@ -19,7 +19,7 @@ use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
-use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
+use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_ask_all_collections, resolve, resolve_all_collections};
 
 /// Most rows of a page.
@@ -181,14 +181,14 @@ async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
         after_key(&mut compiled, after, page.idx)?;
     }
     ctx.reaches_store();
-    let asks = !page.explain && ctx.app.asker.concerns(compiled.plan.collection);
+    let asks = !page.explain && ctx.app.fetcher.concerns(compiled.plan.collection);
     if let Some(wait) = page.wish.time.filter(|_| asks) {
         // who waits for services on purpose is not cut off meanwhile
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     reading(move || {
-        let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
+        let said = if asks { Some(app.fetch(&compiled, page.wish)?) } else { None };
         let mut response = answer(&app, &compiled, &page, said.as_deref())?;
         if response.status() == StatusCode::ACCEPTED
             && let Ok(place) = HeaderValue::from_str(&app.unanswered.keep(tenant, page))
@@ -235,7 +235,7 @@ pub async fn events(mut ctx: RequestContext) -> HandlerResult {
         let (app, query) = (app.clone(), query.clone());
         async move {
             let wish = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
-            let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
+            let said = tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
             // how long one is asked changes with the time, which is no news
             let shown =
                 |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
@@ -305,7 +305,7 @@ fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
-        if app.asker.concerns(compiled.plan.collection) {
+        if app.fetcher.concerns(compiled.plan.collection) {
             let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
             let named = found.iter().map(|own| (names[own.aggregate].to_owned(), json!({ "values": own.values, "rows": own.rows })));
             if !found.is_empty() {

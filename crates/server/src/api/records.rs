@@ -212,7 +212,7 @@ async fn one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> Han
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
         (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
-    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.minor == version.minor);
+    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.touches == version.touches);
     let mut response = match known.is_some_and(|known| known.name(is_known)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
@@ -284,7 +284,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role.name());
     let show = move |app: &App, found: engine_record::ExplainedRecord<'_>| {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
-        if !found.collection.transitions.is_empty() && found.stored.alive {
+        if !found.collection.transitions.is_empty() && found.stored.exists {
             let ask = TransitionRequest {
                 tenant: tenant.clone(),
                 collection,
@@ -330,7 +330,7 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), ReadDetail::Head)?.pop().flatten();
-        let known = found.is_some_and(|record| record.alive || deleted);
+        let known = found.is_some_and(|record| record.exists || deleted);
         if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
     };
     let entries = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
@@ -399,7 +399,7 @@ async fn change(
     let app = ctx.app.clone();
     let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
     Ok(match edited {
-        EditResult::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
+        EditResult::Done { record, .. } if !record.exists => StatusCode::NO_CONTENT.into_response(),
         EditResult::Done { created, record, overruled, failures, .. } => {
             let definition = ctx.definition(collection);
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 /// Each source that is asked: what it last answered this process, and how many questions are on their way.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
-    let all = ctx.app.asker.services(&ctx.tenant).into_iter().map(|(status, running)| {
+    let all = ctx.app.fetcher.services(&ctx.tenant).into_iter().map(|(status, running)| {
         let mut shown = status.to_json();
         shown["running"] = running.into();
         shown

@@ -45,7 +45,7 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     };
     nothing_else(&sent)?;
     let made = new_token(Some(ctx.tenant.clone()), role, name);
-    let (secret, token) = made.map_err(|error| Problem::busy(format!("the system's random number generator failed: {error}")))?;
+    let (secret, token) = made.map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let stored: NewToken = token.clone();

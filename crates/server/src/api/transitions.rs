@@ -107,7 +107,7 @@ pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
         TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
         TransitionResult::Replayed { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
         TransitionResult::Missing => Ok(None),
-        TransitionResult::Conflict => Err(Problem::busy("the record was being changed by other requests; try again")),
+        TransitionResult::Conflict => Err(Problem::unavailable("the record was being changed by other requests; try again")),
         TransitionResult::Refused(reasons) => Err(refused(reasons)),
     }
 }

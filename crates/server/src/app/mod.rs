@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
-use stook_engine::ask::{FetchOptions, Fetcher, ServiceStatus};
+use stook_catalogue::eval::Evaluator;
+use stook_engine::fetch::{FetchOptions, Fetcher, ServiceStatus};
 use stook_engine::pick::PickGroups;
 use stook_engine::settle::SettleRules;
 use stook_query::CompiledQuery;
@@ -87,7 +87,7 @@ pub struct App {
     pub(crate) rules: Arc<SettleRules>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: LookupService,
-    pub(crate) asker: Arc<Fetcher>,
+    pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) vocabularies: Arc<VocabularyCache>,
     pub(crate) counts: RecordCountCache,
     pub(crate) unanswered: PendingQueries,
@@ -124,7 +124,7 @@ impl App {
         let reads = LookupService::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
         let tokens = TokenCache::read(&*store, options.loopback)?;
         Ok(Arc::new(Self {
-            asker: Fetcher::new(&catalogue),
+            fetcher: Fetcher::new(&catalogue),
             vocabularies: Arc::default(),
             counts: RecordCountCache::default(),
             unanswered: PendingQueries::default(),
@@ -151,10 +151,10 @@ impl App {
     }
 
     /// Asks services for what a query needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
-    pub(crate) fn ask(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
+    pub(crate) fn fetch(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
         let place = self.waiting.try_acquire().ok();
         let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
-        self.asker.ask(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..wish })
+        self.fetcher.fetch(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..wish })
     }
 
     pub(crate) fn evaluator(&self) -> Evaluator {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use stook_engine::ask::{FetchOptions, FetchPolicy};
+use stook_engine::fetch::{FetchOptions, FetchPolicy};
 use stook_store::Tenant;
 
 /// How rows are written.

@@ -91,7 +91,7 @@ pub struct ClassLimits {
 
 /// The gate of one class. As many requests may wait as may be in progress, so each waits for at most one to end.
 pub struct AdmissionGate {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     limits: ClassLimits,
     waiting: AtomicUsize,
 }
@@ -99,12 +99,12 @@ pub struct AdmissionGate {
 impl AdmissionGate {
     /// A gate with these limits.
     pub fn new(limits: ClassLimits) -> Self {
-        Self { places: Arc::new(Semaphore::new(limits.most.max(1))), limits, waiting: AtomicUsize::new(0) }
+        Self { permits: Arc::new(Semaphore::new(limits.most.max(1))), limits, waiting: AtomicUsize::new(0) }
     }
 
     /// Requests in work.
     pub fn in_work(&self) -> usize {
-        self.limits.most.max(1) - self.places.available_permits()
+        self.limits.most.max(1) - self.permits.available_permits()
     }
 
     /// Requests that wait.
@@ -117,12 +117,12 @@ impl AdmissionGate {
     /// # Errors
     /// When there is none in time.
     pub async fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
+        if let Ok(place) = self.permits.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let full = || Problem::busy("too many requests are in progress; try again");
+        let full = || Problem::unavailable("too many requests are in progress; try again");
         let _waits = QueuedRequest::new(&self.waiting, self.limits.most).ok_or_else(full)?;
-        match tokio::time::timeout(self.limits.wait, self.places.clone().acquire_owned()).await {
+        match tokio::time::timeout(self.limits.wait, self.permits.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
             _ => Err(full()),
         }

@@ -56,7 +56,7 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
         Ok(caller) => {
             let patience = Arc::new(AtomicU64::new(0));
             request.extensions_mut().insert(GuardedRequest { caller, counted: counted.clone(), patience: patience.clone() });
-            admitted(&app, class, &counted, &patience, request, next).await
+            admit_and_answer(&app, class, &counted, &patience, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
@@ -96,7 +96,7 @@ async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Out
 }
 
 /// A request with all of its body, so that who sends slowly has no place meanwhile.
-async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
+async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
     let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
     let mut stream = body.into_data_stream();
@@ -111,7 +111,7 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
             continue;
         }
         let more = app.gathered.clone().try_acquire_many_owned(next.len() as u32);
-        let more = more.map_err(|_| Problem::busy("too many request bodies are being received; try again"))?;
+        let more = more.map_err(|_| Problem::unavailable("too many request bodies are being received; try again"))?;
         match &mut room {
             Some(room) => room.merge(more),
             None => room = Some(more),
@@ -124,10 +124,17 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
 }
 
-async fn admitted(app: &Arc<App>, class: RequestClass, counted: &RequestCounters, patience: &AtomicU64, request: Request, next: Next) -> Response {
+async fn admit_and_answer(
+    app: &Arc<App>,
+    class: RequestClass,
+    counted: &RequestCounters,
+    patience: &AtomicU64,
+    request: Request,
+    next: Next,
+) -> Response {
     let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
         // most requests have none, and no room for what reads one
-        match Box::pin(gathered(app, request)).await {
+        match Box::pin(receive_body(app, request)).await {
             Ok(request) => request,
             Err(problem) => return problem.into_response(),
         }
@@ -141,7 +148,7 @@ async fn admitted(app: &Arc<App>, class: RequestClass, counted: &RequestCounters
     counted.stage(RequestStep::Started);
     match class {
         RequestClass::Interactive => {
-            let given_up = || Problem::busy("the request timed out; a change may still be applied").into_response();
+            let given_up = || Problem::unavailable("the request timed out; a change may still be applied").into_response();
             within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent

@@ -61,7 +61,7 @@ impl Problem {
     }
 
     /// Not now; the caller is told when to try again.
-    pub fn busy(detail: impl Into<String>) -> Self {
+    pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
@@ -119,9 +119,9 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Wrong(reason) => Self::bad(reason),
             StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Unwanted => {
-                Self::busy(text)
+                Self::unavailable(text)
             }
-            StoreError::DefinitionChanged => Self::busy("another process changed the catalogue; restart this one"),
+            StoreError::DefinitionChanged => Self::unavailable("another process changed the catalogue; restart this one"),
             StoreError::Fenced(_)
             | StoreError::Undone
             | StoreError::Definition(_)

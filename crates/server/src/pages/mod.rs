@@ -1,7 +1,7 @@
 //! Pages: what a person would rather look at than read.
 //!
 //! A page is the rendering of answers of the API, which are asked for inside the process by whoever looks, with their token: pages know
-//! no records, and may do nothing that the API refuses. `.json` behind the path of a page gives the answers instead.
+//! no records, and may do nothing that the API refuses. `.json` after the path of a page gives the answers instead.
 
 mod assets;
 mod coverage;

@@ -38,7 +38,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     }
     let idx = place_of(visit.param("idx"))?;
     let asked = async |rows: u64| {
-        // one more than is shown says whether there are more; all are counted behind the page, which takes longer
+        // one more than is shown says whether there are more; all are counted after the page, which takes longer
         let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(rows + 1).to_string()), ("wait", WAIT)];
         visit.ask("/query", &params).await
     };

@@ -144,7 +144,7 @@ fn query_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> Strin
 
 /// An XPath with what it would find.
 fn xpath_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
-    // names of tags are no selectors: what is typed is shown behind its own field
+    // names of tags are no selectors: what is typed is shown after its own field
     html! {
         label for=(id("xpath")) { "XPath over the record's document" }
         textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" hx-get=(visit.to("tags/preview", &[("collection", collection)]))

@@ -56,7 +56,7 @@ fn revoke(visit: &PageContext, token: &Json) -> Markup {
 /// A mark by which a form that is sent twice is known.
 fn once() -> HandlerResult<String> {
     let mut mark = [0; 16];
-    getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("the system's random number generator failed: {error}")))?;
+    getrandom::fill(&mut mark).map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
     Ok(hex(&mark))
 }
 

@@ -61,7 +61,7 @@ pub struct PageContext {
     /// The token that is sent with questions, and where the visitor comes from.
     own: HeaderMap,
     params: QueryParams,
-    /// The path and what stands behind it, without `.json`.
+    /// The path and what stands after it, without `.json`.
     pub path: String,
     wants_json: bool,
     is_read: bool,
@@ -138,7 +138,7 @@ impl SubmittedForm {
 }
 
 impl PageContext {
-    /// A parameter behind the question mark; the empty text is none.
+    /// A parameter after the question mark; the empty text is none.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.first(name).filter(|value| !value.is_empty())
     }

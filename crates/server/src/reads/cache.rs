@@ -165,7 +165,7 @@ impl RecordCache {
             hasher: DefaultHashBuilder::default(),
         });
         store.watch(stands.clone());
-        if let Some(stand) = store.stand()? {
+        if let Some(stand) = store.commit_number()? {
             stands.begin_era(stand);
         }
         let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
@@ -183,7 +183,7 @@ impl RecordCache {
     /// # Errors
     /// When the store fails.
     pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
-        let Some(stand) = store.stand()? else { return Ok(None) };
+        let Some(stand) = store.commit_number()? else { return Ok(None) };
         let stands = &self.stands;
         if stand > stands.applied.load(Ordering::SeqCst) {
             let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);

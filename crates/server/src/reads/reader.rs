@@ -208,7 +208,7 @@ impl LookupState {
         if !missing.is_empty() {
             self.metrics.asked("read");
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, ReadDetail::Values)?) {
-                let Some(stored) = stored.filter(|stored| stored.alive) else { continue };
+                let Some(stored) = stored.filter(|stored| stored.exists) else { continue };
                 let record = Arc::new(ServedRecord::new(stored, &self.catalogue.collections[collection]));
                 if let (Some(cache), Some(now)) = (&self.cache, now) {
                     cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());

@@ -80,7 +80,7 @@ fn size(value: &Value) -> usize {
 
 /// The entity tag of a version: its revision, and where values are settled after it, how often that was.
 pub fn etag(version: Version, collection: &Collection) -> HeaderValue {
-    let tag = match version.minor {
+    let tag = match version.touches {
         touch @ 1.. if collection.settles() => format!("\"{}-{touch}\"", version.revision),
         _ => format!("\"{}\"", version.revision),
     };

@@ -18,7 +18,7 @@ pub struct Delivery {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
     pub collection: String,
-    /// Which of the collection's records, in the order of keys, around again behind the last one.
+    /// Which of the collection's records, in the order of keys, around again after the last one.
     pub place: u64,
     pub method: String,
     pub body: Json,

@@ -186,7 +186,7 @@ impl Reader<'_> {
         let fields = collection["fields"].as_object();
         let told = fields.into_iter().flatten().filter(|(_, own)| own.get("derive").is_none() && own.get("rollup").is_none());
         let told: Vec<(&String, &Json)> = told.collect();
-        // computed values come behind those that are read
+        // computed values come after those that are read
         for computed in [false, true] {
             for (field, own) in &told {
                 let rule = match feed.get("map") {

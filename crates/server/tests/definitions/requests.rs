@@ -60,7 +60,7 @@ fn request_as(place: &Place, token: &str, method: &str, path: &str, body: Option
     ask(place, request.map_err(|error| error.to_string())?)
 }
 
-/// A change of a record, by its path behind the tenant.
+/// A change of a record, by its path after the tenant.
 pub fn change(place: &Place, tenant: &Tenant, method: &str, path: &str, body: &Json) -> Answer {
     request(place, method, &format!("/v1/{tenant}/{path}"), (method != "DELETE").then_some(body))
 }

@@ -31,7 +31,7 @@ pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     }
 }
 
-/// The case with its `place`th part left out or made simpler; nothing behind the last one.
+/// The case with its `place`th part left out or made simpler; nothing after the last one.
 fn smaller(case: &Case, place: usize) -> Option<Case> {
     let mut left = place;
     for list in 0..2 {

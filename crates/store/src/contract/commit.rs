@@ -138,7 +138,7 @@ fn closed() -> StoreError {
 /// Writes units of work.
 pub trait Units {
     /// Starts a unit of work; the answer is in [`PendingCommit`].
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit;
+    fn submit(&self, unit: Box<dyn Unit>, priority: Priority) -> PendingCommit;
 
     /// Submits a unit somebody waits for, and waits.
     ///

@@ -1,7 +1,7 @@
 //! The outcome of every document of a job.
 //!
 //! A chunk's journal is one row: counts, and the outcomes packed (zstd over: varint document, varint offset, outcome byte,
-//! collection byte, varint length and key; a few of them as they are, behind a zero byte). Failures and warnings are rows of their own, they carry text. An outcome may be
+//! collection byte, varint length and key; a few of them as they are, after a zero byte). Failures and warnings are rows of their own, they carry text. An outcome may be
 //! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
 //! first; such corrections are rows too, and rare.
 

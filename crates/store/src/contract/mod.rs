@@ -34,7 +34,7 @@ pub mod wanted;
 use access::Tokens;
 use commit::Units;
 use error::Result;
-use observer::Commits;
+use observer::CommitNumbers;
 use plan::Queries;
 use queue::Queue;
 use records::Records;
@@ -46,7 +46,7 @@ use vitals::StoreStats;
 
 /// A record store for one catalogue: the sum of its roles, and what concerns all of it. Whoever has a `dyn Store` calls the methods of
 /// every role without importing it.
-pub trait Store: Records + Queries + Units + Commits + Settling + Tags + Tokens + Queue + Send + Sync {
+pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 

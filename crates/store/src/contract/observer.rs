@@ -29,7 +29,7 @@ pub struct ChangedRecord {
 }
 
 /// Tells whether anything was committed since something was read.
-pub trait Commits {
+pub trait CommitNumbers {
     /// Whether the number is read without a round trip.
     fn is_near(&self) -> bool {
         false
@@ -40,7 +40,7 @@ pub trait Commits {
     ///
     /// # Errors
     /// When the database fails, or holds another definition now.
-    fn stand(&self) -> Result<Option<i64>> {
+    fn commit_number(&self) -> Result<Option<i64>> {
         Ok(None)
     }
 

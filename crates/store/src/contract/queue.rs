@@ -243,7 +243,7 @@ impl Job {
     }
 
     /// Documents that there are to do, as far as the files have been cut ([`SplitProgress::complete`] says whether they are all).
-    pub fn planned(&self) -> u64 {
+    pub fn documents_known(&self) -> u64 {
         self.progress.documents.max(self.done())
     }
 }
@@ -274,13 +274,13 @@ pub trait Queue {
     ///
     /// # Errors
     /// When the database fails.
-    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>>;
+    fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>>;
 
     /// Gives chunks back that nobody has begun: they wait as if they had not been leased.
     ///
     /// # Errors
     /// When the database fails.
-    fn give_back(&self, fences: &[LeaseToken]) -> Result<()>;
+    fn give_back(&self, leases: &[LeaseToken]) -> Result<()>;
 
     /// Whether no chunk waits or is leased.
     ///
@@ -302,7 +302,7 @@ pub trait Queue {
     ///
     /// # Errors
     /// When the database fails.
-    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
+    fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
 
     /// One job.
     ///

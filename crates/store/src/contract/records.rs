@@ -18,7 +18,7 @@ pub struct Version {
     /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
     pub revision: i64,
     /// Writes since then that changed no content.
-    pub minor: i64,
+    pub touches: i64,
     /// Where the store has it, if it says so.
     pub location: RowHint,
 }
@@ -26,7 +26,7 @@ pub struct Version {
 impl Version {
     /// A version that was read somewhere else than in the store.
     pub fn new(revision: i64, touch: i64) -> Self {
-        Self { revision, minor: touch, location: RowHint::default() }
+        Self { revision, touches: touch, location: RowHint::default() }
     }
 }
 
@@ -52,7 +52,7 @@ pub struct StoredRecord {
     /// The import job that brought it to life, see [`JobRef::number`](super::ids::JobRef::number).
     pub created_job: JobId,
     /// Whether it exists for readers.
-    pub alive: bool,
+    pub exists: bool,
     /// Packed contributions, see [`stook_catalogue::record`]; empty when only values were read.
     pub contributions: Vec<u8>,
     /// State fields that transitions have set, by index.
@@ -247,11 +247,11 @@ pub trait Records {
         Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
     }
 
-    /// Keys of a collection, `limit` of them behind one, in their order; those of records that do not exist for readers, too.
+    /// Keys of a collection, `limit` of them after one, in their order; those of records that do not exist for readers, too.
     ///
     /// # Errors
     /// When the database fails.
-    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
+    fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
 
     /// Changes of a record's state, newest first, `limit` of them before entry `before`.
     ///

@@ -8,7 +8,7 @@ use super::tenant::Tenant;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
@@ -19,25 +19,25 @@ pub struct StaleMark {
     /// Given by the store.
     pub id: i64,
     /// The collection's order, times four, plus the phase: passes take the lowest first. The column is called `stratum`.
-    pub phase: u32,
+    pub order: u32,
     /// The collection or link they are of, by its number.
     pub rule: u32,
     /// What needs settling: a key, or what a link's ends have in common.
     pub target: SmolStr,
     /// Which part of the target: empty for all of it, `made`, `g` and a group, or the bounds of a search as JSON.
-    pub group: SmolStr,
+    pub part: SmolStr,
     /// The job that caused it, see [`JobRef::number`](super::ids::JobRef::number).
     pub job: JobId,
 }
 
 /// Marks of equal targets are in one lane; of a lane, one pass at a time is answered.
-pub const LANES: u32 = 4;
+pub const LOCK_PARTITIONS: u32 = 4;
 
 /// The lane of a target.
-pub fn lane_of(target: &str) -> u32 {
+pub fn lock_partition_of(target: &str) -> u32 {
     // FNV-1a
     let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash % LANES
+    hash % LOCK_PARTITIONS
 }
 
 /// What a unit says about derived values.
@@ -76,9 +76,9 @@ impl SettlingChanges {
 /// Answers marks inside a transaction of the store.
 pub trait SettlePass: Send + Sync {
     /// Most marks it takes at once.
-    fn most(&self) -> usize;
+    fn max_marks(&self) -> usize;
     /// Passes of a tenant with equal numbers are not run at the same time, whatever their lanes.
-    fn alone(&self, _marks: &[StaleMark]) -> Option<u32> {
+    fn exclusive_group(&self, _marks: &[StaleMark]) -> Option<u32> {
         None
     }
     /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
@@ -87,7 +87,7 @@ pub trait SettlePass: Send + Sync {
     ///
     /// # Errors
     /// Fails the pass: the marks stay.
-    fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], desk: &mut dyn PassContext) -> Result<PassWrites>;
+    fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites>;
 }
 
 /// What a [`SettlePass`] may ask of the store.
@@ -112,12 +112,12 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>>;
-    /// Edges of one target, `limit` of them behind one of group, start and child.
+    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>>;
+    /// Edges of one target, `limit` of them after one of group, start and child.
     ///
     /// # Errors
     /// When the database fails.
-    fn behind(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
+    fn edges_after(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
     /// Waits for units in progress whose edges or read sets were already checked, so that later reads include what they write.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
+    fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
     /// Jobs that have marks now, each once.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ pub trait Settling {
     ///
     /// # Errors
     /// When the database fails.
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>>;
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>>;
 
     /// Marks, lowest stratum first, then oldest.
     ///
@@ -208,7 +208,7 @@ pub trait Settling {
     ///
     /// # Errors
     /// When the database fails.
-    fn owing(&self) -> Result<Vec<Tenant>>;
+    fn tenants_with_marks(&self) -> Result<Vec<Tenant>>;
 
     /// Whether a job's marks, and those that followed from them, are answered.
     ///

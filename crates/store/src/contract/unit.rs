@@ -34,7 +34,7 @@ pub struct ReadSet {
 
 /// One transaction's work. The store calls its methods inside the transaction, in this order:
 ///
-/// 1. [`fence`](Unit::fence): the lease is handed back, or the unit fails.
+/// 1. [`lease`](Unit::lease): the lease is handed back, or the unit fails.
 /// 2. [`call`](Unit::call): where it was answered before, [`repeated`](Unit::repeated) is the last that is called.
 /// 3. [`writes`](Unit::writes), from which on nothing is remembered of an earlier attempt; [`resolve`](Unit::resolve) with the
 ///    records that have changed, if any; [`refused`](Unit::refused) for each that could not be written.
@@ -51,7 +51,7 @@ pub trait Unit: Send {
     /// Whose records these are.
     fn tenant(&self) -> &Tenant;
     /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
-    fn fence(&self) -> Option<LeaseToken> {
+    fn lease_token(&self) -> Option<LeaseToken> {
         None
     }
     /// The call this unit answers, if it must not be done twice.
@@ -80,18 +80,18 @@ pub trait Unit: Send {
     /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
     fn refused(&mut self, refused: UniqueConflict);
     /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
-    fn relies(&self) -> Option<&ReadSet> {
+    fn read_set(&self) -> Option<&ReadSet> {
         None
     }
     /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
     /// the unit wants to see as they are.
-    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+    fn read_set_changed(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         Vec::new()
     }
     /// The records that [`Unit::broken`] wanted to see, whole.
-    fn seen(&mut self, _records: Vec<WriteConflict>) {}
+    fn changed_records(&mut self, _records: Vec<WriteConflict>) {}
     /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
-    fn knows_tags(&self) -> Option<i64> {
+    fn tag_revision(&self) -> Option<i64> {
         None
     }
     /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.

@@ -40,7 +40,7 @@ impl<'t> ChildrenByField<'t> {
         Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
     }
 
-    /// Children of a target, or those behind a key, in the order of the index, so that no more are read than are wanted, and so that the
+    /// Children of a target, or those after a key, in the order of the index, so that no more are read than are wanted, and so that the
     /// planner takes that index also where it knows nothing of the table yet.
     fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
         let Self { table, column, .. } = self;
@@ -85,8 +85,8 @@ impl<'t> ChildrenByField<'t> {
         rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
     }
 
-    /// Children of a target behind one.
-    pub fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
+    /// Children of a target after one.
+    pub fn edges_after(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
         let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
         rows.iter().map(|row| Ok(self.edge(target, row.at(0)?))).collect()
@@ -159,7 +159,7 @@ pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(
+pub fn edges_starting_between(
     session: &mut Session,
     tables: &StoreTables,
     tenant: i64,

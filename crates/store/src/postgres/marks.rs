@@ -19,13 +19,13 @@ pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, lanes: &[
     let mark = |row: Row| -> DbResult<StaleMark> {
         let number = |column: usize| row.at::<i64>(column);
         let (stratum, rule, job) = (number(1)? as u32, number(2)? as u32, number(5)? as u64);
-        Ok(StaleMark { id: row.at(0)?, phase: stratum, rule, target: text(&row, 3)?, group: text(&row, 4)?, job })
+        Ok(StaleMark { id: row.at(0)?, order: stratum, rule, target: text(&row, 3)?, part: text(&row, 4)?, job })
     };
     session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect()
 }
 
 /// Tenants that have marks.
-pub fn owing(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<Tenant>> {
+pub fn tenants_with_marks(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<Tenant>> {
     let sql = match tables.distributed() {
         true => "SELECT name FROM tenants WHERE id = ANY(ARRAY(SELECT tenant FROM marks GROUP BY tenant))",
         // one look at the index for each tenant, however many marks it has

@@ -7,7 +7,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, indexed, name};
 use super::values::RowExt;
 use super::{marks, unit};
-use crate::{Edge, LANES, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
+use crate::{Edge, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
 use std::collections::HashSet;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
@@ -55,14 +55,14 @@ impl PassContext for PostgresPassContext<'_> {
         self.ask(|session, tables, tenant| edges::edges(session, tables, tenant, link, targets, limit))
     }
 
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
-        self.ask(|session, tables, tenant| edges::between(session, tables, tenant, link, ranges, limit))
+    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
+        self.ask(|session, tables, tenant| edges::edges_starting_between(session, tables, tenant, link, ranges, limit))
     }
 
-    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+    fn edges_after(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| {
             if let Some(by_field) = edges::ChildrenByField::of(tables, link) {
-                return by_field.behind(session, tenant, target, child, limit);
+                return by_field.edges_after(session, tenant, target, child, limit);
             }
             let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
                        ORDER BY grp, start, child LIMIT $7";
@@ -95,8 +95,8 @@ impl PassContext for PostgresPassContext<'_> {
         })
     }
 
-    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.ask(|session, tables, tenant| records::keys_behind(session, tables, tenant, collection, key, limit))
+    fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session, tables, tenant| records::keys_after(session, tables, tenant, collection, key, limit))
     }
 
     fn marking(&mut self) -> Result<Vec<u64>> {
@@ -114,13 +114,13 @@ pub fn pass(
     (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
     stamp: i64,
 ) -> DbResult<(PassReport, Vec<(CollectionId, u64)>)> {
-    let most = pass.most() as i64;
+    let most = pass.max_marks() as i64;
     let waiting = match tables.distributed() {
         true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,
         false => session.query(
             "SELECT lane, marks FROM generate_series(0, $2::bigint - 1) AS l(lane) CROSS JOIN LATERAL \
              (SELECT count(*) FROM (SELECT 1 FROM marks m WHERE m.tenant = $1 AND m.lane = l.lane LIMIT $3) AS m) AS m(marks) WHERE marks > 0",
-            &[&tenant, &i64::from(LANES), &most],
+            &[&tenant, &i64::from(LOCK_PARTITIONS), &most],
         )?,
     };
     let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<DbResult<_>>()?;
@@ -141,18 +141,18 @@ pub fn pass(
     let lock = "SELECT lane FROM unnest($2::bigint[]) AS u(lane) WHERE pg_try_advisory_xact_lock(hashtext($1), hashtext($3 || ' ' || lane))";
     let lanes = session.query(lock, &[&format!("stook settle {schema}"), &lanes, &tenant.to_string()])?;
     let lanes: Vec<i64> = lanes.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
-    let all = marks::marks(session, tables, tenant, &lanes, pass.most())?;
-    for marks in all.chunk_by(|a, b| (a.phase, a.rule) == (b.phase, b.rule)) {
-        if let Some(number) = pass.alone(marks) {
+    let all = marks::marks(session, tables, tenant, &lanes, pass.max_marks())?;
+    for marks in all.chunk_by(|a, b| (a.order, a.rule) == (b.order, b.rule)) {
+        if let Some(number) = pass.exclusive_group(marks) {
             let alone = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
             let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
             if !session.one(alone, &[&names.0, &names.1])?.at::<bool>(0)? {
                 continue;
             }
         }
-        let mut desk = PostgresPassContext { session, tables, tenant, trouble: None };
-        let settled = pass.run(owner, marks, refused, &mut desk);
-        let trouble = desk.trouble.take();
+        let mut context = PostgresPassContext { session, tables, tenant, trouble: None };
+        let settled = pass.run(owner, marks, refused, &mut context);
+        let trouble = context.trouble.take();
         let mut settled = match (settled, trouble) {
             (_, Some(trouble)) => return Err(trouble),
             (settled, None) => settled?,

@@ -92,7 +92,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
         key: Key::new(key).map_err(|error| StoreError::Damaged(Damage::of_record(&collection.name, key, error.to_string())))?,
         version: Version::default(),
         created_job: 0,
-        alive: true,
+        exists: true,
         contributions: Vec::new(),
         state_set: Vec::new(),
         golden: Vec::new(),
@@ -103,7 +103,7 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
     };
     let head = || -> DbResult<_> { Ok((Version::new(row.at(1)?, row.at(2)?), row.at::<i64>(3)? as u64, row.at(4)?)) };
     match head() {
-        Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
+        Ok((version, created_job, alive)) => (record.version, record.created_job, record.exists) = (version, created_job, alive),
         Err(trouble) => damage.push(DamagedPart { part: RecordPart::Row, reason: reason(trouble) }),
     }
     let state = |trouble| DamagedPart { part: RecordPart::State, reason: reason(trouble) };
@@ -191,15 +191,8 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
     rows.iter().map(key).collect()
 }
 
-/// Keys of a collection behind one.
-pub fn keys_behind(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    key: &str,
-    limit: usize,
-) -> DbResult<Vec<Key>> {
+/// Keys of a collection after one.
+pub fn keys_after(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }

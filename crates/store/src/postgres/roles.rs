@@ -21,7 +21,7 @@ use stook_catalogue::value::{SmolStr, Value};
 
 impl Store for PostgresStore {
     fn clock(&self) -> i64 {
-        self.bench.clock.tick()
+        self.context.clock.tick()
     }
 
     fn changes(&self) -> &[String] {
@@ -33,19 +33,19 @@ impl Store for PostgresStore {
     }
 
     fn check_definition(&self) -> Result<()> {
-        self.ask(|session| tables::check(session, &self.bench.tables))
+        self.ask(|session| tables::check(session, &self.context.tables))
     }
 
     fn generation(&self, source: SourceId, feed: usize) -> u32 {
-        self.bench.tables.generation(source, feed)
+        self.context.tables.generation(source, feed)
     }
 
     fn vitals(&self) -> Result<StoreStats> {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
-        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
-        let (connections, idle, asking) = self.bench.pool.standing();
-        let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
+        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.context.pool.schema()])?.at(0))?;
+        let (connections, idle, asking) = self.context.pool.standing();
+        let (waiting, written) = (self.writer.waiting() + asking, self.context.written.vitals());
         Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
     }
 
@@ -59,34 +59,34 @@ impl Records for PostgresStore {
     fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read(session, &self.bench.tables, tenant, collection, keys, detail)
+            records::read(session, &self.context.tables, tenant, collection, keys, detail)
         })
     }
 
     fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read_damaged(session, &self.bench.tables, tenant, collection, keys, detail)
+            records::read_damaged(session, &self.context.tables, tenant, collection, keys, detail)
         })
     }
 
     fn versions(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Version>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::versions(session, &self.bench.tables, tenant, collection, keys)
+            records::versions(session, &self.context.tables, tenant, collection, keys)
         })
     }
 
-    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
+            Some(tenant) => records::keys_after(session, &self.context.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
     fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
+            Some(tenant) => records::log(session, &self.context.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -150,20 +150,20 @@ impl Units for PostgresStore {
     }
 }
 
-impl Commits for PostgresStore {
-    fn stand(&self) -> Result<Option<i64>> {
-        if self.bench.tables.distributed() {
+impl CommitNumbers for PostgresStore {
+    fn commit_number(&self) -> Result<Option<i64>> {
+        if self.context.tables.distributed() {
             // other servers commit what this one does not see
             return Ok(None);
         }
-        let number = self.eye.run(|session| {
+        let number = self.observer.run(|session| {
             let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
             let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
-            let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
-            if stand.connection != connection || stand.snapshot != snapshot {
-                *stand = ObservedSnapshot { connection, snapshot: snapshot.into(), number: stand.number + 1 };
+            let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+            if observed.connection != connection || observed.snapshot != snapshot {
+                *observed = ObservedSnapshot { connection, snapshot: snapshot.into(), number: observed.number + 1 };
             }
-            Ok(stand.number)
+            Ok(observed.number)
         })?;
         Ok(Some(number))
     }
@@ -172,22 +172,22 @@ impl Commits for PostgresStore {
 impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::edges(session, &self.bench.tables, tenant, link, &[(target.to_owned(), None)], None),
+            Some(tenant) => edges::edges(session, &self.context.tables, tenant, link, &[(target.to_owned(), None)], None),
             None => Ok(Vec::new()),
         })
     }
 
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::between(session, &self.bench.tables, tenant, link, ranges, None),
+            Some(tenant) => edges::edges_starting_between(session, &self.context.tables, tenant, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }
 
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
-        let lanes: Vec<i64> = (0..i64::from(crate::LANES)).collect();
+        let lanes: Vec<i64> = (0..i64::from(crate::LOCK_PARTITIONS)).collect();
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => marks::marks(session, &self.bench.tables, tenant, &lanes, limit),
+            Some(tenant) => marks::marks(session, &self.context.tables, tenant, &lanes, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -199,8 +199,8 @@ impl Settling for PostgresStore {
         })
     }
 
-    fn owing(&self) -> Result<Vec<Tenant>> {
-        self.ask(|session| marks::owing(session, &self.bench.tables))
+    fn tenants_with_marks(&self) -> Result<Vec<Tenant>> {
+        self.ask(|session| marks::tenants_with_marks(session, &self.context.tables))
     }
 
     fn is_settled(&self, job: JobId) -> Result<bool> {
@@ -208,14 +208,15 @@ impl Settling for PostgresStore {
     }
 
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
-        let bench = &self.bench;
+        let context = &self.context;
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
         // done twice it answers marks that are there the second time
         let mut refused = Vec::new();
-        let work =
-            |session: &mut Session, stamp: i64| pass::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp);
-        let (passed, sizes) = bench.transaction(work)?;
-        bench.count(sizes);
+        let work = |session: &mut Session, stamp: i64| {
+            pass::pass(session, &context.tables, context.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp)
+        };
+        let (passed, sizes) = context.transaction(work)?;
+        context.count(sizes);
         Ok(passed)
     }
 
@@ -236,29 +237,29 @@ impl Settling for PostgresStore {
 impl Tags for PostgresStore {
     fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
+            Some(tenant) => tags::tags(session, &self.context.tables, tenant, collection),
             None => Ok(CollectionTags::default()),
         })
     }
 
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
-        self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
+        self.write(|session, stamp| tags::put(session, &self.context.tables, tenant, collection, &tags, new, stamp))
     }
 
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
-        self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
+        self.write(|session, stamp| tags::delete(session, &self.context.tables, tenant, collection, name, stamp))
     }
 
     fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
+            Some(tenant) => tags::tagged(session, &self.context.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 
     fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
+            Some(tenant) => tags::trees(session, &self.context.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
@@ -268,7 +269,7 @@ impl Tokens for PostgresStore {
     fn create_token(&self, token: NewToken) -> Result<u64> {
         let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
         let tenant = token.tenant.as_ref().map(Tenant::as_str);
-        let id = self.bench.transaction_once(|session, stamp| {
+        let id = self.context.transaction_once(|session, stamp| {
             let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
             row.at::<i64>(0)
         })?;
@@ -298,20 +299,20 @@ impl Tokens for PostgresStore {
 
 impl Queue for PostgresStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        Ok(self.bench.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
+        Ok(self.context.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
         self.write_and_tell(|session| work::add_chunks(session, job, &chunks, progress))?;
-        Ok(self.bench.finish_job(job)?)
+        Ok(self.context.finish_job(job)?)
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
-        let tables = &self.bench.tables;
+        let tables = &self.context.tables;
         let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| work::look(session, tables, job))?;
         if expired {
             for dead in self.ask(|session| work::bury(session, now))? {
-                self.bench.finish_job(dead)?;
+                self.context.finish_job(dead)?;
             }
         }
         let each = if job.is_some() { limit } else { 1 };
@@ -322,17 +323,17 @@ impl Queue for PostgresStore {
             })
         })?;
         if leases.is_empty() {
-            quiet.into_iter().try_for_each(|job| self.bench.finish_job(job))?;
+            quiet.into_iter().try_for_each(|job| self.context.finish_job(job))?;
         }
         Ok(leases)
     }
 
-    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
-        self.write(|session, stamp| work::renew(session, fences, seconds, stamp))
+    fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
+        self.write(|session, stamp| work::renew(session, leases, seconds, stamp))
     }
 
-    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
-        self.write_and_tell(|session| work::give_back(session, fences))
+    fn give_back(&self, leases: &[LeaseToken]) -> Result<()> {
+        self.write_and_tell(|session| work::give_back(session, leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
@@ -341,13 +342,13 @@ impl Queue for PostgresStore {
 
     fn wait_for_chunks(&self, timeout: Duration) {
         // who cannot be told asks again after a while
-        let Ok(mut ear) = self.ear.try_lock() else { return std::thread::sleep(timeout) };
-        let told = match ear.take() {
+        let Ok(mut listener) = self.listener.try_lock() else { return std::thread::sleep(timeout) };
+        let told = match listener.take() {
             Some(session) => Ok(session),
-            None => self.bench.pool.listen(&work::channel(self.bench.pool.schema())),
+            None => self.context.pool.listen(&work::channel(self.context.pool.schema())),
         };
         match told.and_then(|mut session| session.wait_to_be_told(timeout).map(|()| session)) {
-            Ok(session) => *ear = Some(session),
+            Ok(session) => *listener = Some(session),
             Err(_) => std::thread::sleep(timeout),
         }
     }
@@ -356,8 +357,8 @@ impl Queue for PostgresStore {
         self.write_and_tell(|session| work::take_over(session, job))
     }
 
-    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
-        self.write_and_finish(fence.chunk.job, |session, stamp| work::release(session, fence, reason, delay_seconds, attempts, stamp))
+    fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+        self.write_and_finish(lease.chunk.job, |session, stamp| work::release(session, lease, reason, delay_seconds, attempts, stamp))
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
@@ -386,7 +387,7 @@ impl Queue for PostgresStore {
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.ask_snapshot(|session| {
-            let names = tables::collections(session, &self.bench.tables)?;
+            let names = tables::collections(session, &self.context.tables)?;
             work::journal(session, &names.into(), job, after, limit, troubles_only)
         })
     }
@@ -408,17 +409,17 @@ impl Queue for PostgresStore {
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
-        Ok(self.bench.transaction_once(|session, _| {
+        Ok(self.context.transaction_once(|session, _| {
             work::load_chunk(session, chunk, &slice)?;
-            work::tell(session, self.bench.pool.schema())
+            work::tell(session, self.context.pool.schema())
         })?)
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.bench.transaction_once(|session, _| {
+        self.context.transaction_once(|session, _| {
             work::replace_chunk(session, chunk, &parts)?;
-            work::tell(session, self.bench.pool.schema())
+            work::tell(session, self.context.pool.schema())
         })?;
-        Ok(self.bench.finish_job(chunk.job)?)
+        Ok(self.context.finish_job(chunk.job)?)
     }
 }

@@ -36,7 +36,7 @@ pub struct UnitWriter<'d> {
     pub stamp: i64,
     /// Whether it waits for rows that others hold.
     pub waits_for_locks: bool,
-    /// The rows that exist and are locked, and where they stand; which is not known where rows are spread.
+    /// The rows that exist and are locked, and where they observed; which is not known where rows are spread.
     pub locked: HashMap<(CollectionId, Key), (Version, RowLocation)>,
 }
 
@@ -234,7 +234,7 @@ impl UnitWriter<'_> {
             let values: Vec<Vec<BoundValue<'_>>> = some.iter().map(|new| new.state.iter().map(BoundValue).collect()).collect();
             let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
             for ((row, revision), values) in some.iter().zip(&new).zip(&values) {
-                parameters.extend([&row.key as SqlParameter<'_>, &row.was.revision, &row.was.minor, revision, &row.packed]);
+                parameters.extend([&row.key as SqlParameter<'_>, &row.was.revision, &row.was.touches, revision, &row.packed]);
                 parameters.extend(values.iter().map(|value| value as SqlParameter<'_>));
             }
             parameters.resize(1 + rows * types.len(), &nothing);
@@ -288,7 +288,7 @@ impl UnitWriter<'_> {
             row.push(&mut parameters);
             let was = write.expect.unwrap_or_default();
             if staged {
-                parameters.extend([&was.revision as SqlParameter<'_>, &was.minor, place]);
+                parameters.extend([&was.revision as SqlParameter<'_>, &was.touches, place]);
             }
             writer.write(&parameters)?;
         }
@@ -368,7 +368,7 @@ const OTHER_VERSION: &str = "a record was changed meanwhile";
 /// New rows of a table that are not copied: a copy takes two round trips of its own.
 const FEW: usize = 16;
 
-/// A row's columns behind the tenant, as far as they are not values of the content.
+/// A row's columns after the tenant, as far as they are not values of the content.
 struct RowValues<'w> {
     key: &'w str,
     revision: i64,
@@ -386,7 +386,7 @@ struct RowValues<'w> {
 impl<'w> RowValues<'w> {
     fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w RecordContent) -> Self {
         let (revision, touch) = match (&write.change, write.expect) {
-            (RecordChange::Settle(_), Some(version)) => (version.revision, version.minor + 1),
+            (RecordChange::Settle(_), Some(version)) => (version.revision, version.touches + 1),
             (_, version) => (version.map_or(stamp, |version| stamp.max(version.revision + 1)), 0),
         };
         let named = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();

@@ -23,15 +23,15 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// A store on a server.
 pub struct PostgresStore {
     pub(super) catalogue: Arc<Catalogue>,
-    pub(super) bench: WriteContext,
+    pub(super) context: WriteContext,
     pub(super) writer: PostgresWriter,
     /// The connection that hears of new chunks.
-    pub(super) ear: Mutex<Option<Session>>,
+    pub(super) listener: Mutex<Option<Session>>,
     pub(super) changes: Vec<String>,
     pub(super) redefined: bool,
     /// The one connection that asks for snapshots.
-    pub(super) eye: Pool,
-    pub(super) stand: Mutex<ObservedSnapshot>,
+    pub(super) observer: Pool,
+    pub(super) observed: Mutex<ObservedSnapshot>,
 }
 
 /// The snapshot that was seen last, and its number. A snapshot that was seen again stands for the same data only if it was
@@ -67,7 +67,7 @@ impl PostgresStore {
         // whoever waits for a command to begin hears soon of a server that is not there
         let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let wait = Duration::from_secs(options.wait);
-        let eye = Pool::new(config.clone(), schema.clone(), wait, 1);
+        let observer = Pool::new(config.clone(), schema.clone(), wait, 1);
         let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
         let ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
@@ -85,9 +85,9 @@ impl PostgresStore {
             session.one(sql, &[])?.at(0)
         })?;
         clock.hear(last);
-        let bench = WriteContext { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
-        let writer = PostgresWriter::start(bench.clone())?;
-        Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, redefined, eye, stand: Mutex::default() })
+        let context = WriteContext { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
+        let writer = PostgresWriter::start(context.clone())?;
+        Ok(Self { catalogue, context, writer, listener: Mutex::default(), changes, redefined, observer, observed: Mutex::default() })
     }
 
     /// What a store was prepared for; nothing where there is none yet.
@@ -117,13 +117,13 @@ impl PostgresStore {
         if is_over() {
             return Err(StoreError::Unwanted);
         }
-        let checked = self.bench.pool.run(read);
+        let checked = self.context.pool.run(read);
         match checked {
             // whatever the server says to a statement that it was asked to give up
             Err(_) if is_over() => Err(StoreError::Unwanted),
             // a table that is gone is no damage where another process has prepared the store for another definition
             Err(DatabaseError::Store(StoreError::Other(reason))) => {
-                let changed = self.bench.pool.run(|session| tables::check(session, &self.bench.tables));
+                let changed = self.context.pool.run(|session| tables::check(session, &self.context.tables));
                 Err(if matches!(changed, Err(DatabaseError::Store(StoreError::DefinitionChanged))) {
                     StoreError::DefinitionChanged
                 } else {
@@ -145,25 +145,25 @@ impl PostgresStore {
     }
 
     pub(super) fn write<T>(&self, work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> Result<T> {
-        Ok(self.bench.transaction(work)?)
+        Ok(self.context.transaction(work)?)
     }
 
     /// Small work after which a job may have ended.
     pub(super) fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> DbResult<()>) -> Result<()> {
         self.write(work)?;
-        Ok(self.bench.finish_job(job)?)
+        Ok(self.context.finish_job(job)?)
     }
 
     /// Small work after which chunks may wait.
     pub(super) fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.write(|session, _| {
             let value = work(session)?;
-            work::tell(session, self.bench.pool.schema())?;
+            work::tell(session, self.context.pool.schema())?;
             Ok(value)
         })
     }
 
     pub(super) fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
-        self.bench.tenants.find(session, tenant)
+        self.context.tenants.find(session, tenant)
     }
 }

@@ -114,7 +114,7 @@ pub struct StoreTables {
     any: bool,
 }
 
-/// A name in SQL. PostgreSQL cuts names behind 63 bytes; long ones end in a hash instead.
+/// A name in SQL. PostgreSQL cuts names after 63 bytes; long ones end in a hash instead.
 pub fn name(parts: &[&str]) -> String {
     let whole = parts.join("_");
     if whole.len() <= 63 {

@@ -18,7 +18,7 @@ fn id_of(tables: &StoreTables, collection: CollectionId) -> DbResult<i64> {
 }
 
 pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId) -> DbResult<CollectionTags> {
-    // the stamp first: tags that change behind it are found again, never missed
+    // the stamp first: tags that change after it are found again, never missed
     let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map(|row| row.at(0)).transpose()?.unwrap_or(0);
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
     let tag = |row: Row| -> DbResult<Tag> {
@@ -130,7 +130,7 @@ pub fn trees(session: &mut Session, tables: &StoreTables, tenant: i64, collectio
 
 /// Writes what a unit has found out of documents and tags. Who changes tags waits until it has ended.
 pub fn write(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
-    let Some(known) = unit.knows_tags() else { return Ok(()) };
+    let Some(known) = unit.tag_revision() else { return Ok(()) };
     session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
     let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.at(0)?;
     if stamp != known {

@@ -16,7 +16,7 @@ use crate::damage::RecordPart;
 use crate::sql::unit::pass_on_broken;
 use crate::{
     CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
-    Version, WriteConflict, lane_of,
+    Version, WriteConflict, lock_partition_of,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -33,9 +33,9 @@ pub fn write(
     unit: &mut dyn Unit,
     stamp: i64,
 ) -> DbResult<(CommitReceipt, Vec<(CollectionId, u64)>)> {
-    let fence = unit.fence();
-    if let Some(fence) = fence {
-        work::hand_back(session, fence)?;
+    let lease = unit.lease_token();
+    if let Some(lease) = lease {
+        work::hand_back(session, lease)?;
     }
     let tenant = match tenant {
         Some(tenant) => tenant,
@@ -52,14 +52,15 @@ pub fn write(
             return Ok((CommitReceipt { committed_at: stamp, rows: 0 }, Vec::new()));
         }
     }
-    let mut desk = UnitWriter { session, tables, tenant, stamp, waits_for_locks: unit.waits(), locked: HashMap::new() };
+    let mut writer = UnitWriter { session, tables, tenant, stamp, waits_for_locks: unit.waits(), locked: HashMap::new() };
     let writes = unit.writes();
-    desk.lock(writes)?;
-    if !desk.waits_for_locks && writes.iter().any(|write| write.expect.is_some() && !desk.locked.contains_key(&(write.collection, write.key.clone())))
+    writer.lock(writes)?;
+    if !writer.waits_for_locks
+        && writes.iter().any(|write| write.expect.is_some() && !writer.locked.contains_key(&(write.collection, write.key.clone())))
     {
         return Err(StoreError::Held.into());
     }
-    let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| desk.is_current(write));
+    let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| writer.is_current(write));
     let mut applied: Vec<Cow<'_, RecordWrite>> = if lost.is_empty() {
         current.into_iter().map(Cow::Borrowed).collect()
     } else {
@@ -68,12 +69,12 @@ pub fn write(
         let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in keys {
-            let records = records::read_damaged(desk.session, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            let records = records::read_damaged(writer.session, tables, tenant, collection, &keys, ReadDetail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
-                // it came into being behind the lock: begin again, then it is locked in its turn
+                // it came into being after the lock: begin again, then it is locked in its turn
                 let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
                 if record.as_ref().filter(|record| is_known(record)).map(|record| record.version)
-                    != desk.locked.get(&(collection, key.clone())).map(|held| held.0)
+                    != writer.locked.get(&(collection, key.clone())).map(|held| held.0)
                 {
                     return Err(DatabaseError::Retry("a record was created meanwhile".into()));
                 }
@@ -81,9 +82,9 @@ pub fn write(
             }
         }
         let resolved = unit.resolve(conflicts)?;
-        desk.lock(&resolved)?;
+        writer.lock(&resolved)?;
         for write in resolved {
-            if !desk.is_current(&write) {
+            if !writer.is_current(&write) {
                 let reason = format!("what was merged for record {:?} is not based on what it is now", write.key.as_str());
                 return Err(StoreError::Wrong(reason).into());
             }
@@ -91,10 +92,10 @@ pub fn write(
         }
         applied.into_iter().map(Cow::Owned).collect()
     };
-    let refused = desk.reserve(&mut applied)?;
+    let refused = writer.reserve(&mut applied)?;
     let rows = applied.len() as u64;
-    let sizes = desk.apply(applied)?;
-    let session = desk.session;
+    let sizes = writer.apply(applied)?;
+    let session = writer.session;
     refused.into_iter().for_each(|refused| unit.refused(refused));
     check(session, tables, tenant, unit)?;
     tags::write(session, tables, tenant, unit)?;
@@ -118,8 +119,8 @@ pub fn write(
             }
         }
     }
-    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
-        work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
+    if let (Some(journal), Some(lease)) = (unit.journal(), lease) {
+        work::write_journal(session, tables.catalogue(), lease.chunk, journal)?;
     }
     Ok((CommitReceipt { committed_at: stamp, rows }, sizes))
 }
@@ -149,7 +150,7 @@ type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
 /// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
 /// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
 fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
-    let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
+    let Some(reliance) = unit.read_set().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
     let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
     for (collection, key, _) in &reliance.records {
         keys.entry(*collection).or_default().push(key.as_str());
@@ -168,7 +169,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     let mut ranges = Vec::new();
     for (place, read) in reliance.ranges.iter().enumerate() {
         // what others commit on several servers is not seen at once
-        if tables.distributed() || edges::between(session, tables, tenant, read.link, &read.ranges, None)? != read.edges {
+        if tables.distributed() || edges::edges_starting_between(session, tables, tenant, read.link, &read.ranges, None)? != read.edges {
             ranges.push(place);
         }
     }
@@ -252,11 +253,11 @@ fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling
     }
     if !settling.marks.is_empty() {
         let marks = &settling.marks;
-        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(lane_of(&mark.target))).collect();
-        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.phase)).collect();
+        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(lock_partition_of(&mark.target))).collect();
+        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.order)).collect();
         let rules: Vec<i64> = marks.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
-        let parts: Vec<&str> = marks.iter().map(|mark| mark.group.as_str()).collect();
+        let parts: Vec<&str> = marks.iter().map(|mark| mark.part.as_str()).collect();
         let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
         session.later(
             "INSERT INTO marks(tenant, lane, stratum, rule, target, part, job)

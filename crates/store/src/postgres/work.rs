@@ -3,7 +3,7 @@
 //! A lease is two short statements: one looks at the live jobs, of which [`crate::schedule`] chooses, one takes the chosen
 //! job's next chunk with `SKIP LOCKED`, so that nobody waits for another's lease. What they cost does not grow with the number
 //! of chunks that wait. A lease is not waited for until it is on the disk, the commit of its chunk is. Whether a job has ended
-//! is looked at in a statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks
+//! is looked at in a statement of its own after the commit of a chunk: of two transactions that finish the last two chunks
 //! neither sees the other's.
 
 use super::session::{DbResult, Session};
@@ -201,8 +201,8 @@ pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seco
     Ok(leases)
 }
 
-pub fn give_back(session: &mut Session, fences: &[LeaseToken]) -> DbResult<()> {
-    let (jobs, ordinals, tokens) = columns(fences);
+pub fn give_back(session: &mut Session, leases: &[LeaseToken]) -> DbResult<()> {
+    let (jobs, ordinals, tokens) = columns(leases);
     let sql = "UPDATE chunks c SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u(job, ordinal, token)
          WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased'";
@@ -224,38 +224,38 @@ pub fn channel(schema: &str) -> String {
     format!("stook_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16])
 }
 
-fn columns(fences: &[LeaseToken]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
-    let jobs = fences.iter().map(|fence| fence.chunk.job as i64).collect();
-    let ordinals = fences.iter().map(|fence| i64::from(fence.chunk.ordinal)).collect();
-    (jobs, ordinals, fences.iter().map(|fence| fence.token).collect())
+fn columns(leases: &[LeaseToken]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+    let jobs = leases.iter().map(|lease| lease.chunk.job as i64).collect();
+    let ordinals = leases.iter().map(|lease| i64::from(lease.chunk.ordinal)).collect();
+    (jobs, ordinals, leases.iter().map(|lease| lease.token).collect())
 }
 
-pub fn renew(session: &mut Session, fences: &[LeaseToken], seconds: u64, stamp: i64) -> DbResult<Vec<LeaseToken>> {
+pub fn renew(session: &mut Session, leases: &[LeaseToken], seconds: u64, stamp: i64) -> DbResult<Vec<LeaseToken>> {
     let until = stamp + seconds as i64 * SECOND;
-    let (jobs, ordinals, tokens) = columns(fences);
+    let (jobs, ordinals, tokens) = columns(leases);
     let sql = "UPDATE chunks c SET until = $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS u(job, ordinal, token)
          WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased' RETURNING c.token";
     let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
-    Ok(fences.iter().filter(|fence| held.contains(&fence.token)).copied().collect())
+    Ok(leases.iter().filter(|lease| held.contains(&lease.token)).copied().collect())
 }
 
 pub fn take_over(session: &mut Session, job: JobId) -> DbResult<u64> {
     session.execute("UPDATE chunks SET state = 'waiting', token = 0, until = 0 WHERE job = $1 AND state = 'leased'", &[&(job as i64)])
 }
 
-pub fn release(session: &mut Session, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> DbResult<()> {
+pub fn release(session: &mut Session, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> DbResult<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= $1 THEN 'dead' ELSE 'waiting' END, until = $2, token = 0, reason = $3
          WHERE job = $4 AND ordinal = $5 AND token = $6 AND state = 'leased'";
-    session.execute(sql, &[&i64::from(attempts), &until, &reason, &(fence.chunk.job as i64), &i64::from(fence.chunk.ordinal), &fence.token])?;
+    session.execute(sql, &[&i64::from(attempts), &until, &reason, &(lease.chunk.job as i64), &i64::from(lease.chunk.ordinal), &lease.token])?;
     Ok(())
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(session: &mut Session, fence: LeaseToken) -> DbResult<()> {
+pub fn hand_back(session: &mut Session, lease: LeaseToken) -> DbResult<()> {
     let sql = "DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND token = $3 AND state = 'leased'";
-    let deleted = session.execute(sql, &[&(fence.chunk.job as i64), &i64::from(fence.chunk.ordinal), &fence.token])?;
-    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk).into()) }
+    let deleted = session.execute(sql, &[&(lease.chunk.job as i64), &i64::from(lease.chunk.ordinal), &lease.token])?;
+    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(lease.chunk).into()) }
 }
 
 pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkId, journal: &ChunkJournal) -> DbResult<()> {
@@ -467,7 +467,7 @@ fn chunk_lines(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
     Ok(ChunkOutcomes { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
 }
 
-/// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
+/// Fills a page with the documents after the place `after`, from the chunk on that may hold the next one.
 fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
     let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
@@ -491,7 +491,7 @@ fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> Db
     }
 }
 
-/// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
+/// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 ORDER BY document LIMIT $3";

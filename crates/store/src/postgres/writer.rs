@@ -101,23 +101,23 @@ pub struct WriteContext {
 }
 
 impl PostgresWriter {
-    pub fn start(bench: WriteContext) -> crate::Result<Self> {
+    pub fn start(context: WriteContext) -> crate::Result<Self> {
         let shared = Arc::new(WriterState::default());
         let mut threads = Vec::new();
         for line in THREADS.iter().flat_map(|(line, threads)| std::iter::repeat_n(*line, *threads)) {
-            let (waiting, bench) = (shared.clone(), bench.clone());
+            let (waiting, context) = (shared.clone(), context.clone());
             let work = move || {
                 while let Some(requests) = waiting.next(line) {
                     match line {
                         WriteQueue::Grouped => {
                             let units = requests.len();
-                            waiting.write_together(&bench, requests);
+                            waiting.write_together(&context, requests);
                             let mut lines = waiting.lines.lock().unwrap_or_else(PoisonError::into_inner);
                             lines.writing -= 1;
                             lines.last = Some((Instant::now(), units + lines.waiting[line as usize].len()));
                             waiting.arrived[line as usize].notify_one();
                         }
-                        WriteQueue::Bulk | WriteQueue::Solo => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
+                        WriteQueue::Bulk | WriteQueue::Solo => requests.into_iter().for_each(|request| waiting.write(&context, request)),
                     }
                 }
             };
@@ -160,8 +160,8 @@ impl Drop for PostgresWriter {
 
 /// Whether a unit asks more of its transaction than one for several can answer.
 fn is_on_its_own(unit: &dyn Unit) -> bool {
-    let relies = unit.relies().is_some_and(|reliance| !reliance.records.is_empty() || !reliance.ranges.is_empty());
-    relies || unit.fence().is_some() || unit.call().is_some() || unit.knows_tags().is_some()
+    let relies = unit.read_set().is_some_and(|reliance| !reliance.records.is_empty() || !reliance.ranges.is_empty());
+    relies || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
 }
 
 /// Rows of a table of which nothing need be known.
@@ -192,7 +192,7 @@ impl WriterState {
         self.arrived[line as usize].notify_one();
     }
 
-    /// What is written next: one request, and those behind it that may join it.
+    /// What is written next: one request, and those after it that may join it.
     fn next(&self, line: WriteQueue) -> Option<Vec<QueuedUnit>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -224,26 +224,26 @@ impl WriterState {
         }
     }
 
-    fn write(&self, bench: &WriteContext, QueuedUnit { mut unit, answer, .. }: QueuedUnit) {
-        let (result, sizes) = match bench.write(&mut *unit) {
+    fn write(&self, context: &WriteContext, QueuedUnit { mut unit, answer, .. }: QueuedUnit) {
+        let (result, sizes) = match context.write(&mut *unit) {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
         };
         answer.send(result, Some(unit));
-        bench.count(sizes);
+        context.count(sizes);
     }
 
     /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
-    fn write_together(&self, bench: &WriteContext, mut requests: Vec<QueuedUnit>) {
+    fn write_together(&self, context: &WriteContext, mut requests: Vec<QueuedUnit>) {
         let mut together = UnitGroup::new(&mut requests);
-        let written = bench.write(&mut together);
+        let written = context.write(&mut together);
         let rows = std::mem::take(&mut together.rows);
         match written {
             Ok((receipt, sizes)) => {
                 for (QueuedUnit { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
                     answer.send(Ok(CommitReceipt { rows: rows.get(), ..receipt }), Some(unit));
                 }
-                bench.count(sizes);
+                context.count(sizes);
             }
             // they may have been written
             Err(DatabaseError::CommitUnknown(reason)) => {
@@ -278,8 +278,8 @@ impl WriteContext {
     /// Writes a unit in a transaction of its own.
     fn write(&self, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
-        if let Some(fence) = unit.fence() {
-            self.finish_job(fence.chunk.job)?;
+        if let Some(lease) = unit.lease_token() {
+            self.finish_job(lease.chunk.job)?;
         }
         Ok(done)
     }
@@ -301,7 +301,7 @@ impl WriteContext {
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
             // the lease, or the answer that was kept, decides when it is done again
-            Err(DatabaseError::CommitUnknown(reason)) if unit.fence().is_some() || unit.call().is_some() => {
+            Err(DatabaseError::CommitUnknown(reason)) if unit.lease_token().is_some() || unit.call().is_some() => {
                 Err(DatabaseError::ConnectionLost(reason))
             }
             ended => ended.map(|()| {

@@ -9,7 +9,7 @@ pub const MAX_PATTERN: usize = 50_000;
 const MAX_TRIGRAMS: usize = 32;
 
 /// Pieces of a pattern in the form in which folded text is kept. Blanks at the ends of the whole pattern go, as they do in a
-/// text; a blank beside a wildcard stays, because the next word stands behind it.
+/// text; a blank beside a wildcard stays, because the next word stands after it.
 pub fn fold_pieces(pieces: &[String]) -> Vec<String> {
     // a neighbour with which nothing combines keeps the blanks
     const WALL: char = '\u{1}';
@@ -26,8 +26,8 @@ pub fn fold_pieces(pieces: &[String]) -> Vec<String> {
     folded
 }
 
-/// The first text behind all that begin with `prefix`, in the order of bytes; nothing when there is none.
-pub fn behind(prefix: &str) -> Option<String> {
+/// The first text after all that begin with `prefix`, in the order of bytes; nothing when there is none.
+pub fn after_prefix(prefix: &str) -> Option<String> {
     let mut next: Vec<char> = prefix.chars().collect();
     while let Some(last) = next.pop() {
         if let Some(following) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, FieldIndexes, SourceRef};
-use stook_catalogue::expr::Expression;
+use stook_catalogue::eval::Expression;
 use stook_catalogue::links::Derivation;
 
 /// The parts of a definition that decide how rows look.
@@ -163,7 +163,7 @@ pub(crate) fn stored(shape: Option<&str>) -> crate::Result<StoreSchema> {
 impl StoreSchema {
     /// The shape a definition asks for.
     pub fn of(catalogue: &Catalogue) -> Self {
-        let source = |speaker: &SourceRef| catalogue.speaker_name(*speaker).to_owned();
+        let source = |speaker: &SourceRef| catalogue.contributor_name(*speaker).to_owned();
         let collections = catalogue.collections.iter().map(|collection| {
             let fields = collection.fields.iter().map(|field| {
                 let survivorship = match &field.survivorship {

@@ -60,13 +60,13 @@ pub fn pass_on_broken<E>(
         return Ok(());
     }
     let mut conflicts = Vec::new();
-    for wanted in unit.broken(records, ranges).chunk_by(|a, b| a.0 == b.0) {
+    for wanted in unit.read_set_changed(records, ranges).chunk_by(|a, b| a.0 == b.0) {
         let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
         let found = read(collection, &keys)?;
         conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
     }
     if !conflicts.is_empty() {
-        unit.seen(conflicts);
+        unit.changed_records(conflicts);
     }
     Ok(())
 }

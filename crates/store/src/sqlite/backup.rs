@@ -2,7 +2,7 @@
 //!
 //! The file is copied block by block while a transaction that reads nothing but the file keeps everybody from copying the log into it: so
 //! the file is what it was at one moment, and any program may read it. Meanwhile the log grows. When it has grown by a bound, the
-//! transaction ends, the log is copied into the file, which begins it anew, and the next transaction goes on behind the last block. What had been copied
+//! transaction ends, the log is copied into the file, which begins it anew, and the next transaction goes on after the last block. What had been copied
 //! and has changed since is in the log by numbers of pages; it is copied again first. When the last block is copied, all that was copied is of
 //! the moment at which the last transaction began.
 //!
@@ -130,7 +130,7 @@ struct BackupSource {
     page: u64,
     /// The log as it was when the transaction began: what tells its frames from older ones, and how many there were.
     began: (WalSalt, u64),
-    /// Closed behind the connections.
+    /// Closed after the connections.
     file: File,
 }
 

@@ -73,7 +73,7 @@ impl<'t> ChildrenByField<'t> {
         Some(Self { link, table, found, id })
     }
 
-    /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
+    /// Children of a target, or those after one of them, in the order of their ids, which is that of the index.
     pub fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: Option<usize>) -> Result<Vec<Edge>> {
         let Self { link, table, found, id } = self;
         let place = match behind {
@@ -91,7 +91,13 @@ impl<'t> ChildrenByField<'t> {
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
+pub fn edges_starting_between(
+    connection: &Connection,
+    tenant: i64,
+    link: u32,
+    ranges: &[(SmolStr, i64, i64)],
+    limit: Option<usize>,
+) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
                AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
     let mut edges = Vec::new();

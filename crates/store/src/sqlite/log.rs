@@ -266,7 +266,7 @@ pub struct CommitSyncer {
 pub type OnDurable = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 
 impl CommitSyncer {
-    /// A thread that syncs the log of the store at `path`, and wakes the writer behind each sync.
+    /// A thread that syncs the log of the store at `path`, and wakes the writer after each sync.
     pub fn start(path: &Path, wake: WakeFn) -> Result<Self> {
         let (answers, groups) = mpsc::channel::<Vec<OnDurable>>();
         let log = log_of(path);
@@ -305,7 +305,7 @@ impl CommitSyncer {
         }
     }
 
-    /// Whether something is on its way to the disk: what is committed meanwhile waits for the sync behind it.
+    /// Whether something is on its way to the disk: what is committed meanwhile waits for the sync after it.
     pub fn is_busy(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }

@@ -10,22 +10,22 @@ pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<S
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mark = |row: &Row<'_>| {
         let job = row.get::<_, i64>(5)? as u64;
-        Ok(StaleMark { id: row.get(0)?, phase: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, group: text(row, 4)?, job })
+        Ok(StaleMark { id: row.get(0)?, order: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, part: text(row, 4)?, job })
     };
     let rows = statement.query_map(params![tenant, limit as i64], mark).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
 /// Tenants that have marks.
-pub fn owing(connection: &Connection) -> Result<Vec<Tenant>> {
+pub fn tenants_with_marks(connection: &Connection) -> Result<Vec<Tenant>> {
     let sql = "SELECT name FROM tenants WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = tenants.id)";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query([]).map_err(failure)?;
-    let mut owing = Vec::new();
+    let mut tenants = Vec::new();
     while let Some(row) = rows.next().map_err(failure)? {
-        owing.push(Tenant::new(&row.get::<_, String>(0).map_err(failure)?)?);
+        tenants.push(Tenant::new(&row.get::<_, String>(0).map_err(failure)?)?);
     }
-    Ok(owing)
+    Ok(tenants)
 }
 
 /// Whether a job has marks.

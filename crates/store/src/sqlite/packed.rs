@@ -98,7 +98,7 @@ mod tests {
             texts.push(first.to_string());
             for second in &letters {
                 texts.push(format!("{first}{second}"));
-                // behind words of all lengths, so that the last byte is filled with any number of zeros
+                // after words of all lengths, so that the last byte is filled with any number of zeros
                 texts.extend((1..8).map(|length| format!("{}{first}{second}", &"-0A:g9z"[..length])));
             }
         }

@@ -37,11 +37,11 @@ impl PassContext for SqlitePassContext<'_> {
         Ok(found)
     }
 
-    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
-        edges::between(self.connection, self.tenant, link, ranges, limit)
+    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
+        edges::edges_starting_between(self.connection, self.tenant, link, ranges, limit)
     }
 
-    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+    fn edges_after(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
         if let Some(by_field) = ChildrenByField::of(self.tables, link) {
             return by_field.children(self.connection, self.tenant, target, Some(child), Some(limit));
         }
@@ -68,8 +68,8 @@ impl PassContext for SqlitePassContext<'_> {
         Ok(keys)
     }
 
-    fn keys_behind(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-        records::keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
+    fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+        records::keys_after(self.connection, self.tables, self.tenant, collection, key, limit)
     }
 
     fn marking(&mut self) -> Result<Vec<u64>> {
@@ -86,9 +86,9 @@ pub fn pass(
     stamp: i64,
 ) -> Result<(PassReport, Vec<ChangedRecord>)> {
     let tenant = tenant_id(connection, owner)?;
-    let mut marks = marks::marks(connection, tenant, pass.most())?;
-    let Some(first) = marks.first().map(|mark| (mark.phase, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
-    marks.retain(|mark| (mark.phase, mark.rule) == first);
+    let mut marks = marks::marks(connection, tenant, pass.max_marks())?;
+    let Some(first) = marks.first().map(|mark| (mark.order, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
+    marks.retain(|mark| (mark.order, mark.rule) == first);
     let can_refuse = tables.collections.iter().any(|own| !own.uniques.is_empty());
     let mut refused: Vec<UniqueConflict> = Vec::new();
     loop {

@@ -73,7 +73,7 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
         key: key.clone(),
         version: Version::default(),
         created_job: JobRef::None.number(),
-        alive: true,
+        exists: true,
         contributions: Vec::new(),
         state_set: Vec::new(),
         golden: Vec::new(),
@@ -83,11 +83,11 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
         damage: Vec::new(),
     };
     let head = || -> rusqlite::Result<_> {
-        let version = Version { revision: row.get(2)?, minor: row.get(3)?, location: crate::RowHint(Some(row.get(0)?)) };
+        let version = Version { revision: row.get(2)?, touches: row.get(3)?, location: crate::RowHint(Some(row.get(0)?)) };
         Ok((version, row.get::<_, i64>(4)? as u64, row.get(5)?))
     };
     match head() {
-        Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
+        Ok((version, created_job, alive)) => (record.version, record.created_job, record.exists) = (version, created_job, alive),
         Err(error) => damage.push(DamagedPart { part: RecordPart::Row, reason: format!("what tells its versions apart: {error}") }),
     }
     if row.get_ref(1).map_err(failure)?.as_bytes().ok() != Some(key.as_str().as_bytes()) {
@@ -177,7 +177,7 @@ pub fn is_current(
     let (Some(id), Some(version)) = (id, expected) else { return Ok(id.is_none() && expected.is_none()) };
     let sql = format!("SELECT 1 FROM {} WHERE {AT_VERSION}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    statement.exists(params![id, tenant, key.as_str(), version.revision, version.minor]).map_err(failure)
+    statement.exists(params![id, tenant, key.as_str(), version.revision, version.touches]).map_err(failure)
 }
 
 /// The id of a record, if there is one of this key.
@@ -200,15 +200,8 @@ pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> 
     Ok(keys)
 }
 
-/// Keys of a collection behind one.
-pub fn keys_behind(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    key: &str,
-    limit: usize,
-) -> Result<Vec<Key>> {
+/// Keys of a collection after one.
+pub fn keys_after(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }

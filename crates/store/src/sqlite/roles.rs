@@ -101,9 +101,9 @@ impl Records for SqliteStore {
         })
     }
 
-    fn keys_behind(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+    fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => records::keys_behind(connection, &self.tables, tenant, collection, key, limit),
+            Some(tenant) => records::keys_after(connection, &self.tables, tenant, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -187,12 +187,12 @@ impl Units for SqliteStore {
     }
 }
 
-impl Commits for SqliteStore {
+impl CommitNumbers for SqliteStore {
     fn is_near(&self) -> bool {
         true
     }
 
-    fn stand(&self) -> Result<Option<i64>> {
+    fn commit_number(&self) -> Result<Option<i64>> {
         let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
         let mut looking = match looking {
             Some(looking) => looking,
@@ -206,7 +206,7 @@ impl Commits for SqliteStore {
                 stand: 0,
             },
         };
-        let stand = looking.stand(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
+        let stand = looking.commit_number(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
         if let Ok(mut all) = self.looking.lock() {
             all.push(looking);
         }
@@ -228,9 +228,9 @@ impl Settling for SqliteStore {
         })
     }
 
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::between(connection, tenant, link, ranges, None),
+            Some(tenant) => edges::edges_starting_between(connection, tenant, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }
@@ -249,8 +249,8 @@ impl Settling for SqliteStore {
         })
     }
 
-    fn owing(&self) -> Result<Vec<Tenant>> {
-        self.with_reader(marks::owing)
+    fn tenants_with_marks(&self) -> Result<Vec<Tenant>> {
+        self.with_reader(marks::tenants_with_marks)
     }
 
     fn is_settled(&self, job: JobId) -> Result<bool> {
@@ -380,14 +380,14 @@ impl Queue for SqliteStore {
         self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
     }
 
-    fn renew(&self, fences: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
-        let fences = fences.to_vec();
-        self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
+    fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
+        let leases = leases.to_vec();
+        self.write(move |connection, stamp| work::renew(connection, &leases, seconds, stamp))
     }
 
-    fn give_back(&self, fences: &[LeaseToken]) -> Result<()> {
-        let fences = fences.to_vec();
-        self.write_and_tell(move |connection, _| work::give_back(connection, &fences))
+    fn give_back(&self, leases: &[LeaseToken]) -> Result<()> {
+        let leases = leases.to_vec();
+        self.write_and_tell(move |connection, _| work::give_back(connection, &leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
@@ -403,9 +403,9 @@ impl Queue for SqliteStore {
         self.write_and_tell(move |connection, _| work::take_over(connection, job))
     }
 
-    fn release(&self, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+    fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| work::release(connection, fence, &reason, delay_seconds, attempts, stamp))
+        self.write(move |connection, stamp| work::release(connection, lease, &reason, delay_seconds, attempts, stamp))
     }
 
     fn job(&self, job: JobId) -> Result<Job> {

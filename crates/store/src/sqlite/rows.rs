@@ -50,7 +50,7 @@ impl<'c> RowWriter<'c> {
                 let id = self.id(write, version)?;
                 let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.minor];
+                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touches];
                 let changed = statement.execute(arguments).map_err(failure)?;
                 Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
             }
@@ -77,7 +77,7 @@ impl<'c> RowWriter<'c> {
                 let id = self.id(write, version)?;
                 let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.minor];
+                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touches];
                 if statement.execute(arguments).map_err(failure)? == 0 {
                     return Ok(RowWriteResult::Changed);
                 }
@@ -270,6 +270,6 @@ impl Binder<'_, '_> {
         self.bind(tenant)?;
         self.bind(key.as_str())?;
         self.bind(version.revision)?;
-        self.bind(version.minor)
+        self.bind(version.touches)
     }
 }

@@ -46,7 +46,7 @@ pub struct ChangeProbe {
 }
 
 impl ChangeProbe {
-    pub(super) fn stand(&mut self, tables: &StoreTables) -> Result<i64> {
+    pub(super) fn commit_number(&mut self, tables: &StoreTables) -> Result<i64> {
         let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(failure)?;
         let version = statement.query_row([], |row| row.get(0)).map_err(failure)?;
         drop(statement);

@@ -32,7 +32,7 @@ pub const FORMAT: &str = "11";
 
 /// What the store notes of a definition with this hash: a process that knows another format is told like one that knows another
 /// definition.
-pub fn stand(hash: &str) -> String {
+pub fn format_and_hash(hash: &str) -> String {
     format!("{FORMAT} {hash}")
 }
 
@@ -157,13 +157,13 @@ impl StoreTables {
     pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
-        let stand = stand(&catalogue.hash);
+        let stamp = format_and_hash(&catalogue.hash);
         let (generations, expected) = (OnceLock::new(), OnceLock::new());
         Self {
             collections,
             names,
             definition: catalogue.clone(),
-            definition_stamp: stand,
+            definition_stamp: stamp,
             shape: StoreSchema::of(catalogue),
             generations,
             expected,

@@ -132,7 +132,7 @@ pub fn trees(connection: &Connection, tables: &StoreTables, tenant: i64, collect
 
 /// Writes what a unit has found out of documents and tags.
 pub fn write(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
-    let Some(known) = unit.knows_tags() else { return Ok(()) };
+    let Some(known) = unit.tag_revision() else { return Ok(()) };
     if stamp_of(connection, tenant)? != known {
         let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(connection, tables, tenant, own)?)));
         unit.retag(now.collect::<Result<_>>()?);

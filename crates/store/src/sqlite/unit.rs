@@ -37,9 +37,9 @@ fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -
 
 /// Writes a unit of work inside the writer's transaction.
 pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
-    let fence = unit.fence();
-    if let Some(fence) = fence {
-        work::hand_back(connection, fence)?;
+    let lease = unit.lease_token();
+    if let Some(lease) = lease {
+        work::hand_back(connection, lease)?;
     }
     let tenant = tenant_id(connection, unit.tenant())?;
     if let Some(call) = unit.call() {
@@ -113,11 +113,11 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES (?, ?, ?, ?, ?)";
         execute(connection, sql, params![tenant, call.id.as_slice(), call.request.as_slice(), answer, stamp])?;
     }
-    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
-        work::write_journal(connection, tables, fence.chunk, journal)?;
+    if let (Some(journal), Some(lease)) = (unit.journal(), lease) {
+        work::write_journal(connection, tables, lease.chunk, journal)?;
     }
-    if let Some(fence) = fence {
-        work::finish_chunk(connection, fence.chunk, stamp)?;
+    if let Some(lease) = lease {
+        work::finish_chunk(connection, lease.chunk, stamp)?;
     }
     Ok(CommitReceipt { committed_at: stamp, rows })
 }
@@ -161,7 +161,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
         execute(
             connection,
             "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
-            params![tenant, mark.phase, mark.rule, mark.target.as_str(), mark.group.as_str(), mark.job as i64],
+            params![tenant, mark.order, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
         )?;
     }
     Ok(())
@@ -169,7 +169,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
 
 /// Tells a unit what of that it relies on is not so any more: nobody else writes from now on.
 pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
-    let Some(reliance) = unit.relies() else { return Ok(()) };
+    let Some(reliance) = unit.read_set() else { return Ok(()) };
     let (mut records, mut ranges) = (Vec::new(), Vec::new());
     for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
         if !records::is_current(connection, tables, tenant, (*collection, key), *version)? {
@@ -177,7 +177,7 @@ pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
         }
     }
     for (place, read) in reliance.ranges.iter().enumerate() {
-        if edges::between(connection, tenant, read.link, &read.ranges, None)? != read.edges {
+        if edges::edges_starting_between(connection, tenant, read.link, &read.ranges, None)? != read.edges {
             ranges.push(place);
         }
     }

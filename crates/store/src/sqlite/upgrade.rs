@@ -102,7 +102,7 @@ fn with_columns(connection: &mut Connection) -> Result<()> {
     }
     put_meta(&transaction, "format", FORMAT)?;
     if let Some(hash) = meta(&transaction, "definition")? {
-        put_meta(&transaction, "definition", &super::tables::stand(&hash))?;
+        put_meta(&transaction, "definition", &super::tables::format_and_hash(&hash))?;
     }
     transaction.commit().map_err(failure)?;
     // what was rewritten need not stand in the log, too; a reader may keep it there

@@ -173,10 +173,10 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
     Ok(leases)
 }
 
-pub fn give_back(connection: &Connection, fences: &[LeaseToken]) -> Result<()> {
+pub fn give_back(connection: &Connection, leases: &[LeaseToken]) -> Result<()> {
     let sql = "UPDATE chunks SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'";
-    fences.iter().try_for_each(|fence| execute(connection, sql, params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]))
+    leases.iter().try_for_each(|lease| execute(connection, sql, params![lease.chunk.job as i64, lease.chunk.ordinal, lease.token]))
 }
 
 pub fn is_idle(connection: &Connection) -> Result<bool> {
@@ -185,14 +185,14 @@ pub fn is_idle(connection: &Connection) -> Result<bool> {
     statement.query_row([], |row| row.get(0)).map_err(failure)
 }
 
-pub fn renew(connection: &Connection, fences: &[LeaseToken], seconds: u64, stamp: i64) -> Result<Vec<LeaseToken>> {
+pub fn renew(connection: &Connection, leases: &[LeaseToken], seconds: u64, stamp: i64) -> Result<Vec<LeaseToken>> {
     let until = stamp + seconds as i64 * SECOND;
-    let mut held = Vec::with_capacity(fences.len());
+    let mut held = Vec::with_capacity(leases.len());
     let mut statement =
         connection.prepare_cached("UPDATE chunks SET until = ? WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
-    for fence in fences {
-        if statement.execute(params![until, fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)? == 1 {
-            held.push(*fence);
+    for lease in leases {
+        if statement.execute(params![until, lease.chunk.job as i64, lease.chunk.ordinal, lease.token]).map_err(failure)? == 1 {
+            held.push(*lease);
         }
     }
     Ok(held)
@@ -203,24 +203,24 @@ pub fn take_over(connection: &Connection, job: JobId) -> Result<u64> {
     Ok(connection.changes())
 }
 
-pub fn release(connection: &Connection, fence: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
+pub fn release(connection: &Connection, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
          WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let released = statement.execute(params![attempts, until, reason, fence.chunk.job as i64, fence.chunk.ordinal, fence.token]);
+    let released = statement.execute(params![attempts, until, reason, lease.chunk.job as i64, lease.chunk.ordinal, lease.token]);
     if released.map_err(failure)? == 0 {
         return Ok(());
     }
-    finish_job(connection, fence.chunk.job, stamp)
+    finish_job(connection, lease.chunk.job, stamp)
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(connection: &Connection, fence: LeaseToken) -> Result<()> {
+pub fn hand_back(connection: &Connection, lease: LeaseToken) -> Result<()> {
     let mut statement =
         connection.prepare_cached("DELETE FROM chunks WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
-    let deleted = statement.execute(params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)?;
-    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk)) }
+    let deleted = statement.execute(params![lease.chunk.job as i64, lease.chunk.ordinal, lease.token]).map_err(failure)?;
+    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(lease.chunk)) }
 }
 
 pub fn write_journal(connection: &Connection, tables: &StoreTables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
@@ -414,7 +414,7 @@ fn chunk_lines(job: JobId, row: &Row<'_>) -> Result<ChunkOutcomes> {
     Ok(ChunkOutcomes { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
 }
 
-/// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
+/// Fills a page with the documents after the place `after`, from the chunk on that may hold the next one.
 fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1
         AND first >= coalesce((SELECT max(first) FROM chunk_journals WHERE job = ?1 AND first <= ?2), 0) ORDER BY first";
@@ -432,7 +432,7 @@ fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> 
     Ok(())
 }
 
-/// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
+/// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? ORDER BY document LIMIT ?";

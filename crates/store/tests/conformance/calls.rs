@@ -150,7 +150,7 @@ pub fn versions_are_those_that_reading_gives(place: &Place) {
     let keys: Vec<Key> = ["b", "missing", "a", "b"].map(key).to_vec();
     let versions = desk.store.versions(&desk.tenant, CollectionId::from(0), &keys).expect("versions");
     assert_eq!(versions, ["b", "missing", "a", "b"].map(|name| desk.version(name)));
-    assert_eq!(versions[2].map(|version| version.minor), Some(1));
+    assert_eq!(versions[2].map(|version| version.touches), Some(1));
     assert_eq!(desk.store.versions(&tenant("other"), CollectionId::from(0), &keys).expect("versions"), vec![None; 4]);
 }
 
@@ -176,26 +176,26 @@ impl CommitObserver for Heard {
 
 pub fn where_there_is_a_stand_it_grows_with_every_commit_and_near_watchers_hear_of_it(place: &Place) {
     let desk = Desk::open(place, ITEMS);
-    let Some(begin) = desk.store.stand().expect("a stand") else { return };
+    let Some(begin) = desk.store.commit_number().expect("a stand") else { return };
     let heard = Arc::new(Heard::default());
     desk.store.watch(heard.clone());
     desk.put("a", &[("code", text("a"))]);
-    let own = desk.store.stand().expect("a stand").expect("still");
+    let own = desk.store.commit_number().expect("a stand").expect("still");
     assert!(own > begin);
     if !desk.store.is_near() {
         // the server's other users commit beside this
         let other = Desk::open(place, ITEMS);
         other.put("b", &[("code", text("b"))]);
-        assert!(desk.store.stand().expect("a stand").expect("still") > own);
+        assert!(desk.store.commit_number().expect("a stand").expect("still") > own);
         return;
     }
-    assert_eq!(desk.store.stand().expect("a stand"), Some(own));
+    assert_eq!(desk.store.commit_number().expect("a stand"), Some(own));
     let last = heard.0.lock().expect("not poisoned").last().cloned().expect("heard");
     assert_eq!((last.1, last.2), (own, Some(vec!["a".to_owned()])));
     // another process
     let other = Desk::open(place, ITEMS);
     other.put("b", &[("code", text("b"))]);
-    let theirs = desk.store.stand().expect("a stand").expect("still");
+    let theirs = desk.store.commit_number().expect("a stand").expect("still");
     assert!(theirs > own);
     let before = heard.0.lock().expect("not poisoned").len();
     desk.put("c", &[("code", text("c"))]);

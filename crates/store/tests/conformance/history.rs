@@ -107,8 +107,8 @@ fn held_of(record: &StoredRecord) -> Held {
     Held {
         said: record.golden[1].elements().iter().filter_map(Value::as_int).collect(),
         badge: record.golden[2].as_int().unwrap_or_default(),
-        alive: record.alive,
-        touches: record.version.minor,
+        alive: record.exists,
+        touches: record.version.touches,
         contributions: record.contributions.clone(),
     }
 }

@@ -130,7 +130,7 @@ impl Naive {
             PlanColumn::Key => text(&record.0),
             PlanColumn::Field(index) => record.1.golden[index].clone(),
             PlanColumn::State(index) => record.1.state[index].clone(),
-            // behind the fields of a row that is of a struct
+            // after the fields of a row that is of a struct
             PlanColumn::Element(index) => record.1.golden[record.1.golden.len() - STRUCT.len() + index].clone(),
             _ => panic!("not asked of the naive reader"),
         }

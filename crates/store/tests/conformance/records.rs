@@ -57,7 +57,7 @@ fn full_content(desk: &Desk) -> RecordContent {
 
 fn assert_holds(record: &StoredRecord, content: &RecordContent) {
     assert_eq!(record.created_job, content.created_job);
-    assert_eq!(record.alive, content.exists);
+    assert_eq!(record.exists, content.exists);
     assert_eq!(record.golden, content.golden.to_vec());
     assert_eq!(record.state, content.state);
     assert_eq!(record.state_set, content.state_set);
@@ -131,7 +131,7 @@ pub fn a_head_has_what_decides_on_a_write_and_nothing_else(place: &Place) {
         .remove(0)
         .expect("it is there");
     assert_eq!(head.version, whole.version);
-    assert_eq!((head.created_job, head.alive), (42, true));
+    assert_eq!((head.created_job, head.exists), (42, true));
     assert_eq!(head.contributions, content.contributions);
     assert_eq!(head.state_set, content.state_set);
     assert_eq!((head.golden, head.state, head.conflicts, head.raw), (vec![], vec![], vec![], None));
@@ -324,7 +324,7 @@ pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Pla
         assert_holds(&after, &RecordContent { contributions: vec![round], ..content.clone() });
     }
     desk.put("x", &[]);
-    assert_eq!(desk.version("x").map(|version| version.minor), Some(0), "a put counts touches anew");
+    assert_eq!(desk.version("x").map(|version| version.touches), Some(0), "a put counts touches anew");
 }
 
 pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
@@ -394,7 +394,7 @@ pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(pla
 pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("x", &[("words", texts(&["old"]))]);
-    let elsewhere = || desk.version("x").map(|version| Version::new(version.revision, version.minor));
+    let elsewhere = || desk.version("x").map(|version| Version::new(version.revision, version.touches));
     assert_eq!(elsewhere(), desk.version("x"));
     let write = |write: RecordWrite| {
         let (result, told) = desk.work().write(write).resolve(|_| Ok(Vec::new())).commit(&*desk.store);

@@ -90,9 +90,9 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
     let own = marks(&desk);
     assert_eq!(targets(&own), ["a", "c", "a", "b"], "marks are appended, not merged");
     assert!(own[..3].is_sorted_by(|one, next| one.id < next.id));
-    assert!(own.iter().all(|mark| (mark.rule, mark.group.as_str(), mark.job) == (3, "p", 7)));
+    assert!(own.iter().all(|mark| (mark.rule, mark.part.as_str(), mark.job) == (3, "p", 7)));
     assert_eq!(targets(&desk.store.marks(&desk.tenant, 2).expect("reading works")), ["a", "c"]);
-    assert_eq!(desk.store.owing().expect("reading works"), std::slice::from_ref(&desk.tenant));
+    assert_eq!(desk.store.tenants_with_marks().expect("reading works"), std::slice::from_ref(&desk.tenant));
 }
 
 /// A pass that notes what it was given and answers it, as far as `answers` says.
@@ -114,7 +114,7 @@ impl Noting {
 }
 
 impl SettlePass for Noting {
-    fn most(&self) -> usize {
+    fn max_marks(&self) -> usize {
         100
     }
 
@@ -139,7 +139,7 @@ pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place
     assert_eq!(answered, [2, 1, 0]);
     assert_eq!(noting.taken(), [vec!["a", "a"], vec!["a"]]);
     assert_eq!(marks(&desk), []);
-    assert_eq!(desk.store.owing().expect("reading works"), []);
+    assert_eq!(desk.store.tenants_with_marks().expect("reading works"), []);
 }
 
 pub fn a_pass_that_fails_leaves_its_marks(place: &Place) {
@@ -163,10 +163,10 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
         assert_eq!(children(desk.edges(1, &[(t(), None)], Some(100)).expect("edges")), "abcdef");
         assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], Some(100)).expect("edges")).len(), 5);
         assert_eq!(children(desk.edges(1, &[(t(), None)], Some(2)).expect("edges")), "ab");
-        assert_eq!(children(desk.between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], Some(100)).expect("edges")), "bcx");
-        assert_eq!(children(desk.between(1, &[("t".into(), 5, 9)], Some(2)).expect("edges")), "bc");
-        assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
-        assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
+        assert_eq!(children(desk.edges_starting_between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], Some(100)).expect("edges")), "bcx");
+        assert_eq!(children(desk.edges_starting_between(1, &[("t".into(), 5, 9)], Some(2)).expect("edges")), "bc");
+        assert_eq!(children(desk.edges_after(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
+        assert_eq!(children(desk.edges_after(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
     });
     let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
@@ -229,7 +229,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
         assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(3)).expect("edges"), both[..3]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
-            let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
+            let page = desk.edges_after(link, "w", ("", 0, &place), 2).expect("edges");
             let Some(last) = page.last() else { break };
             place = last.child.to_string();
             pages.push(children(&page));
@@ -279,7 +279,7 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
         assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(4)).expect("edges"), both[..4]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
-            let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
+            let page = desk.edges_after(link, "w", ("", 0, &place), 2).expect("edges");
             let Some(last) = page.last() else { break };
             place = last.child.to_string();
             pages.push(children(&page));
@@ -440,7 +440,7 @@ impl Relying {
     fn on(desk: &Desk, ranges: &[(i64, i64)]) -> Self {
         let read = |(low, high): &(i64, i64)| {
             let ranges = vec![("t".into(), *low, *high)];
-            EdgeRange { link: 1, edges: desk.store.between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
+            EdgeRange { link: 1, edges: desk.store.edges_starting_between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
         };
         let reliance = ReadSet { ranges: ranges.iter().map(read).collect(), ..ReadSet::default() };
         Self { tenant: desk.tenant.clone(), reliance, broken: Arc::default(), edges: Vec::new(), stops: None }
@@ -464,11 +464,11 @@ impl Unit for Relying {
         panic!("{refused:?}")
     }
 
-    fn relies(&self) -> Option<&ReadSet> {
+    fn read_set(&self) -> Option<&ReadSet> {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, _: &[usize], ranges: &[usize]) -> Vec<(CollectionId, stook_catalogue::key::Key)> {
+    fn read_set_changed(&mut self, _: &[usize], ranges: &[usize]) -> Vec<(CollectionId, stook_catalogue::key::Key)> {
         *self.broken.lock().expect("nobody panicked") = ranges.to_vec();
         Vec::new()
     }
@@ -513,7 +513,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     arrived.recv().expect("it has been told");
     let noting = Noting::new(true, |desk| {
         desk.wait_for_new().expect("it waits");
-        let children = desk.between(2, &[("t".into(), 0, 9)], Some(100)).expect("edges");
+        let children = desk.edges_starting_between(2, &[("t".into(), 0, 9)], Some(100)).expect("edges");
         assert_eq!(children.len(), 1, "the unit's edge is there");
     });
     std::thread::scope(|scope| {
@@ -556,7 +556,7 @@ pub fn keys_come_in_order_with_those_of_deleted_records(place: &Place) {
         ])
         .done(&*desk.store);
     let keys = |behind: &str, limit: usize| {
-        let found = desk.store.keys_behind(&desk.tenant, CollectionId::from(0), behind, limit).expect("reading works");
+        let found = desk.store.keys_after(&desk.tenant, CollectionId::from(0), behind, limit).expect("reading works");
         found.iter().map(|key| key.as_str().to_owned()).collect::<String>()
     };
     assert_eq!([keys("", 10), keys("", 2), keys("a", 10), keys("c", 10)], ["abc", "ab", "bc", ""]);

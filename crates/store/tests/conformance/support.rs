@@ -226,13 +226,13 @@ impl Work {
     }
 
     pub fn mark(mut self, stratum: u32, target: &str) -> Self {
-        self.settling.marks.push(StaleMark { id: 0, phase: stratum, rule: 3, target: target.into(), group: "p".into(), job: 7 });
+        self.settling.marks.push(StaleMark { id: 0, order: stratum, rule: 3, target: target.into(), part: "p".into(), job: 7 });
         self
     }
 
     /// Marks of new records, of a link that may lead to them.
     pub fn new_marks(mut self, link: u32, targets: &[&str]) -> Self {
-        let mark = |target: &&str| StaleMark { id: 0, phase: 1, rule: link, target: (*target).into(), group: "".into(), job: 7 };
+        let mark = |target: &&str| StaleMark { id: 0, order: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
         self.settling.marks_if_linked.extend(targets.iter().map(mark));
         self
     }
@@ -268,7 +268,7 @@ impl Unit for Work {
         &self.tenant
     }
 
-    fn fence(&self) -> Option<LeaseToken> {
+    fn lease_token(&self) -> Option<LeaseToken> {
         self.fence
     }
 

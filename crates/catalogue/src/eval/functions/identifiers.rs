@@ -27,7 +27,7 @@ impl LeadingNumber {
         own
     }
 
-    /// The first `length` digits, if the number is so long or a blank stands behind them.
+    /// The first `length` digits, if the number is so long or a blank stands after them.
     fn first(&self, length: usize) -> Option<&str> {
         let ends = self.digits.len() == length || self.digits.len() > length && self.blanks.contains(&length);
         if ends { self.digits.get(..length) } else { None }
@@ -77,11 +77,11 @@ pub(super) fn issn(text: &str) -> Option<String> {
     Some(format!("{}-{}", &digits[..4], &digits[4..]))
 }
 
-/// How many digits stand behind a hyphen in the normal form of an LCCN.
+/// How many digits stand after a hyphen in the normal form of an LCCN.
 const SERIAL_DIGITS: usize = 6;
 
 /// The normal form of a control number of the Library of Congress, as `info:lccn` has it: without blanks, without a slash and what
-/// follows it, the part behind a hyphen with six digits.
+/// follows it, the part after a hyphen with six digits.
 pub(super) fn lccn(text: &str) -> Option<String> {
     let given: String = text.split('/').next().unwrap_or_default().chars().filter(|character| !character.is_whitespace()).collect();
     let normal = match given.split_once('-') {

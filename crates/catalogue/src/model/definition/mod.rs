@@ -88,7 +88,7 @@ impl Catalogue {
     }
 
     /// The name of a source, or of edits through the API.
-    pub fn speaker_name(&self, speaker: SourceRef) -> &str {
+    pub fn contributor_name(&self, speaker: SourceRef) -> &str {
         match speaker {
             SourceRef::Source(index) => &self.sources[index].name,
             SourceRef::Api => API_NAME,
@@ -128,7 +128,7 @@ impl Catalogue {
 
     /// What the source of a contribution is called by who asks: of one that is asked, its service's name. Nothing for records that exist
     /// because others name them.
-    pub fn voice<'a>(&'a self, source: &'a str) -> Option<&'a str> {
+    pub fn shown_source_name<'a>(&'a self, source: &'a str) -> Option<&'a str> {
         match self.source(source) {
             Some((_, Source { asks: Some(asks), .. })) => Some(&self.services[asks.service].name),
             Some((_, source)) => Some(&source.name),

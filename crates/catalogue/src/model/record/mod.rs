@@ -36,11 +36,11 @@ pub struct Contribution {
     /// Whether a newer delivery has taken its place without naming the record.
     pub retired: Retirement,
     /// The content.
-    pub said: ContributionContent,
+    pub content: ContributionContent,
     /// The document, if the collection keeps it.
     pub raw: Option<KeptDocument>,
     /// Fields whose value in this statement could not be read, in the order of fields, and what was said of them before.
-    pub unread: Vec<UnreadableField>,
+    pub unreadable: Vec<UnreadableField>,
 }
 
 /// A field whose value in a contributor's newest statement could not be read. It has the value of the newest statement of the
@@ -78,7 +78,7 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
         return Vec::new();
     }
     contributions.sort_by(|a, b| (b.as_of, &b.contributor).cmp(&(a.as_of, &a.contributor)));
-    for own in contributions.iter_mut().flat_map(|own| &mut own.unread) {
+    for own in contributions.iter_mut().flat_map(|own| &mut own.unreadable) {
         *own = UnreadableField::new(own.field);
     }
     contributions.split_off(MAX_CONTRIBUTORS)
@@ -87,8 +87,8 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
 impl Contribution {
     /// What it says of a field, and when that was said; nothing where it says nothing.
     pub fn value(&self, field: FieldId) -> Option<(&Value, (i64, Hash))> {
-        let ContributionContent::Values(values) = &self.said else { return None };
-        let (value, age) = match self.unread.iter().find(|unread| unread.field == field) {
+        let ContributionContent::Values(values) = &self.content else { return None };
+        let (value, age) = match self.unreadable.iter().find(|unread| unread.field == field) {
             Some(unread) => (&unread.value, unread.age()),
             None => (values.get(field.index())?, self.age()),
         };
@@ -99,7 +99,7 @@ impl Contribution {
     /// what is known so far; says whether anything changed.
     pub fn take_over(&mut self, older: &Contribution) -> bool {
         self.take(older, |field| {
-            let value = match &older.said {
+            let value = match &older.content {
                 ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
                 // it was deleted: of no field is anything left
                 ContributionContent::Tombstone => Value::Null,
@@ -115,8 +115,8 @@ impl Contribution {
 
     fn take(&mut self, older: &Contribution, said: impl Fn(FieldId) -> Option<UnreadableField>) -> bool {
         let mut changed = false;
-        for unread in &mut self.unread {
-            let known = older.unread.iter().find(|own| own.field == unread.field);
+        for unread in &mut self.unreadable {
+            let known = older.unreadable.iter().find(|own| own.field == unread.field);
             if let Some(found) = known.cloned().or_else(|| said(unread.field)).filter(|found| found.age() > unread.age()) {
                 *unread = found;
                 changed = true;
@@ -136,7 +136,7 @@ impl Contribution {
     }
 
     /// Whether it counts.
-    pub fn is_heard(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.retired == Retirement::Live
     }
 
@@ -198,7 +198,7 @@ pub enum ContributionContent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptDocument {
     /// The format's number, as `formats` gives it.
-    pub format: u8,
+    pub syntax: u8,
     /// The bytes, often shared with the chunk they were read in.
     pub bytes: Bytes,
 }

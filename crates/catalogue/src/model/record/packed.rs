@@ -61,7 +61,7 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {
         let start = out.len();
-        let (gone, written) = match &contribution.said {
+        let (gone, written) = match &contribution.content {
             ContributionContent::Tombstone => (true, EncodedValues::SameAsGolden),
             ContributionContent::Values(values) => (false, EncodedValues::of(values, golden, collection)),
         };
@@ -70,7 +70,7 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             | u8::from(written == EncodedValues::SameAsGolden && !gone) << 1
             | u8::from(contribution.raw.is_some()) << 2
             | u8::from(contribution.before.is_some()) << 3
-            | u8::from(!contribution.is_heard()) << 4
+            | u8::from(!contribution.counts()) << 4
             | u8::from(contribution.retired == Retirement::OnArrival) << 5
             | u8::from(before_retired) << 6
             | u8::from(matches!(written, EncodedValues::Differences(_))) << 7;
@@ -87,15 +87,15 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             put_varint(&mut out, u64::from(before.generation));
         }
         if let Some(raw) = &contribution.raw {
-            out.push(raw.format);
+            out.push(raw.syntax);
             put_varint(&mut out, raw.bytes.len() as u64);
             put_sum(&mut out, crc32fast::hash(&raw.bytes));
         }
-        if let ContributionContent::Values(values) = &contribution.said {
+        if let ContributionContent::Values(values) = &contribution.content {
             put_values(&mut out, values, &written, collection, golden);
         }
-        put_varint(&mut out, contribution.unread.len() as u64);
-        for unread in &contribution.unread {
+        put_varint(&mut out, contribution.unreadable.len() as u64);
+        for unread in &contribution.unreadable {
             put_bytes(&mut out, collection.fields[unread.field].name.as_bytes());
             out.extend_from_slice(&unread.as_of.to_le_bytes());
             out.extend_from_slice(&unread.hash);
@@ -273,7 +273,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
                     Bytes::copy_from_slice(own)
                 }
             };
-            Some(KeptDocument { format, bytes })
+            Some(KeptDocument { syntax: format, bytes })
         } else {
             None
         };
@@ -310,7 +310,18 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         if !is_sound {
             found.damaged.push(place);
         }
-        found.contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw, unread });
+        found.contributions.push(Contribution {
+            contributor,
+            as_of,
+            hash,
+            generation,
+            origin,
+            before,
+            retired,
+            content: said,
+            raw,
+            unreadable: unread,
+        });
     }
     if has_sums {
         let written: [u8; SUMS] = input.array()?;

@@ -4,7 +4,7 @@ use crate::merge::NewContribution;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::expr::{text_to_cel, to_cel};
+use stook_catalogue::eval::{text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 

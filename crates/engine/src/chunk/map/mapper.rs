@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FormatFamily, Source, SourceRef, ValueOrigin};
-use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::eval::{Evaluator, Expression};
 use stook_catalogue::ids::{FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
@@ -272,7 +272,7 @@ impl<'c> DocumentMapper<'c> {
         unread.sort_unstable();
         let said = if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
         let hash = content_hash(&said, &unread, (collection, feed), bytes, scope.as_deref());
-        let raw = collection.keep_raw.then(|| KeptDocument { format: syntax as u8, bytes: bytes.clone() });
+        let raw = collection.keep_raw.then(|| KeptDocument { syntax: syntax as u8, bytes: bytes.clone() });
         let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
         let tree = match document {
             Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),

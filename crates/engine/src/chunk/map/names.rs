@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Captures, Collection, FieldMapping, Source, ValueOrigin, ValueRule};
-use stook_catalogue::expr::{MemberReference, Scope, json_to_cel, to_cel};
+use stook_catalogue::eval::{MemberReference, Scope, json_to_cel, to_cel};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::plain::{PlainText, PlainValue};
 use stook_catalogue::value::{FieldType, SmolStr, Value};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use stook_catalogue::definition::Field;
 use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule, WhitespaceRule};
-use stook_catalogue::expr::{Evaluator, Expression, from_cel};
+use stook_catalogue::eval::{Evaluator, Expression, from_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;

@@ -1,11 +1,11 @@
 //! Which whole files count: a file that lacks too many keys of the one before it retires nothing until somebody allows it.
 //!
 //! Whole files of a scope are looked at in the order of their age. Each is compared with the newest one before it that counts; so the
-//! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those behind it
+//! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those after it
 //! decided again.
 
 use super::keys::{KeySample, MissingKeys};
-use super::names::{ask, ask_back, files_of, keys_of, told, whole};
+use super::names::{all_times, files_of, job_note, keys_of, mark_retired, mark_scope};
 use super::part::{FilePart, ScopePart};
 use crate::relations::marks::FOUND;
 use crate::relations::stored::{damaged_edge, number};
@@ -38,7 +38,8 @@ pub(super) struct DeliveryFile {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Verdict {
     /// Whether it takes the place of older files.
-    pub counts: bool,
+    #[serde(rename = "counts")]
+    pub is_effective: bool,
     /// The time of the file it was compared with.
     pub against: Option<i64>,
     /// What it lacks of that.
@@ -65,7 +66,7 @@ impl DeliveryFile {
     }
 
     fn counts(&self) -> bool {
-        self.verdict.is_some_and(|verdict| verdict.counts)
+        self.verdict.is_some_and(|verdict| verdict.is_effective)
     }
 }
 
@@ -77,26 +78,26 @@ fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
 }
 
 /// Whether a file may retire what it lacks.
-fn may(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
+fn is_within_limit(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
     lack.percent() <= replaces.max_missing
 }
 
 impl PassState<'_> {
     /// Notes that a file is whole, and asks for a decision in each of its scopes.
-    pub(super) fn is_whole(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
+    pub(super) fn add_complete_file(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
         for (scope, own) in &part.scopes {
             let whole = DeliveryFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
             let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
             let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: own.keys.pack() };
-            self.followed.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
-            self.followed.edge(EdgeChange::Put(keys));
-            self.followed.mark(FOUND, replaces.ledger(), scope.as_str(), "", job);
+            self.propagation.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
+            self.propagation.edge(EdgeChange::Put(keys));
+            self.propagation.mark(FOUND, replaces.ledger(), scope.as_str(), "", job);
         }
         Ok(())
     }
 
-    /// Decides about whole files that wait for it, and those behind them.
-    pub(super) fn decide(&mut self, desk: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+    /// Decides about whole files that wait for it, and those after them.
+    pub(super) fn decide(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         let mut scopes: BTreeMap<&str, CausingJobs> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
@@ -104,11 +105,11 @@ impl PassState<'_> {
         }
         for (scope, jobs) in scopes {
             self.unwritten.clear();
-            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], None)?;
-            let known = desk.between(replaces.ledger(), &[whole(scope)], None)?;
+            let edges = context.edges(replaces.history(), &[(files_of(scope).into(), None)], None)?;
+            let known = context.edges_starting_between(replaces.ledger(), &[all_times(scope)], None)?;
             let files = in_order(&edges)?;
-            let mut same_times = self.same_times(desk, replaces, scope, &files)?;
-            let mut files = self.merged(desk, replaces, scope, files)?;
+            let mut same_times = self.same_times(context, replaces, scope, &files)?;
+            let mut files = self.merged(context, replaces, scope, files)?;
             for place in 0..files.len() {
                 let against = files[..place].iter().rev().find(|other| other.counts() && other.as_of < files[place].as_of).map(|other| other.as_of);
                 let is_known = |verdict: Verdict| verdict.against == against && !files[..place].iter().any(|other| self.is_new(other, against));
@@ -118,19 +119,19 @@ impl PassState<'_> {
                 let lack = match against {
                     Some(against) => {
                         let group = files[..place].iter().filter(|other| other.counts() && other.as_of == against);
-                        let former = self.keys(desk, replaces, scope, group)?;
-                        former.lacking(&self.keys(desk, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
+                        let former = self.keys(context, replaces, scope, group)?;
+                        former.lacking(&self.keys(context, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
                     }
                     None => MissingKeys::default(),
                 };
                 let own = &mut files[place];
                 let same_time = same_times.remove(&own.name());
-                own.verdict = Some(Verdict { counts: own.allowed || may(replaces, lack), against, lack, same_time });
+                own.verdict = Some(Verdict { is_effective: own.allowed || is_within_limit(replaces, lack), against, lack, same_time });
                 self.decided.insert((own.job, own.file));
-                self.followed.edge(EdgeChange::Put(own.edge(replaces, scope)?));
+                self.propagation.edge(EdgeChange::Put(own.edge(replaces, scope)?));
                 let child = format!("f{} {scope}", own.file).into();
                 let payload = serde_json::to_vec(own).map_err(|error| StoreError::Other(error.to_string()))?;
-                self.followed.edge(EdgeChange::Put(told(replaces, own.job, child, payload)));
+                self.propagation.edge(EdgeChange::Put(job_note(replaces, own.job, child, payload)));
             }
             self.write_ledger(replaces, (scope, &jobs), &files, &known)?;
         }
@@ -140,7 +141,7 @@ impl PassState<'_> {
     /// What files that wait for a decision lack of others of the same time, by their names.
     fn same_times(
         &self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         scope: &str,
         files: &[DeliveryFile],
@@ -148,8 +149,8 @@ impl PassState<'_> {
         let mut lacks = BTreeMap::new();
         for twins in files.chunk_by(|a, b| a.as_of == b.as_of).filter(|twins| twins.len() > 1) {
             for own in twins.iter().filter(|own| own.verdict.is_none()) {
-                let others = self.keys(desk, replaces, scope, twins.iter().filter(|other| *other != own))?;
-                let named = self.keys(desk, replaces, scope, std::iter::once(own))?;
+                let others = self.keys(context, replaces, scope, twins.iter().filter(|other| *other != own))?;
+                let named = self.keys(context, replaces, scope, std::iter::once(own))?;
                 lacks.insert(own.name(), others.lacking(&named, own.from));
             }
         }
@@ -160,7 +161,7 @@ impl PassState<'_> {
     /// is, and has the keys of all.
     fn merged(
         &mut self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         scope: &str,
         files: Vec<DeliveryFile>,
@@ -172,7 +173,7 @@ impl PassState<'_> {
                 continue;
             };
             let one = DeliveryFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
-            let keys = self.keys(desk, replaces, scope, twins.iter())?;
+            let keys = self.keys(context, replaces, scope, twins.iter())?;
             let (link, target) = (replaces.history(), keys_of(scope));
             let edge = |own: &DeliveryFile, payload: Vec<u8>| Edge {
                 link,
@@ -183,10 +184,10 @@ impl PassState<'_> {
                 payload,
             };
             for own in twins.iter().filter(|own| *own != newest) {
-                self.followed.edge(EdgeChange::Delete(own.edge(replaces, scope)?));
-                self.followed.edge(EdgeChange::Delete(edge(own, Vec::new())));
+                self.propagation.edge(EdgeChange::Delete(own.edge(replaces, scope)?));
+                self.propagation.edge(EdgeChange::Delete(edge(own, Vec::new())));
             }
-            self.followed.edge(EdgeChange::Put(edge(newest, keys.pack())));
+            self.propagation.edge(EdgeChange::Put(edge(newest, keys.pack())));
             self.unwritten.insert(newest.name(), keys);
             merged.push(one);
         }
@@ -200,7 +201,7 @@ impl PassState<'_> {
 
     fn keys<'f>(
         &self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         scope: &str,
         files: impl Iterator<Item = &'f DeliveryFile>,
@@ -213,7 +214,7 @@ impl PassState<'_> {
                 None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
             }
         }
-        for edge in desk.edges(replaces.history(), &targets, None)? {
+        for edge in context.edges(replaces.history(), &targets, None)? {
             all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(all)
@@ -238,22 +239,22 @@ impl PassState<'_> {
             counted.iter().copied().filter(|own| !counted.iter().any(|other| other != own && covers(*other, *own))).collect();
         let present: BTreeSet<(i64, i64)> = known.iter().map(|(_, own)| *own).collect();
         for (edge, own) in known.into_iter().filter(|(_, own)| !wanted.contains(own)) {
-            self.followed.edge(EdgeChange::Delete(edge.clone()));
+            self.propagation.edge(EdgeChange::Delete(edge.clone()));
             if !wanted.iter().any(|other| covers(*other, own)) {
                 // what it had retired is heard again, unless another file retires it
                 for job in jobs {
-                    ask_back(&mut self.followed, replaces, scope, (edge.start, i64::MAX), *job);
+                    mark_retired(&mut self.propagation, replaces, scope, (edge.start, i64::MAX), *job);
                 }
             }
         }
         for (from, as_of) in wanted.difference(&present) {
             let (link, target, child) = (replaces.ledger(), scope.into(), as_of.to_string().into());
             let payload = as_of.to_le_bytes().into();
-            self.followed.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
+            self.propagation.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
             // a file that counts now because an older one does is not what caused it
             let own = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
             if let Some(job) = own.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
-                ask(&mut self.followed, replaces, scope, (*from, i64::MAX), job);
+                mark_scope(&mut self.propagation, replaces, scope, (*from, i64::MAX), job);
             }
         }
         Ok(())
@@ -277,5 +278,5 @@ pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDel
     let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { MissingKeys::default() };
     let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(DeliveryFile::name).collect();
     let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.lacking(&part.keys, part.from)) };
-    Ok(Verdict { counts: may(replaces, lack), against, lack, same_time })
+    Ok(Verdict { is_effective: is_within_limit(replaces, lack), against, lack, same_time })
 }

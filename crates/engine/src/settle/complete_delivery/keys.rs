@@ -62,7 +62,7 @@ impl KeySample {
         self.0.last_key_value().filter(|_| self.0.len() >= MOST_KEYS).map_or(u64::MAX, |(last, _)| *last)
     }
 
-    /// How many of these keys, of those that stand at or behind a time, a newer file lacks.
+    /// How many of these keys, of those that stand at or after a time, a newer file lacks.
     pub fn lacking(&self, newer: &KeySample, from: i64) -> MissingKeys {
         let bound = self.bound().min(newer.bound());
         let sample = self.0.range(..=bound).filter(|(_, at)| **at >= from);

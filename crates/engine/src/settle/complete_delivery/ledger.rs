@@ -1,6 +1,6 @@
 //! The ledger of a scope: which files have taken the place of others, from which time on.
 
-use super::names::whole;
+use super::names::all_times;
 use crate::relations::stored::number;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
@@ -25,8 +25,8 @@ impl DeliveryLedger {
     /// # Errors
     /// When the store fails.
     pub fn read<'s>(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scopes: impl Iterator<Item = &'s str>) -> Result<Self> {
-        let ranges: Vec<_> = scopes.collect::<BTreeSet<_>>().into_iter().map(whole).collect();
-        if ranges.is_empty() { Ok(Self::default()) } else { Self::new(store.between(tenant, replaces.ledger(), &ranges)?) }
+        let ranges: Vec<_> = scopes.collect::<BTreeSet<_>>().into_iter().map(all_times).collect();
+        if ranges.is_empty() { Ok(Self::default()) } else { Self::new(store.edges_starting_between(tenant, replaces.ledger(), &ranges)?) }
     }
 
     /// Whether the ledger has a newer delivery of the scope that begins at or before `at`.

@@ -17,6 +17,6 @@ mod report;
 mod retire;
 
 pub use ledger::DeliveryLedger;
-pub use names::{ask, ask_back, named, said};
+pub use names::{contribution_edge, contribution_name, mark_retired, mark_scope};
 pub use part::{FilePart, ScopePart};
 pub use report::{FileRetirement, RetirementDryRun, RetirementReport, of_job};

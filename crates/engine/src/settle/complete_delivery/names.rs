@@ -12,19 +12,19 @@ use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Result};
 
-pub(super) fn whole(scope: &str) -> (SmolStr, i64, i64) {
+pub(super) fn all_times(scope: &str) -> (SmolStr, i64, i64) {
     (scope.into(), i64::MIN, i64::MAX)
 }
 
 /// What a statement is about: a collection, who speaks, and a key.
-pub fn named(collection: &str, contributor: &str, key: &Key) -> String {
+pub fn contribution_name(collection: &str, contributor: &str, key: &Key) -> String {
     serde_json::json!([collection, contributor, key.as_str()]).to_string()
 }
 
 /// A contribution that was stored, as the edge from its scope names it, if it has one; one that is retired is found elsewhere.
-pub fn said(replaces: &CompleteDelivery, own: &NewContribution, name: String) -> Option<EdgeChange> {
+pub fn contribution_edge(replaces: &CompleteDelivery, own: &NewContribution, name: String) -> Option<EdgeChange> {
     let scoped = own.scope.as_ref()?;
-    let (link, target) = place_of(replaces, &scoped.scope, own.retired);
+    let (link, target) = retirement_place(replaces, &scoped.scope, own.retired);
     let payload = ContributionAge { as_of: own.as_of, hash: Some(own.hash) }.payload();
     Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
 }
@@ -83,17 +83,17 @@ impl ContributionAge {
     }
 }
 
-pub(super) fn place_of(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {
+pub(super) fn retirement_place(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {
     if retired { (replaces.history(), retired_of(scope)) } else { (replaces.statements(), scope.into()) }
 }
 
 /// Asks for a pass over what was said in a scope between two times.
-pub fn ask(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
+pub fn mark_scope(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
     followed.mark(FOUND, replaces.statements(), scope, SearchBounds { low, high, cursor: None }.text(), job);
 }
 
 /// The same over what was retired there.
-pub fn ask_back(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
+pub fn mark_retired(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
     followed.mark(FOUND, replaces.history(), retired_of(scope), SearchBounds { low, high, cursor: None }.text(), job);
 }
 
@@ -110,11 +110,11 @@ pub(super) fn retired_of(scope: &str) -> SmolStr {
     format!("d{scope}").into()
 }
 
-pub(super) fn told_to(job: JobId) -> SmolStr {
+pub(super) fn job_note_key(job: JobId) -> SmolStr {
     format!("j{job}").into()
 }
 
 /// An edge that tells a job something about a file of a scope.
-pub(super) fn told(replaces: &CompleteDelivery, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
-    Edge { link: replaces.history(), target: told_to(job), group: SmolStr::default(), start: 0, child, payload }
+pub(super) fn job_note(replaces: &CompleteDelivery, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
+    Edge { link: replaces.history(), target: job_note_key(job), group: SmolStr::default(), start: 0, child, payload }
 }

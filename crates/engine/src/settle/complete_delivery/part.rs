@@ -19,7 +19,7 @@ pub struct FilePart {
     /// Those of them that failed.
     pub failed: u64,
     /// Documents of the whole file, where that is known.
-    pub whole: Option<u64>,
+    pub file_documents: Option<u64>,
     /// Whether somebody has allowed the file to retire whatever it lacks.
     pub retires_all: bool,
     /// What it says in each scope.
@@ -69,7 +69,7 @@ impl FilePart {
     pub fn include(&mut self, other: &FilePart) {
         self.documents += other.documents;
         self.failed += other.failed;
-        self.whole = self.whole.or(other.whole);
+        self.file_documents = self.file_documents.or(other.file_documents);
         self.retires_all |= other.retires_all;
         for (scope, part) in &other.scopes {
             self.scopes.entry(scope.clone()).and_modify(|own| own.include(part)).or_insert_with(|| part.clone());
@@ -82,7 +82,7 @@ impl FilePart {
             let (link, target, child) = (replaces.parts(), file.to_owned(), name.to_owned());
             Edge { link, target: target.into(), group, start, child: child.into(), payload }
         };
-        let total = serde_json::json!([self.documents, self.failed, self.whole, self.retires_all]).to_string();
+        let total = serde_json::json!([self.documents, self.failed, self.file_documents, self.retires_all]).to_string();
         let scopes = self.scopes.iter().map(|(scope, own)| edge(format!("s{scope}").into(), own.from, own.pack()));
         std::iter::once(edge(SmolStr::default(), 0, total.into())).chain(scopes).collect()
     }
@@ -96,7 +96,7 @@ impl FilePart {
         // parts that wait from an earlier build have three numbers
         let read = read.or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, whole)| (documents, failed, whole, false)));
         let (documents, failed, whole, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
-        Ok(Self { documents, failed, whole, retires_all, scopes: BTreeMap::new() })
+        Ok(Self { documents, failed, file_documents: whole, retires_all, scopes: BTreeMap::new() })
     }
 
     /// Tells that a chunk is done: `first` is the number of its first document.

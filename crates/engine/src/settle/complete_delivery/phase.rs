@@ -1,6 +1,6 @@
 //! Answers the marks of a source with complete deliveries: parts of files, decisions, retiring and restoring.
 
-use super::names::told;
+use super::names::job_note;
 use super::part::FilePart;
 use super::retire::RetirementChange;
 use crate::relations::stored::damaged_edge;
@@ -12,38 +12,38 @@ use stook_store::{EdgeChange, PassContext, Result, StaleMark};
 
 impl PassState<'_> {
     /// Answers marks of a source whose files take the place of others.
-    pub(in crate::settle) fn replaced(&mut self, desk: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+    pub(in crate::settle) fn replaced(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         match marks.first().map(|mark| mark.rule) {
-            Some(rule) if rule == replaces.parts() => self.parts(desk, replaces, marks),
-            Some(rule) if rule == replaces.ledger() => self.decide(desk, replaces, marks),
-            Some(rule) if rule == replaces.history() => self.restate(desk, replaces, marks, RetirementChange::Restore),
-            _ => self.restate(desk, replaces, marks, RetirementChange::Retire),
+            Some(rule) if rule == replaces.parts() => self.parts(context, replaces, marks),
+            Some(rule) if rule == replaces.ledger() => self.decide(context, replaces, marks),
+            Some(rule) if rule == replaces.history() => self.restate(context, replaces, marks, RetirementChange::Restore),
+            _ => self.restate(context, replaces, marks, RetirementChange::Retire),
         }
     }
 
     /// Parts of files are done: those of a file become one, and one that is whole is decided about.
-    fn parts(&mut self, desk: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+    fn parts(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         self.cleared.extend(marks.iter().map(|mark| mark.id));
         let files: BTreeSet<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let targets: Vec<(String, Option<String>)> = files.iter().map(|file| ((*file).to_owned(), None)).collect();
-        let edges = desk.edges(replaces.parts(), &targets, None)?;
+        let edges = context.edges(replaces.parts(), &targets, None)?;
         for own in edges.chunk_by(|a, b| a.target == b.target) {
             let (mut part, file) = (FilePart::default(), &own[0].target);
             for edge in own {
                 part.include(&FilePart::of(edge)?);
-                self.followed.edge(EdgeChange::Delete(edge.clone()));
+                self.propagation.edge(EdgeChange::Delete(edge.clone()));
             }
-            if part.whole != Some(part.documents) {
-                part.edges(replaces, file, "").into_iter().for_each(|edge| self.followed.edge(EdgeChange::Put(edge)));
+            if part.file_documents != Some(part.documents) {
+                part.edges(replaces, file, "").into_iter().for_each(|edge| self.propagation.edge(EdgeChange::Put(edge)));
                 continue;
             }
             let numbers = file.split_once(' ').and_then(|(job, file)| Some((job.parse().ok()?, file.parse().ok()?)));
             let (job, number): (JobId, usize) = numbers.ok_or_else(|| damaged_edge(&own[0], "it names no file"))?;
             if part.failed > 0 {
                 let payload = part.failed.to_string().into();
-                self.followed.edge(EdgeChange::Put(told(replaces, job, format!("b{number}").into(), payload)));
+                self.propagation.edge(EdgeChange::Put(job_note(replaces, job, format!("b{number}").into(), payload)));
             } else {
-                self.is_whole(replaces, (job, number), &part)?;
+                self.add_complete_file(replaces, (job, number), &part)?;
             }
         }
         Ok(())

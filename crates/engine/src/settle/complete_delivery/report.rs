@@ -3,7 +3,7 @@
 use super::decide::{DeliveryFile, Verdict, foresee};
 use super::keys::{MissingKeys, hash_of};
 use super::ledger::DeliveryLedger;
-use super::names::{ContributionAge, ContributionName, told_to, whole};
+use super::names::{ContributionAge, ContributionName, all_times, job_note_key};
 use super::part::FilePart;
 use crate::relations::stored::{damaged_edge, number};
 use serde::Serialize;
@@ -98,7 +98,7 @@ impl RetirementReport {
 }
 
 /// `be` is "was" of what was done, "would be" of what is foreseen.
-fn refused(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
+fn too_much_missing(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
         "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the previous delivery's keys are missing ({} of {}; `most` is {} %); \
@@ -124,7 +124,7 @@ fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
 fn reason(replaces: &CompleteDelivery, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
     let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
     if !counts {
-        return Some(refused(replaces, scope, verdict.lack, be));
+        return Some(too_much_missing(replaces, scope, verdict.lack, be));
     }
     verdict.same_time.filter(|lack| lack.missing > 0).map(|lack| of_the_same_time(scope, lack, are))
 }
@@ -141,7 +141,7 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
     let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
     let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
     let mut found = RetirementReport::default();
-    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &told_to(job.id))? {
+    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &job_note_key(job.id))? {
         let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
         match kind {
             "r" => found.retired += number(&edge)?.max(0) as u64,
@@ -156,7 +156,7 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
                 let whole: DeliveryFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
                 let Some(verdict) = whole.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
-                let (counts, reason) = (verdict.counts, reason(replaces, scope, (verdict.counts, &verdict), false));
+                let (counts, reason) = (verdict.is_effective, reason(replaces, scope, (verdict.is_effective, &verdict), false));
                 let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
                 found.files.push(FileRetirement { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
             }
@@ -229,18 +229,18 @@ impl<'t> RetirementDryRun<'t> {
             self.found.files.push(FileRetirement::none(file, reason));
             return Ok(());
         }
-        if part.whole != Some(part.documents) {
+        if part.file_documents != Some(part.documents) {
             self.found.files.push(FileRetirement::none(file, "the file was not read completely, so what it would retire is unknown".to_owned()));
             return Ok(());
         }
         let mut retired = 0;
         for (scope, own) in &part.scopes {
             let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
-            let counts = verdict.counts || part.retires_all;
+            let counts = verdict.is_effective || part.retires_all;
             if counts {
                 let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
-                let range = (whole(scope).0, own.from, i64::MAX);
-                let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
+                let range = (all_times(scope).0, own.from, i64::MAX);
+                let said = self.store.edges_starting_between(self.tenant, self.replaces.statements(), &[range])?;
                 let mut lacking = Vec::new();
                 for edge in said.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
                     let age = ContributionAge::of(&edge)?;
@@ -279,7 +279,7 @@ impl<'t> RetirementDryRun<'t> {
                     let Some(record) = record else { continue };
                     let contributions = record.contributions_of(&self.catalogue.collections[collection])?;
                     let stands = |(contributor, age): &(String, ContributionAge)| {
-                        contributions.iter().any(|own| *own.contributor == **contributor && own.is_heard() && age.is_of(own))
+                        contributions.iter().any(|own| *own.contributor == **contributor && own.counts() && age.is_of(own))
                     };
                     standing += u64::from(ages.iter().any(stands));
                 }

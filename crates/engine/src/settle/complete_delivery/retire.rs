@@ -1,7 +1,7 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
 use super::ledger::DeliveryLedger;
-use super::names::{ContributionAge, ContributionName, place_of, told, told_to, whole};
+use super::names::{ContributionAge, ContributionName, all_times, job_note, job_note_key, retirement_place};
 use crate::content::history::golden_change;
 use crate::job::ImportPolicy;
 use crate::merge::RecordMerger;
@@ -63,17 +63,17 @@ impl PassState<'_> {
     /// Retires the contributions of scopes that the ledger covers, or restores those that it no longer covers.
     pub(super) fn restate(
         &mut self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         marks: &[StaleMark],
         heard: RetirementChange,
     ) -> Result<()> {
         let retired = heard == RetirementChange::Restore;
-        let link = place_of(replaces, "", retired).0;
-        let (edges, jobs) = self.paged(desk, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
+        let link = retirement_place(replaces, "", retired).0;
+        let (edges, jobs) = self.paged(context, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
-        let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
-        let ledger = DeliveryLedger::new(desk.between(replaces.ledger(), &ranges, None)?)?;
+        let ranges: Vec<_> = jobs.keys().map(|target| all_times(&scope_of(target))).collect();
+        let ledger = DeliveryLedger::new(context.edges_starting_between(replaces.ledger(), &ranges, None)?)?;
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (age, scope) = (ContributionAge::of(&edge)?, scope_of(&edge.target));
@@ -84,7 +84,7 @@ impl PassState<'_> {
             match name.record(&self.rules.catalogue) {
                 Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor: name.contributor, age, scope, edge }),
                 // of a collection that the definition does not have any more
-                None => self.followed.edge(EdgeChange::Delete(edge)),
+                None => self.propagation.edge(EdgeChange::Delete(edge)),
             }
         }
         debug_assert!(found.len() <= MOST_CHILDREN);
@@ -92,7 +92,7 @@ impl PassState<'_> {
         let collections: BTreeSet<CollectionId> = found.keys().map(|(collection, _)| *collection).collect();
         for collection in collections {
             let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
-            let held = desk.hold(collection, &keys)?;
+            let held = context.hold(collection, &keys)?;
             for (key, stored) in keys.into_iter().zip(held) {
                 let own = found.remove(&(collection, key)).unwrap_or_default();
                 let caused: CausingJobs = own.iter().filter_map(|own| jobs.get(&own.edge.target)).flatten().copied().collect();
@@ -102,24 +102,24 @@ impl PassState<'_> {
                 }
             }
         }
-        self.count(desk, replaces, counted)
+        self.count(context, replaces, counted)
     }
 
     /// Tells jobs how many records they have changed in a scope, or could not change.
     fn count(
         &mut self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         counted: BTreeMap<(JobId, String, RetirementResult), u64>,
     ) -> Result<()> {
         let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
-        let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (told_to(job).into(), None)).collect();
-        let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, None)? };
+        let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (job_note_key(job).into(), None)).collect();
+        let known = if targets.is_empty() { Vec::new() } else { context.edges(replaces.history(), &targets, None)? };
         for ((job, scope, restated), count) in counted {
             let child: SmolStr = format!("{}{scope}", restated.kind()).into();
-            let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;
+            let before = known.iter().find(|edge| edge.target == job_note_key(job) && edge.child == child).map_or(Ok(0), number)?;
             let payload = (before + count as i64).to_le_bytes().into();
-            self.followed.edge(EdgeChange::Put(told(replaces, job, child, payload)));
+            self.propagation.edge(EdgeChange::Put(job_note(replaces, job, child, payload)));
         }
         Ok(())
     }
@@ -145,11 +145,11 @@ impl PassState<'_> {
             let (own, said) = own;
             // the edge of a newer contribution is written with that
             if said.is_none_or(|said| !own.age.is_before(said)) {
-                self.followed.edge(EdgeChange::Delete(own.edge.clone()));
+                self.propagation.edge(EdgeChange::Delete(own.edge.clone()));
             }
             if said.is_some_and(|said| own.age.is_of(said)) {
-                let (link, target) = place_of(replaces, &own.scope, heard == RetirementChange::Retire);
-                self.followed.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
+                let (link, target) = retirement_place(replaces, &own.scope, heard == RetirementChange::Retire);
+                self.propagation.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
             }
         }
         let Some(record) = stored else { return Ok(None) };
@@ -158,13 +158,13 @@ impl PassState<'_> {
         let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
         let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
         let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-        let Some(change) = decider.restate(&record, contributions, is_meant, retired) else { return Ok(None) };
+        let Some(change) = decider.retire_or_restore(&record, contributions, is_meant, retired) else { return Ok(None) };
         let RecordChange::Put(content) = &change else { return Ok(None) };
-        let before = record.alive.then_some(&record.golden[..]);
+        let before = record.exists.then_some(&record.golden[..]);
         let after = content.exists.then_some(&content.golden[..]);
         for job in jobs {
             let changed = ValueChange { collection, key: &record.key, before, after, job: *job, by: ChangeCause::External };
-            self.followed.follow(self.rules, self.evaluator, &changed);
+            self.propagation.follow(self.rules, self.evaluator, &changed);
         }
         self.note_failed(collection, &record.key);
         if let Some(change) = golden_change(definition, Some(&record), &change) {

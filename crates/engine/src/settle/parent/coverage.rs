@@ -17,7 +17,7 @@ impl PassState<'_> {
     /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
     pub(super) fn cover(
         &mut self,
-        desk: &mut dyn PassContext,
+        context: &mut dyn PassContext,
         index: usize,
         parents: &[ParentAtHand],
         covered: &mut HashMap<(usize, usize), BTreeMap<String, CoverageRow>>,
@@ -28,12 +28,12 @@ impl PassState<'_> {
         let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
         let names: Vec<&str> = parents.iter().filter(|own| is_whole(&own.wanted)).map(|own| own.key.as_str()).collect();
         let mut keys: BTreeSet<Key> =
-            if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
+            if names.is_empty() { BTreeSet::new() } else { context.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
         for ParentAtHand { key, wanted, .. } in parents.iter().filter(|own| !is_whole(&own.wanted)) {
             keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
         }
         let keys: Vec<Key> = keys.into_iter().collect();
-        let stored = if keys.is_empty() { Vec::new() } else { desk.hold(coverage.rows, &keys)? };
+        let stored = if keys.is_empty() { Vec::new() } else { context.hold(coverage.rows, &keys)? };
         let mut known: HashMap<String, Vec<StoredRecord>> = HashMap::new();
         for record in stored.into_iter().flatten() {
             known.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);

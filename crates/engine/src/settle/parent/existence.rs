@@ -44,10 +44,10 @@ impl PassState<'_> {
             if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
         if asks_all {
             for job in &wanted.jobs {
-                self.followed.ask_as_parent(self.rules, collection, (key, ""), *job);
+                self.propagation.ask_as_parent(self.rules, collection, (key, ""), *job);
             }
         }
-        let living = stored.filter(|record| record.alive);
+        let living = stored.filter(|record| record.exists);
         let mut golden = match &made {
             Some(content) => content.as_ref().filter(|content| content.exists).map(|content| content.golden.clone()),
             None => living.map(|record| Arc::from(&*record.golden)),
@@ -72,7 +72,7 @@ impl PassState<'_> {
                 for job in &wanted.jobs {
                     let before = living.map(|record| &record.golden[..]);
                     let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, by: ChangeCause::ParentPass };
-                    self.followed.follow(self.rules, self.evaluator, &changed);
+                    self.propagation.follow(self.rules, self.evaluator, &changed);
                 }
                 self.note_failed(collection, key);
                 let change = match content {
@@ -134,9 +134,9 @@ impl PassState<'_> {
                     origin: ContributionOrigin::default(),
                     before: None,
                     retired: Retirement::Live,
-                    said: ContributionContent::Values(values.into()),
+                    content: ContributionContent::Values(values.into()),
                     raw: None,
-                    unread: Vec::new(),
+                    unreadable: Vec::new(),
                 });
             } else if !named && is_there {
                 // its last child may have gone: only all of them tell

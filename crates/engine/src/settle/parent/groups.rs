@@ -6,7 +6,7 @@ use crate::relations::payload::ChildPayload;
 use crate::settle::measure::{ValueRun, Window, distinct, gaps, runs, union};
 use crate::settle::pass::PassState;
 use std::collections::{BTreeMap, BTreeSet};
-use stook_catalogue::expr::from_cel;
+use stook_catalogue::eval::from_cel;
 use stook_catalogue::links::{Coverage, GroupedChildren, Measure, MeasureCase};
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::{FieldType, Value};

@@ -13,26 +13,26 @@ use stook_catalogue::links::{CoverageKind, Derivation};
 use stook_store::{Edge, PassContext, Result, StaleMark, StoredRecord};
 
 impl PassState<'_> {
-    pub(in crate::settle) fn parents(&mut self, desk: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+    pub(in crate::settle) fn parents(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let mut wanted: BTreeMap<Key, ParentWork> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
             let own = wanted.entry(key_of(&mark.target)?).or_default();
             own.jobs.insert(mark.job);
-            match mark.group.strip_prefix('g') {
+            match mark.part.strip_prefix('g') {
                 Some(group) => {
                     own.groups.insert(group.to_owned());
                 }
                 None => {
                     own.all = true;
-                    own.created_by_link |= mark.group == MADE;
+                    own.created_by_link |= mark.part == MADE;
                 }
             }
         }
         let keys: Vec<Key> = wanted.keys().cloned().collect();
-        let held = desk.hold(collection, &keys)?;
+        let held = context.hold(collection, &keys)?;
         self.widen(collection, &held, &mut wanted);
-        let told = self.told(desk, collection, &wanted)?;
+        let told = self.told(context, collection, &wanted)?;
         let mut parents: Vec<ParentAtHand> = Vec::with_capacity(keys.len());
         for (((key, wanted), record), told) in wanted.into_iter().zip(held).zip(told) {
             let state = self.exists(collection, &key, record.as_ref(), &wanted, &told)?;
@@ -40,7 +40,7 @@ impl PassState<'_> {
         }
         let mut covered = HashMap::new();
         for coverage in &self.rules.relations[collection].coverages {
-            self.cover(desk, *coverage, &parents, &mut covered)?;
+            self.cover(context, *coverage, &parents, &mut covered)?;
         }
         Ok(())
     }
@@ -58,13 +58,13 @@ impl PassState<'_> {
         let created = own.to.iter().any(|link| self.rules.catalogue.links[*link].create);
         let has_runs = own.coverages.iter().any(|coverage| matches!(self.rules.catalogue.coverages[*coverage].kind, CoverageKind::Runs { .. }));
         for (wanted, record) in wanted.values_mut().zip(held) {
-            let is_there = record.as_ref().is_some_and(|record| record.alive);
+            let is_there = record.as_ref().is_some_and(|record| record.exists);
             wanted.all |= has_runs || (created && !is_there) || wanted.groups.iter().any(|group| rolls(group));
         }
     }
 
     /// Reads edges of parents: of all groups, or of those that have changed.
-    fn told(&self, desk: &mut dyn PassContext, collection: CollectionId, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
+    fn told(&self, context: &mut dyn PassContext, collection: CollectionId, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
         let rolled = own.rollups.iter().filter_map(|field| match &definition.fields[*field].derive {
@@ -87,7 +87,7 @@ impl PassState<'_> {
         }
         for link in links {
             let definition = &self.rules.catalogue.links[link];
-            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, None)? {
+            for Edge { target, group, child, payload, .. } in context.edges(definition.edges(), &asked, None)? {
                 let Some(place) = places.get(target.as_str()) else { continue };
                 let child = ChildAtHand { group, key: child, told: ChildPayload::unpack(&payload, definition).map_err(damaged)? };
                 told[*place].entry(link).or_default().push(child);

@@ -6,7 +6,7 @@ use crate::settle::measure::ValueRun;
 use crate::settle::pass::PassState;
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::key::{Key, MAX_KEY_BYTES};
 use stook_catalogue::links::{Coverage, MeasureCase};
 use stook_catalogue::value::{FieldType, Value};

@@ -6,7 +6,7 @@ use crate::settle::pass::PassState;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use stook_catalogue::expr::{Expression, from_cel, text_to_cel};
+use stook_catalogue::eval::{Expression, from_cel, text_to_cel};
 use stook_catalogue::links::CoverageTotal;
 use stook_catalogue::value::FieldType;
 

@@ -5,7 +5,7 @@ use super::schema::{NO_NUL, counted, done_schema, key, list, object, query_text,
 use crate::api::queries::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::api::records::MOST_KEYS;
 use serde_json::{Value as Json, json};
-use stook_engine::ask::WHEN;
+use stook_engine::fetch::WHEN;
 use stook_query::MAX_TEXT;
 
 /// Describes these paths.

@@ -5,14 +5,14 @@ use crate::reads::ServedRecord;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::json_to_cel;
+use stook_catalogue::eval::json_to_cel;
 use stook_catalogue::fold::fold;
 use stook_catalogue::route::RecordColumn;
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::PlanColumn;
 
-pub fn cel_null() -> stook_catalogue::expr::CelValue {
+pub fn cel_null() -> stook_catalogue::eval::CelValue {
     json_to_cel(&Json::Null)
 }
 

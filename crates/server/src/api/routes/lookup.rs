@@ -8,14 +8,14 @@ use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use crate::reads::MissPolicy;
 use futures_util::FutureExt;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::route::{LookupPart, LookupRoute, RouteAction};
 
 /// How often lookups are done anew because records were changed while they were looked up.
 const ATTEMPTS: usize = 10;
 
 fn restless() -> Problem {
-    Problem::busy("the records are being changed too quickly to be read consistently; try again")
+    Problem::unavailable("the records are being changed too quickly to be read consistently; try again")
 }
 
 /// What a lookup answers.
@@ -51,7 +51,7 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
     if let Some(found) = cached {
         return found;
     }
-    let place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::busy(error.to_string()))?;
+    let place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::unavailable(error.to_string()))?;
     let values = given.values;
     reading(move || {
         let _place = place;
@@ -65,7 +65,7 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
             // every lookup of this way is done when it is asked for
             let ended = answer(&request, find).now_or_never();
             if !request.has_moved() {
-                return ended.unwrap_or_else(|| Err(Problem::busy("a lookup did not finish"))).map(|found| looked(&request, found));
+                return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish"))).map(|found| looked(&request, found));
             }
         }
         Err(restless())

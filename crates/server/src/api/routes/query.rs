@@ -23,7 +23,7 @@ use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::over;
-use stook_engine::ask::{FetchOptions, FetchPolicy, ServiceStatus};
+use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, QueryCondition, Stage};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::{ReadDetail, Tenant};
@@ -47,7 +47,7 @@ pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'
     ctx.reaches_store();
     let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
     let found = reading(move || {
-        let said = app.ask(&compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
+        let said = app.fetch(&compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
         }
@@ -207,8 +207,8 @@ fn rows(app: &App, ask: &QueryRoute, tenant: &Tenant, compiled: &CompiledQuery, 
         let contributions = record.contributions_of(collection)?;
         let (mut said, mut sources) = (Vec::new(), Vec::new());
         let contributions = joined(&app.catalogue, collection, &contributions);
-        for own in contributions.iter().filter(|own| own.is_heard()) {
-            let ContributionContent::Values(values) = &own.said else { continue };
+        for own in contributions.iter().filter(|own| own.counts()) {
+            let ContributionContent::Values(values) = &own.content else { continue };
             let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
             let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
             said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));

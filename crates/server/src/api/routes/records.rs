@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::ExpressionFailures;
+use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn};
 use stook_catalogue::value::{FieldType, Value};

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::{json_to_cel, to_cel};
+use stook_catalogue::eval::{json_to_cel, to_cel};
 use stook_catalogue::route::{IncludeRequirement, Lookup, Projection};
 use stook_catalogue::value::{FieldType, Value};
 

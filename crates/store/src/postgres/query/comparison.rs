@@ -40,7 +40,7 @@ impl ComparisonSql<'_> {
 
     fn begins(&mut self, prefix: &str) -> String {
         let low = self.bound(">=", prefix);
-        match pattern::behind(prefix) {
+        match pattern::after_prefix(prefix) {
             Some(behind) => format!("{low} AND {}", self.bound("<", &behind)),
             None => low,
         }

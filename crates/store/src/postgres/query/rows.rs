@@ -22,8 +22,8 @@ pub fn visit(
         return Ok(rows.into_iter().try_for_each(visit)?);
     }
     let builder = SqlBuilder::new(catalogue, tenant, plan)?;
-    if may_glance(&builder, plan)?
-        && let Some(rows) = glance(session, catalogue, tenant, plan)?
+    if may_read_first_records(&builder, plan)?
+        && let Some(rows) = read_first_records(session, catalogue, tenant, plan)?
     {
         return Ok(rows.into_iter().try_for_each(visit)?);
     }
@@ -87,7 +87,7 @@ const LOOKED_AT: [u64; 2] = [512, 8_192];
 
 /// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
 /// instead of finding all and sorting.
-fn may_glance(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
+fn may_read_first_records(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
     let is_page = plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= GLANCED);
     let is_plain = plan.sort.is_empty() && !plan.distinct && !plan.any_order && plan.each.is_none();
     if !is_page || !is_plain || !builder.is_indexed || builder.is_ordered_scan || builder.is_tag_scan {
@@ -106,7 +106,7 @@ fn may_glance(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
 
 /// A page among the first records in the order of keys, if it is there. What the planner expects to be found is no help: it may be a
 /// thousand times too few for the beginnings of texts.
-fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
+fn read_first_records(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
     let wanted = plan.offset + plan.limit.unwrap_or_default();
     let page = QueryPlan { offset: 0, limit: Some(wanted), ..plan.clone() };
     let [few, many] = LOOKED_AT;

@@ -41,7 +41,7 @@ pub enum AccessPath {
 const PROBES: [i64; 3] = [256, 4_096, 32_768];
 
 /// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
-pub fn way(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
+pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
     if known.conflicts {
         return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
     }
@@ -55,7 +55,7 @@ pub fn way(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Op
         Comparison::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
         _ => 0,
     };
-    // a short beginning leaves out less than what stands behind it
+    // a short beginning leaves out less than what stands after it
     let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
     if by_trigrams && let Some(query) = trigrams(known, test) {
         return Some((11, AccessPath::Trigrams(query)));
@@ -93,38 +93,43 @@ pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&
 }
 
 /// The condition whose index finds fewest records.
-pub fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Option<(usize, AccessPath)>> {
+pub fn choose_driving_condition(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &QueryPlan,
+) -> Result<Option<(usize, AccessPath)>> {
     let collection = collection_of(catalogue, plan)?;
-    let knowns: Vec<ColumnInfo> =
+    let columns: Vec<ColumnInfo> =
         plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
     let mut candidates: Vec<(u32, usize, AccessPath)> = Vec::new();
-    for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
-        candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
+    for (index, (condition, known)) in plan.conditions.iter().zip(&columns).enumerate() {
+        candidates.extend(access_path_of(collection, known, &condition.test).map(|(rank, path)| (rank, index, path)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
     // who carries a tag is found in the order of keys, so a page in that order reads no more than it shows
     let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
-    let streams = |index: usize| is_page && knowns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
+    let streams = |index: usize| is_page && columns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
     // one record at most cannot be beaten
     if candidates.len() < 2 || candidates[0].0 <= 1 {
-        return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
+        return Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)));
     }
     for most in PROBES {
         let mut fewest = (most, 0);
-        for (place, (_, index, way)) in candidates.iter().enumerate() {
-            let entries = probe(connection, collection, tenant, &plan.conditions[*index].test, &knowns[*index], way, most)?;
+        for (place, (_, index, path)) in candidates.iter().enumerate() {
+            let entries = probe(connection, collection, tenant, &plan.conditions[*index].test, &columns[*index], path, most)?;
             fewest = fewest.min((entries, place));
         }
         if fewest.0 < most {
-            let (_, index, way) = candidates.swap_remove(fewest.1);
-            return Ok(Some((index, way)));
+            let (_, index, path) = candidates.swap_remove(fewest.1);
+            return Ok(Some((index, path)));
         }
         if let Some(place) = candidates.iter().position(|(_, index, _)| streams(*index)) {
-            let (_, index, way) = candidates.swap_remove(place);
-            return Ok(Some((index, way)));
+            let (_, index, path) = candidates.swap_remove(place);
+            return Ok(Some((index, path)));
         }
     }
-    Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)))
+    Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)))
 }
 
 /// How many entries an index has for a condition, at most `most`.
@@ -134,7 +139,7 @@ pub fn probe(
     tenant: i64,
     test: &Comparison,
     known: &ColumnInfo,
-    way: &AccessPath,
+    path: &AccessPath,
     most: i64,
 ) -> Result<i64> {
     // the rest of a pattern could leave out any number of entries that are read
@@ -144,7 +149,7 @@ pub fn probe(
     };
     let mut parameters = vec![Sql::Integer(tenant)];
     let (name, field) = (&collection.name, &known.name);
-    let from = match way {
+    let from = match path {
         AccessPath::Ordered(index) => {
             format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
         }

@@ -89,7 +89,7 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
 /// Text from `prefix` on, up to the next text that does not begin with it.
 fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
     parameters.push(Sql::Text(prefix.to_owned()));
-    match pattern::behind(prefix) {
+    match pattern::after_prefix(prefix) {
         Some(behind) => {
             parameters.push(Sql::Text(behind));
             format!("{sql} >= {bound} AND {sql} < {bound}")

@@ -1,6 +1,6 @@
 //! Rows of a plan, a page at a time.
 
-use super::access::{collection_of, way};
+use super::access::{access_path_of, collection_of};
 use super::columns::known;
 use super::rows::visit;
 use crate::Result;
@@ -16,7 +16,7 @@ pub struct KeyPager {
     plan: QueryPlan,
     /// Rows that may follow, if they are bounded.
     remaining: Option<u64>,
-    /// Whether it begins behind another one.
+    /// Whether it begins after another one.
     is_continued: bool,
 }
 
@@ -32,7 +32,7 @@ impl KeyPager {
         }
         let collection = collection_of(catalogue, plan).ok()?;
         let is_found = |condition: &Condition| {
-            known(catalogue, collection, None, condition.column).is_ok_and(|known| way(collection, &known, &condition.test).is_none())
+            known(catalogue, collection, None, condition.column).is_ok_and(|known| access_path_of(collection, &known, &condition.test).is_none())
         };
         if !plan.conditions.iter().all(is_found) {
             return None;

@@ -2,7 +2,7 @@
 
 use super::super::error::failure;
 use super::super::values::{unbind, unbind_stored};
-use super::access::{AccessPath, SqlStatement, collection_of, driver, probe};
+use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of, probe};
 use super::columns::{ColumnInfo, known};
 use super::select::{ALIVE, SqlBuilder, select};
 use crate::Result;
@@ -19,11 +19,11 @@ pub fn visit(
     plan: &QueryPlan,
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
-    let driver = driver(connection, catalogue, tenant, plan)?;
-    if let Some(rows) = glance(connection, catalogue, tenant, plan, driver.as_ref())? {
+    let driving = choose_driving_condition(connection, catalogue, tenant, plan)?;
+    if let Some(rows) = read_first_records(connection, catalogue, tenant, plan, driving.as_ref())? {
         return rows.into_iter().try_for_each(visit);
     }
-    let statement = select(SqlBuilder::driven(catalogue, tenant, plan, driver)?, plan)?.0;
+    let statement = select(SqlBuilder::driven(catalogue, tenant, plan, driving)?, plan)?.0;
     read(connection, catalogue, plan, &statement, visit)
 }
 
@@ -35,15 +35,15 @@ const LOOKED_AT: u64 = 8_192;
 
 /// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
 /// looked at. Nothing if these are too few, or if an index finds few.
-fn glance(
+fn read_first_records(
     connection: &Connection,
     catalogue: &Catalogue,
     tenant: i64,
     plan: &QueryPlan,
-    driver: Option<&(usize, AccessPath)>,
+    driving: Option<&(usize, AccessPath)>,
 ) -> Result<Option<Vec<Vec<Value>>>> {
     let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|wanted| *wanted <= GLANCED);
-    let (Some(wanted), Some((index, way))) = (wanted, driver) else { return Ok(None) };
+    let (Some(wanted), Some((index, path))) = (wanted, driving) else { return Ok(None) };
     if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
         return Ok(None);
     }
@@ -53,7 +53,7 @@ fn glance(
     let most = LOOKED_AT as i64;
     // keys are found in their order anyway, and so is who carries a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
-    if is_ordered || probe(connection, collection, tenant, test, &driving, way, most)? < most {
+    if is_ordered || probe(connection, collection, tenant, test, &driving, path, most)? < most {
         return Ok(None);
     }
     let collect = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {

@@ -1,7 +1,7 @@
 //! A plan as one statement.
 
 use super::super::tables::conflict_index;
-use super::access::{AccessPath, SqlStatement, collection_of, driver};
+use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of};
 use super::columns::{ColumnInfo, key, known};
 use super::comparison::comparison;
 use crate::Result;
@@ -34,11 +34,11 @@ pub struct SqlBuilder<'a> {
 impl<'a> SqlBuilder<'a> {
     /// The `FROM ... WHERE ...` of a plan.
     pub fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Self> {
-        Self::driven(catalogue, tenant, plan, driver(connection, catalogue, tenant, plan)?)
+        Self::driven(catalogue, tenant, plan, choose_driving_condition(connection, catalogue, tenant, plan)?)
     }
 
     /// The same with what finds the records; without anything they are read in their order.
-    pub fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driver: Option<(usize, AccessPath)>) -> Result<Self> {
+    pub fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driving: Option<(usize, AccessPath)>) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
             catalogue,
@@ -51,13 +51,13 @@ impl<'a> SqlBuilder<'a> {
             each: each(collection, plan.each)?,
             access: "reads every record of the collection".into(),
         };
-        let knowns: Vec<ColumnInfo> =
+        let columns: Vec<ColumnInfo> =
             plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
-        if let Some((index, way)) = driver {
-            builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
+        if let Some((index, path)) = driving {
+            builder.drive(&plan.conditions[index].test, &columns[index], &path)?;
             // asking the elements leaves nothing to check
-            answered = matches!(way, AccessPath::Elements).then_some(index);
+            answered = matches!(path, AccessPath::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
             let column = known(catalogue, collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
@@ -67,7 +67,7 @@ impl<'a> SqlBuilder<'a> {
         } else if !plan.distinct {
             builder.index = format!(" INDEXED BY \"k_{}\"", collection.name);
         }
-        for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
+        for (index, (condition, known)) in plan.conditions.iter().zip(&columns).enumerate() {
             if answered != Some(index) {
                 builder.condition(&condition.test, known)?;
             }
@@ -76,9 +76,9 @@ impl<'a> SqlBuilder<'a> {
     }
 
     /// Makes the condition the one whose index finds the records.
-    fn drive(&mut self, test: &Comparison, known: &ColumnInfo, way: &AccessPath) -> Result<()> {
+    fn drive(&mut self, test: &Comparison, known: &ColumnInfo, path: &AccessPath) -> Result<()> {
         let (collection, name) = (&self.collection.name, &known.name);
-        match way {
+        match path {
             AccessPath::Ordered(index) => {
                 self.index = format!(" INDEXED BY {index}");
                 self.access = match test {

@@ -14,7 +14,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::import::{self, DryRunLimits, ImportRequest};
-use stook_engine::settle::snapshot;
+use stook_engine::settle::complete_delivery;
 use stook_engine::withdraw;
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::journal::OUTCOMES;
@@ -324,7 +324,7 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     desk.deliver(&tenant, &new);
     desk.work(1);
     let found = stook_engine::record::get(&desk.catalogue, &*desk.stores[0], &tenant, "task", "t1", true).expect("it reads").expect("a record");
-    assert!(!found.stored.alive);
+    assert!(!found.stored.exists);
     assert_eq!(found.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it reads")["contributions"][0]["says"], "retired");
     assert!(stook_engine::record::get(&desk.catalogue, &*desk.stores[0], &tenant, "task", "t2", false).expect("it reads").is_some());
     // an old file that comes late is superseded where a newer one has taken its place
@@ -388,7 +388,7 @@ fn a_dry_run_counts_what_an_import_retires() {
 }
 
 /// What a dry run says of a delivery.
-fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> snapshot::RetirementReport {
+fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> complete_delivery::RetirementReport {
     // a job nobody works on writes the file
     let job = desk.stores[0].job(desk.deliver(&desk.tenant(), delivery)).expect("a job");
     let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some(source.to_owned()));
@@ -398,9 +398,9 @@ fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> snaps
 }
 
 /// What a job says of its files.
-fn replaced(desk: &Desk, job: JobId) -> snapshot::RetirementReport {
+fn replaced(desk: &Desk, job: JobId) -> complete_delivery::RetirementReport {
     let job = desk.stores[0].job(job).expect("the job");
-    snapshot::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
+    complete_delivery::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
 }
 
 fn table(made: i64, numbers: std::ops::Range<i64>) -> Delivery {

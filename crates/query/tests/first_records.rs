@@ -13,7 +13,7 @@ use support::{Filled, Record, compiled, definition, filled, main_tenant};
 
 const THINGS: usize = 70_000;
 const DEFINITION: &str = "
-catalogue: glance
+catalogue: first_records
 collections:
   thing:
     key: code
@@ -34,7 +34,7 @@ static MANY: LazyLock<Filled> = LazyLock::new(|| {
         thing.golden = vec![
             Value::text(thing.key.as_str()),
             half(number < 40_000),
-            // only far behind the first keys
+            // only far after the first keys
             half(number >= 30_000),
             half(!number.is_multiple_of(2)),
             Value::List(vec![half(number.is_multiple_of(2))]),
