@@ -462,3 +462,55 @@ fn routes_have_paths_of_their_own() {
     let all = with(&(get("/a/{k}") + &post("/a/{k}", "k") + &get("/a/{k}/b")));
     parse(&all).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", &all, &problems, false)));
 }
+
+#[test]
+fn two_sources_do_not_claim_the_same_files() {
+    let definition = |one: &str, other: &str| {
+        format!(
+            "catalogue: c\nsources:\n  one: {{ format: csv, into: t, as_of: meta.received{one} }}\n  other: {{ format: csv, into: t, as_of: meta.received{other} }}\n\
+             collections: {{ t: {{ key: id, fields: {{ id: text }} }} }}\n"
+        )
+    };
+    let accepted = [
+        (", files: 'a*'", ", files: ['b*', 'a?']"),
+        (", files: 'a*', has: x", ", files: 'a*', has: y"),
+        (", files: 'a*', has: x", ", files: 'a*'"),
+        (", has: x", ", has: x"),
+        (", short_rows: absent", ", short_rows: fail"),
+    ];
+    for (one, other) in accepted {
+        parse(&definition(one, other)).unwrap_or_else(|problems| panic!("{one} {other}: {problems:?}"));
+    }
+    let same = errors(&definition(", files: ['x', 'a*'], has: x", ", files: 'a*', has: x"));
+    assert!(same.contains("`a*` is a pattern of source `one`, too") && same.contains("catalogue.yaml:4:") && same.contains("say `has:`"), "{same}");
+    for (wrong, expected) in [
+        (", files: 'in/a*'", "without its folder"),
+        (", files: 'a[b'", "a `[` has no `]`"),
+        (", files: 'a*.gz'", "names are compared without .gz"),
+        (", files: []", "`files` lists no pattern"),
+        (", files: ['a', 'a']", "`a` is listed twice"),
+        (", files: { a: b }", "a pattern for names of files is text"),
+        (", short_rows: perhaps", "it is one of fail, absent"),
+    ] {
+        let shown = errors(&definition(wrong, ""));
+        assert!(shown.contains(expected), "{wrong}: {shown}");
+    }
+    let xml = "catalogue: c\nsources: { one: { format: xml, into: t, as_of: meta.received, short_rows: absent, has: '//(' } }\n\
+               collections: { t: { key: id, fields: { id: { type: text, path: id } } } }\n";
+    let shown = errors(xml);
+    assert!(shown.contains("`short_rows` is about the rows of csv") && shown.contains("not a XPath"), "{shown}");
+}
+
+#[test]
+fn whose_files_are_does_not_change_what_documents_become() {
+    let generation = |more: &str| {
+        let text = format!(
+            "catalogue: c\nsources: {{ one: {{ format: csv, as_of: meta.received, feeds: [{{ into: t, map: {{ id: id, files: a, has: b }} }}]{more} }} }}\n\
+             collections: {{ t: {{ key: id, fields: {{ id: text, files: text, has: text }} }} }}\n"
+        );
+        parse(&text).expect("sound").sources[SourceId::from(0)].feeds[0].generation
+    };
+    let plain = generation("");
+    assert_eq!(plain, generation(", files: 'a*', has: a"));
+    assert_ne!(plain, generation(", short_rows: absent"));
+}

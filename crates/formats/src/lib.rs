@@ -23,10 +23,10 @@ pub use stook_xpath::tree;
 pub use select::{ContextNode, SelectedValue, places, select, select_from};
 
 use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
-use marc::{MarcError, MarcRecord, ReadOptions, RepairKind, Repairs};
+use marc::{MarcError, MarcRecord, RepairKind, Repairs};
 use std::borrow::Cow;
 use std::sync::Arc;
-use stook_catalogue::definition::FormatFamily;
+use stook_catalogue::definition::{DocumentOptions, FormatFamily};
 
 /// A concrete syntax of documents. The numbers are stored with kept documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -280,15 +280,22 @@ impl<'d> Document<'d> {
     /// # Errors
     /// When they are not one; the message says why, the caller knows where.
     pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &ParseContext) -> Result<Self, DocumentError> {
-        Self::read(bytes, syntax, head, &ReadOptions::REPAIR, &mut Repairs::default())
+        Self::read(bytes, syntax, head, &DocumentOptions::DEFAULT, &mut Repairs::default())
     }
 
-    /// Reads the bytes of one document as [`Document::parse`] does; MARC as the options say, and what was repaired in it is added to
+    /// Reads the bytes of one document as [`Document::parse`] does; as the options say, and what was repaired in it is added to
     /// `repairs`.
     ///
     /// # Errors
     /// As [`Document::parse`].
-    pub fn read(bytes: &'d [u8], syntax: Syntax, head: &ParseContext, options: &ReadOptions, repairs: &mut Repairs) -> Result<Self, DocumentError> {
+    pub fn read(
+        bytes: &'d [u8],
+        syntax: Syntax,
+        head: &ParseContext,
+        options: &DocumentOptions,
+        repairs: &mut Repairs,
+    ) -> Result<Self, DocumentError> {
+        let DocumentOptions { marc: ref options, short_rows } = *options;
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
             Syntax::MarcLine => Ok(Document::Marc(marc::line::read(bytes, options, repairs)?)),
@@ -314,7 +321,8 @@ impl<'d> Document<'d> {
             }
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;
-                if values.len() != head.columns.len() {
+                let is_short = short_rows && values.len() < head.columns.len();
+                if values.len() != head.columns.len() && !is_short {
                     let (found, expected) = (values.len(), head.columns.len());
                     return Err(DocumentError::Csv(format!("the row has {found} values, the header has {expected}")));
                 }

@@ -2,7 +2,7 @@
 
 use crate::marc::xmltext::{XmlDecoder, XmlEncoding};
 use crate::scan::{ScanOptions, ScanStep, Scanner};
-use crate::{ParseContext, Syntax, detect};
+use crate::{Document, ParseContext, Syntax, detect, select};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -81,6 +81,65 @@ fn converted(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send
             Ok((Box::new(Utf16Reader { input, decoder: XmlDecoder::new(encoding), text: String::new(), at: 0, at_end: false }), true))
         }
         _ => Ok((Box::new(io::Cursor::new(front).chain(input)), false)),
+    }
+}
+
+/// What is found in the first document of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstDocument {
+    /// What was looked for.
+    Has,
+    /// Something else, or nothing that can be read.
+    Lacks,
+    /// There is no document, and of csv no header.
+    None,
+}
+
+impl OpenedInput {
+    /// Looks for what `path` finds in the first document; of csv that is a column, and the header says it. The bytes can be read
+    /// from the beginning as before.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn first_document(&mut self, syntax: Syntax, records: Option<&str>, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
+        let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
+        let mut seen = Recorder { bytes, read: Vec::new() };
+        let found = first_document(&mut seen, syntax, records, path);
+        self.bytes = Box::new(io::Cursor::new(seen.read).chain(seen.bytes));
+        found
+    }
+}
+
+fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
+    let mut documents = DocumentReader::new(input, syntax, records);
+    let has = |has: bool| if has { FirstDocument::Has } else { FirstDocument::Lacks };
+    let read = documents.next()?.map(|(found, bytes)| {
+        let own = found.head.complete(bytes);
+        let document = if found.problem.is_none() { Document::parse(&own, syntax, &found.head).ok() } else { None };
+        document.is_some_and(|document| {
+            let mut values = Vec::new();
+            select(&document, path, &mut values);
+            !values.is_empty()
+        })
+    });
+    if let stook_catalogue::path::Path::Column(name) = path {
+        let header = ParseContext::new(syntax, &documents.head());
+        return Ok(if header.columns().is_empty() { FirstDocument::None } else { has(header.columns().contains(name)) });
+    }
+    Ok(read.map_or(FirstDocument::None, has))
+}
+
+/// Reads, and keeps what was read.
+struct Recorder {
+    bytes: Box<dyn Read + Send>,
+    read: Vec<u8>,
+}
+
+impl Read for Recorder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.read(buffer)?;
+        self.read.extend_from_slice(&buffer[..count]);
+        Ok(count)
     }
 }
 

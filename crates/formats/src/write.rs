@@ -3,6 +3,7 @@
 use crate::marc::{MarcError, ReadOptions, Repairs};
 use crate::{Document, DocumentError, ParseContext, Syntax};
 use std::io::{self, Write};
+use stook_catalogue::definition::DocumentOptions;
 use stook_marc::write::{MarcSyntax, RecordWriteError, RecordWriter};
 
 /// Why a document could not be written.
@@ -71,7 +72,7 @@ impl<W: Write> MarcWriter<W> {
         if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
             return Ok(self.records.write_bytes(bytes)?);
         }
-        let document = Document::read(bytes, syntax, &ParseContext::default(), options, &mut Repairs::default())?;
+        let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::of_marc(*options), &mut Repairs::default())?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         Ok(self.records.write_nearest(&record, repairs)?)
     }

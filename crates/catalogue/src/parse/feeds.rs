@@ -1,7 +1,7 @@
 //! Feeds: to which collections a source contributes, and from where in its documents each field gets its value.
 
 use super::expressions::Types;
-use super::fingerprint::canonical;
+use super::fingerprint::{canonical, of_source};
 use super::parser::DefinitionParser;
 use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
 use super::words;
@@ -96,7 +96,7 @@ impl DefinitionParser<'_> {
         let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
-        let text = format!("{}\n{fields}\n{key}", canonical(source, &["accept", "was"]));
+        let text = format!("{}\n{fields}\n{key}", of_source(source));
         let mut generation = [0; 16];
         generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
         Some(Feed { collection, when, contributor, map, generation })

@@ -31,6 +31,14 @@ pub(super) fn settling_text(
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
 
+/// What a source says of its documents, as text: which files they come in does not change what they become.
+pub(super) fn of_source(node: &Node) -> String {
+    let NodeKind::Map(entries) = &node.kind else { return canonical(node, &[]) };
+    let says_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has"].contains(&name));
+    let entries = entries.iter().filter(|(name, _)| says_documents(name)).cloned().collect();
+    canonical(&Node { kind: NodeKind::Map(entries), span: node.span.clone() }, &["accept", "was"])
+}
+
 /// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.
 pub(super) fn canonical(node: &Node, without: &[&str]) -> String {
     match &node.kind {

@@ -127,6 +127,7 @@ impl DefinitionParser<'_> {
             };
             sources.extend(self.source(name, name_node, node, &context));
         }
+        self.files_are_told_apart(&source_nodes);
         for (index, (_, name_node, _)) in source_nodes.enumerate().filter(|_| sources.len() == source_nodes.len()) {
             self.embedded_are_fit(&sources, index, name_node);
         }

@@ -9,6 +9,7 @@ use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::eval::types::{Expected, TextConversion, Type};
 use crate::model::definition::*;
+use crate::model::ids::{IdVec, SourceId};
 use crate::model::links::id_of;
 use crate::value::{FieldType, from_text};
 use stook_marc::{Encoding, ReadOptions, Tolerance};
@@ -34,6 +35,12 @@ impl DefinitionParser<'_> {
             for (prefix, _, uri) in self.named(Some(bindings), "namespaces") {
                 namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
             }
+        }
+        let files = self.file_patterns(node.get("files"));
+        let has = node.get("has").and_then(|node| self.path(node, PathSettings { family, namespaces: &namespaces }));
+        let short_rows = self.choice(node.get("short_rows"), "choice for short_rows", &[("fail", false), ("absent", true)]).unwrap_or(false);
+        if let Some(node) = node.get("short_rows").filter(|_| family != FormatFamily::Csv) {
+            self.problem(node, "`short_rows` is about the rows of csv");
         }
         let mut lets: Vec<LetValue> = Vec::new();
         let mut types: Types = [meta()].into();
@@ -86,8 +93,10 @@ impl DefinitionParser<'_> {
             name: name.to_owned(),
             family,
             records,
-            marc,
+            reading: DocumentOptions { marc, short_rows },
             empty,
+            files,
+            has,
             namespaces,
             lets,
             accept,
@@ -119,6 +128,50 @@ impl DefinitionParser<'_> {
         ];
         let encoding = self.choice(node.get("encoding"), "encoding", &encodings).unwrap_or(Encoding::Auto);
         ReadOptions { tolerance, encoding }
+    }
+
+    /// `files`: a pattern, or a list of them.
+    fn file_patterns(&mut self, node: Option<&Node>) -> Vec<FilePattern> {
+        let Some(node) = node else { return Vec::new() };
+        let nodes = match &node.kind {
+            NodeKind::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        if nodes.is_empty() {
+            self.problem(node, "`files` lists no pattern");
+        }
+        let mut patterns: Vec<FilePattern> = Vec::new();
+        for node in nodes {
+            let Some(text) = self.text_of(node, "a pattern for names of files").map(str::to_owned) else { continue };
+            match FilePattern::new(&text) {
+                Ok(own) if patterns.iter().any(|known| known.text() == own.text()) => self.problem(node, format!("`{text}` is listed twice")),
+                Ok(own) => patterns.push(own),
+                Err(reason) => self.problem_with_help(node, format!("`{text}`: {reason}"), "for example: orders_*.csv, S[12]?_plan*.json"),
+            }
+        }
+        patterns
+    }
+
+    /// No two sources claim the same files: where names say the same, what the first document has must tell them apart.
+    pub(super) fn files_are_told_apart(&mut self, nodes: &IdVec<SourceId, (&str, &Node, &Node)>) {
+        let mut known: Vec<(&str, &str, Option<&str>)> = Vec::new();
+        for (name, _, node) in nodes {
+            let has = node.get("has").and_then(|has| if let NodeKind::Scalar { text, .. } = &has.kind { Some(text.as_str()) } else { None });
+            let files = match node.get("files") {
+                Some(Node { kind: NodeKind::List(items), .. }) => items.as_slice(),
+                Some(one) => std::slice::from_ref(one),
+                None => &[],
+            };
+            for file in files {
+                let NodeKind::Scalar { text, .. } = &file.kind else { continue };
+                let same = known.iter().find(|(other, pattern, theirs)| other != name && pattern == text && *theirs == has);
+                if let Some((other, ..)) = same {
+                    let help = "of files with the same name say `has:`, what their first document has that those of the other source have not";
+                    self.problem_with_help(file, format!("`{text}` is a pattern of source `{other}`, too"), help);
+                }
+                known.push((name, text, has));
+            }
+        }
     }
 
     fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {

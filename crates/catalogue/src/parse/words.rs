@@ -180,6 +180,21 @@ pub const SOURCE: &[Keyword] = &[
         r#"{"enum":["auto","utf-8","marc-8","latin-1","cp1252"]}"#,
         "marc: how the bytes of ISO 2709 and of line mode are characters; auto (the default) is what leader position 9 says, unless the bytes are UTF-8.",
     ),
+    word(
+        "files",
+        r#"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}"#,
+        "A pattern, or a list of them, for the names of the files that are this source's own: `*` any characters, `?` one, `[a-z]` one of those. Names are without folder and without `.gz` or `.zst`. The source takes no other file unless it is named.",
+    ),
+    word(
+        "has",
+        TEXT,
+        "Where names say too little: a path that finds something in the first document of a file that is this source's own; csv: a column of the header.",
+    ),
+    word(
+        "short_rows",
+        r#"{"enum":["fail","absent"]}"#,
+        "csv: what a row with fewer values than the header is: a failure (default), or one whose last values are absent. Longer rows always fail.",
+    ),
     word("namespaces", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "xml: prefixes used in paths."),
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The one collection this source feeds; fields take their own paths."),
     word(

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
-    after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage."
+    after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."
 )]
 pub struct Arguments {
     /// Folder of the catalogue.
@@ -80,9 +80,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Import files: map, consolidate and store their documents.
+    /// Import files and folders: map, consolidate and store their documents.
     #[command(
-        after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
+        after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import deliveries/2026-01 --dry-run\n  stook import --resume 3"
     )]
     Import(ImportArgs),
     /// Harvest: fetch what services have published since the last time, and import it.

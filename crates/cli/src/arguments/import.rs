@@ -6,13 +6,15 @@ use std::path::PathBuf;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Files, also gzip or zstd compressed.
-    #[arg(required_unless_present = "resume", value_name = "FILE")]
+    /// Files, also gzip or zstd compressed, and folders. Of folders all files are taken, also those in folders inside, but no links and
+    /// nothing whose name begins with `.` or ends in `.part` or `.tmp`. Each source of the definition gets a job with its files.
+    #[arg(required_unless_present = "resume", value_name = "FILE|FOLDER")]
     pub files: Vec<PathBuf>,
     /// What to do with documents that match a record and with those that do not.
     #[arg(long, value_name = "P")]
     pub profile: Option<String>,
-    /// The source that reads the files [default: the only one that can].
+    /// The source that reads the files [default: of each file the one whose `files` and `has` fit, else the only one that reads its
+    /// format].
     #[arg(long, value_name = "S")]
     pub source: Option<String>,
     /// Whose records.

@@ -4,17 +4,21 @@ use super::jobs::{exit_code, report, show_counts, show_replaced, to_json, words}
 use super::settle;
 use crate::arguments::import::{ImportArgs, WaitFor};
 use crate::open::{self, CatalogueLocation, time};
-use crate::output::{count, number};
+use crate::output::{count, number, table};
 use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::Mutex;
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
-use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest};
+use stook_engine::import::files::MOST_NAMED;
+use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles};
 use stook_store::Store;
 use stook_store::journal::Outcome as Became;
-use stook_store::queue::{Job, JobState};
+use stook_store::queue::{Job, JobId, JobState};
 
 pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
     let request = ImportRequest {
@@ -27,38 +31,124 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
         retires_all: arguments.retire_all,
     };
     if arguments.dry_run {
-        // of what is not there yet an empty store says the same
-        let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
-        let (catalogue, store) = match &empty {
-            Some(empty) => {
-                CatalogueLocation { folder: place.folder.clone(), store: Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display())) }
-                    .written()?
-            }
-            None => place.read()?,
-        };
-        let preview = import::dry_run(&catalogue, &*store, &request, DryRunLimits { documents: i64::MAX as u64, troubles: 1_000 })?;
-        show_preview(&preview, arguments.json);
-        return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+        return dry_run(place, &request, arguments.json);
     }
     let catalogue = place.catalogue()?;
+    if let Some(job) = arguments.resume {
+        let store = place.prepared(&catalogue, false)?;
+        return one(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
+    }
+    let sorted = import::sort_files(&catalogue, &request)?;
     let store = place.prepared(&catalogue, false)?;
-    let id = match arguments.resume {
-        Some(job) => job,
-        None => import::create(&catalogue, &*store, &request)?,
+    // all of them are known before the first begins: one that is interrupted leaves the others to be resumed
+    let jobs = import::create_all(&catalogue, &*store, &sorted.imports)?;
+    let import = Import { catalogue, store, arguments, stop: stop_signal()? };
+    let mut code = 0;
+    for (at, job) in jobs.iter().enumerate() {
+        let ended = one(&import, *job);
+        let is_stopped = import.stop.load(Ordering::SeqCst);
+        match ended {
+            Ok(own) => code = worse(code, own),
+            Err(failure) if jobs.len() == 1 => return Err(failure),
+            Err(failure) => {
+                eprintln!("{}", crate::output::failure(&failure.message));
+                code = worse(code, failure.code);
+            }
+        }
+        if let ([next, ..], true) = (&jobs[at + 1..], is_stopped) {
+            let waiting = &jobs[at + 1..];
+            waiting.iter().try_for_each(|job| import.store.interrupt_job(*job))?;
+            let all: Vec<String> = waiting.iter().map(JobId::to_string).collect();
+            let reason = format!("not begun: {} {}; run: stook import --resume {next}", noun(all.len()), all.join(", "));
+            return Err(CommandError::new(reason));
+        }
+    }
+    Ok(worse(code, show_unclaimed(&sorted, arguments.json)))
+}
+
+/// What the jobs of one command share.
+struct Import<'i> {
+    catalogue: Arc<Catalogue>,
+    store: Arc<dyn Store>,
+    arguments: &'i ImportArgs,
+    stop: Arc<AtomicBool>,
+}
+
+fn noun(jobs: usize) -> &'static str {
+    if jobs == 1 { "job" } else { "jobs" }
+}
+
+/// Of two exit codes the one that says more: what failed as a whole before what failed in part.
+fn worse(one: u8, other: u8) -> u8 {
+    let rank = |code: u8| match code {
+        0 => 0,
+        2 => 1,
+        _ => 2,
     };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// Names the files that no source claims; the exit code says whether there are some.
+fn show_unclaimed(sorted: &SortedFiles, as_json: bool) -> u8 {
+    let names: Vec<String> = sorted.unclaimed.iter().map(|file| file.display().to_string()).collect();
+    if names.is_empty() {
+        return 0;
+    }
+    if as_json {
+        say!("{}", json!({ "unclaimed": names }));
+        return 2;
+    }
+    say!("{} not imported, as no source claims them by name, first document or format:", count(names.len() as u64, "file"));
+    names.iter().take(MOST_NAMED).for_each(|name| say!("  {name}"));
+    if names.len() > MOST_NAMED {
+        say!("  and {} more", number((names.len() - MOST_NAMED) as u64));
+    }
+    2
+}
+
+/// Shows what each job would do. Nothing of a job is known to the next.
+fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) -> CommandResult {
+    let sorted = import::sort_files(&*place.catalogue()?, request)?;
+    // of what is not there yet an empty store says the same
+    let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
+    let (catalogue, store) = match &empty {
+        Some(empty) => {
+            let store = Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display()));
+            CatalogueLocation { folder: place.folder.clone(), store }.written()?
+        }
+        None => place.read()?,
+    };
+    let mut code = 0;
+    for request in &sorted.imports {
+        let preview = import::dry_run(&catalogue, &*store, request, DryRunLimits { documents: i64::MAX as u64, troubles: 1_000 })?;
+        if sorted.is_many && !as_json {
+            let rows = preview.files.iter().zip(&preview.documents).map(|(file, documents)| {
+                let name = file.path.clone();
+                vec![name, preview.source.clone(), number(*documents)]
+            });
+            say!("{}", table(&["file", "source", "documents"], &rows.collect::<Vec<_>>(), &[false, false, true]));
+        }
+        show_preview(&preview, as_json);
+        code = worse(code, if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+    }
+    Ok(worse(code, show_unclaimed(&sorted, as_json)))
+}
+
+/// Works on a job to its end, or leaves it to workers.
+fn one(import: &Import<'_>, id: JobId) -> CommandResult {
+    let Import { catalogue, store, arguments, stop } = import;
     let start = store.job(id)?;
     if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
         say!("job {id} is already {}; nothing to do", words(start.state));
         return Ok(0);
     }
-    let stop = stop_signal()?;
     let began = Instant::now();
     let documents_before = start.counts.documents;
     let bar = progress_bar(&start);
     if arguments.detach {
-        let cut = import::cut(&catalogue, &*store, id, &stop, &|moment| bar.set_position(moment.bytes));
+        let cut = import::cut(catalogue, &**store, id, stop, &|moment| bar.set_position(moment.bytes));
         bar.finish_and_clear();
-        let job = ended(&*store, id, cut)?;
+        let job = ended(&**store, id, cut)?;
         if !job.progress.complete {
             return Err(CommandError::new(left(&job)));
         }
@@ -84,11 +174,11 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
             }
         }
     };
-    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == WaitFor::Settled), &stop, &tell);
+    let run = import::run(catalogue, &**store, id, (workers, arguments.wait == WaitFor::Settled), stop, &tell);
     bar.finish_and_clear();
     settle::warn(&failures.into_inner().unwrap_or_default());
-    let job = ended(&*store, id, run)?;
-    report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
+    let job = ended(&**store, id, run)?;
+    report((catalogue, &**store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
         return Err(CommandError::new(left(&job)));
     }

@@ -105,7 +105,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         repairs.begin(offset);
         let parsed = match found.problem {
             Some(problem) => Err(problem),
-            None => Document::read(&bytes, syntax, &found.head, &source.marc, &mut repairs).map_err(|error| error.to_string()),
+            None => Document::read(&bytes, syntax, &found.head, &source.reading, &mut repairs).map_err(|error| error.to_string()),
         };
         let trouble = |key: &Option<Key>, failed: bool, reason: String| {
             let key = key.as_ref().map(Key::to_string);

@@ -50,14 +50,14 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     let catalogue = &rules.catalogue;
     let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
-    let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
+    let mut opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
     if opened.syntax.is_none() {
         return Err(EngineError::Wrong("there are no documents".into()));
     }
     let beginning = opened.beginning.clone();
     let index = match named {
         Some(source) => source,
-        None => guess_source(catalogue, &opened, &delivery.name)?,
+        None => guess_source(catalogue, &mut opened, &delivery.name)?,
     };
     let source = &catalogue.sources[index];
     if source.replaces.is_some() {

@@ -1,6 +1,6 @@
 //! An import that reports what it would do and changes nothing.
 
-use super::plan::plan;
+use super::plan::{ImportPlan, plan};
 use super::request::ImportRequest;
 use super::split;
 use crate::Result;
@@ -33,8 +33,12 @@ pub struct DryRunReport {
     pub counts: OutcomeCounts,
     /// The first failures and warnings, with the file of each.
     pub troubles: Vec<Issue>,
+    /// The source that reads them.
+    pub source: String,
     /// The files.
     pub files: Vec<JobFile>,
+    /// How many documents each has, as far as they were looked at.
+    pub documents: Vec<u64>,
     /// What they would retire, where files of the source take the place of others.
     pub replaced: Option<RetirementReport>,
 }
@@ -52,7 +56,10 @@ impl DryRunReport {
                 "reason": trouble.reason,
             })
         };
-        let mut shown = json!({ "dry_run": true, "counts": self.counts, "troubles": self.troubles.iter().map(trouble).collect::<Vec<_>>() });
+        let file = |(file, documents): (&JobFile, &u64)| json!({ "file": file.path, "documents": documents });
+        let files: Vec<Json> = self.files.iter().zip(&self.documents).map(file).collect();
+        let troubles: Vec<Json> = self.troubles.iter().map(trouble).collect();
+        let mut shown = json!({ "dry_run": true, "source": self.source, "files": files, "counts": self.counts, "troubles": troubles });
         if let Some(replaced) = &self.replaced {
             shown["replaced"] = json!(replaced);
         }
@@ -74,7 +81,7 @@ pub struct DryRunLimits {
 /// # Errors
 /// As [`super::create`] and [`super::run()`].
 pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
-    let (source, profile, files) = plan(catalogue, request)?;
+    let ImportPlan { source, profile, files } = plan(catalogue, request)?;
     // `created_job` and origins of what the store holds never equal it
     let job = JobRef::DryRun.number();
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
@@ -92,11 +99,17 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
         .as_ref()
         .map(|replaces| complete_delivery::RetirementDryRun::new(catalogue, store, &request.tenant, replaces));
     let mut trial = DryRun { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
-    let mut preview = DryRunReport { files: files.clone(), ..DryRunReport::default() };
+    let mut preview = DryRunReport {
+        source: catalogue.sources[source].name.clone(),
+        documents: vec![0; files.len()],
+        files: files.clone(),
+        ..DryRunReport::default()
+    };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, SplitProgress::default(), |chunks, _| {
         for chunk in chunks {
             if preview.counts.documents < most.documents as i64 {
                 trial.chunk(&chunk.slice, &mut preview, most.troubles)?;
+                preview.documents[chunk.slice.file] += u64::from(chunk.slice.documents);
             }
         }
         Ok(preview.counts.documents < most.documents as i64)

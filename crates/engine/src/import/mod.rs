@@ -1,11 +1,12 @@
 //! Imports: files, uploads and deliveries become jobs, chunks and committed records.
 //!
-//! [`create`] looks at the files and writes a job ([`plan`]). [`run`] cuts them into chunks ([`split`]) while workers process these; [`cut`] and
+//! [`sort_files`] finds whose the files of folders are. [`create`] looks at the files and writes a job ([`plan`]). [`run`] cuts them into chunks ([`split`]) while workers process these; [`cut`] and
 //! [`upload`] leave the chunks in the queue for workers of other processes. [`dry_run`] does everything but write. [`deliver`] writes a few documents
 //! in one transaction, without a job.
 
 pub mod deliver;
 pub mod dry_run;
+pub mod files;
 pub mod plan;
 pub mod queued;
 pub mod request;
@@ -14,7 +15,8 @@ pub mod split;
 
 pub use crate::job::file::UPLOADED;
 pub use dry_run::{DryRunLimits, DryRunReport, dry_run};
-pub use plan::create;
+pub use files::{SortedFiles, sort_files};
+pub use plan::{create, create_all};
 pub use queued::{cut, upload};
 pub use request::{ImportEvent, ImportProgress, ImportRequest, UploadRequest};
 pub use run::run;

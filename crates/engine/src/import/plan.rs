@@ -1,9 +1,10 @@
 //! Chooses source and profile of an import, looks at its files, and writes its job.
 
+use super::files::sort_files;
 use super::request::ImportRequest;
 use crate::job::file::inspect;
 use crate::job::policy::policy;
-use crate::job::source::{guess_source, named_source};
+use crate::job::source::named_source;
 use crate::{EngineError, Result};
 use std::path::PathBuf;
 use stook_catalogue::definition::Catalogue;
@@ -11,15 +12,23 @@ use stook_catalogue::ids::SourceId;
 use stook_store::Store;
 use stook_store::queue::{JobFile, JobId, NewJob};
 
+/// An import that fits the definition, with its files as they are now.
+pub(super) struct ImportPlan {
+    pub(super) source: SourceId,
+    pub(super) profile: Option<String>,
+    pub(super) files: Vec<JobFile>,
+}
+
 /// Chooses source and profile and looks at the files.
-pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(SourceId, Option<String>, Vec<JobFile>)> {
+pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<ImportPlan> {
     let source = match named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
         Some(source) => source,
         None => {
-            let Some(first) = request.files.first() else { return Err(EngineError::Wrong("no file was given".into())) };
-            let name = first.display().to_string();
-            let opened = stook_formats::read::open(first).map_err(|error| EngineError::File { path: name.clone(), error })?;
-            guess_source(catalogue, &opened, &name)?
+            let sorted = sort_files(catalogue, request)?;
+            let ([only], []) = (sorted.imports.as_slice(), sorted.unclaimed.as_slice()) else {
+                return Err(EngineError::Wrong("the files are of several sources, or of none; import those of each source by themselves".into()));
+            };
+            named_source(catalogue, only.source.as_deref(), None)?.ok_or_else(|| EngineError::Wrong("no source was chosen".into()))?
         }
     };
     if request.retires_all && catalogue.sources[source].replaces.is_none() {
@@ -29,7 +38,7 @@ pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(So
     let (part, retires_all) = (&request.part, request.retires_all);
     let inspect = |path: &PathBuf| Ok(JobFile { part: part.clone(), retires_all, ..inspect(path, &catalogue.sources[source])? });
     let files: Vec<JobFile> = request.files.iter().map(inspect).collect::<Result<_>>()?;
-    Ok((source, request.profile.clone(), files))
+    Ok(ImportPlan { source, profile: request.profile.clone(), files })
 }
 
 /// Writes a job for the files; [`super::run()`] processes it.
@@ -37,8 +46,20 @@ pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<(So
 /// # Errors
 /// When the request does not fit the definition, or a file cannot be read.
 pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest) -> Result<JobId> {
-    let (source, profile, files) = plan(catalogue, request)?;
-    policy(catalogue, profile.as_deref(), 0)?;
-    let source = catalogue.sources[source].name.clone();
-    Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile, source, as_of: request.as_of, files })?)
+    written(catalogue, store, request, plan(catalogue, request)?)
+}
+
+/// Writes a job for each import; none where one of them does not fit the definition or a file cannot be read.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_all(catalogue: &Catalogue, store: &dyn Store, imports: &[ImportRequest]) -> Result<Vec<JobId>> {
+    let plans: Vec<ImportPlan> = imports.iter().map(|request| plan(catalogue, request)).collect::<Result<_>>()?;
+    imports.iter().zip(plans).map(|(request, plan)| written(catalogue, store, request, plan)).collect()
+}
+
+fn written(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest, plan: ImportPlan) -> Result<JobId> {
+    policy(catalogue, plan.profile.as_deref(), 0)?;
+    let source = catalogue.sources[plan.source].name.clone();
+    Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile: plan.profile, source, as_of: request.as_of, files: plan.files })?)
 }

@@ -27,10 +27,10 @@ pub fn upload(
 ) -> Result<Job> {
     let failed = |error| EngineError::File { path: upload.name.clone(), error };
     let named = named_source(catalogue, upload.source.as_deref(), upload.profile.as_deref())?;
-    let opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
+    let mut opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
     let source = match named {
         Some(source) => source,
-        None => guess_source(catalogue, &opened, &upload.name)?,
+        None => guess_source(catalogue, &mut opened, &upload.name)?,
     };
     let source = &catalogue.sources[source];
     let syntax = fitting(&opened, source, &upload.name)?;

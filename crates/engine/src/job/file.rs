@@ -79,7 +79,7 @@ pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, b
 }
 
 /// Whether a file or an answer says that it has no documents, as the definition describes it.
-fn says_empty(source: &Source, beginning: &[u8]) -> bool {
+pub(crate) fn says_empty(source: &Source, beginning: &[u8]) -> bool {
     source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)))
 }
 

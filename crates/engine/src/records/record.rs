@@ -77,7 +77,7 @@ impl ExplainedRecord<'_> {
     /// How the newest kept document is read, as its source says.
     pub fn marc_options(&self, catalogue: &Catalogue) -> ReadOptions {
         let source = self.kept(None).and_then(|kept| catalogue.source(kept.source()));
-        source.map_or(ReadOptions::REPAIR, |(_, source)| source.marc)
+        source.map_or(ReadOptions::REPAIR, |(_, source)| source.reading.marc)
     }
 
     fn kept(&self, contributor: Option<&str>) -> Option<&Contribution> {

@@ -49,7 +49,7 @@ impl<'s> From<Option<&'s str>> for ScanOptions<'s> {
 
 impl<'s> From<&'s Source> for ScanOptions<'s> {
     fn from(source: &'s Source) -> Self {
-        Self { records: source.records.as_deref(), tolerance: source.marc.tolerance }
+        Self { records: source.records.as_deref(), tolerance: source.reading.marc.tolerance }
     }
 }
 

@@ -237,7 +237,7 @@ pub fn file(source: &Json, documents: &[Json]) -> String {
             Some(_) => json!({ "value": documents }).to_string(),
             None => documents.iter().map(|document| document.to_string() + "\n").collect(),
         },
-        "csv" => csv(documents),
+        "csv" => csv(documents, source["short_rows"] == "absent"),
         "xml" => format!("<all>{}</all>", documents.iter().map(|document| xml("record", document)).collect::<String>()),
         _ => documents.iter().map(|document| marc(document) + "\n").collect(),
     }
@@ -256,7 +256,8 @@ fn text(value: &Json) -> String {
     }
 }
 
-fn csv(documents: &[Json]) -> String {
+/// A table; with `short_rows` a row ends with its last value, but is never empty: that would be none.
+fn csv(documents: &[Json], short_rows: bool) -> String {
     let mut names: Vec<&String> = Vec::new();
     for name in documents.iter().filter_map(Json::as_object).flat_map(|document| document.keys()) {
         if !names.contains(&name) {
@@ -266,7 +267,11 @@ fn csv(documents: &[Json]) -> String {
     let cell = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let mut out = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
     for document in documents {
-        let cells: Vec<String> = names.iter().map(|name| cell(&document.get(*name).map(text).unwrap_or_default())).collect();
+        let mut values: Vec<String> = names.iter().map(|name| document.get(*name).map(text).unwrap_or_default()).collect();
+        while short_rows && values.len() > 1 && values.last().is_some_and(String::is_empty) {
+            values.pop();
+        }
+        let cells: Vec<String> = values.iter().map(|value| cell(value)).collect();
         out.push_str(&(cells.join(",") + "\n"));
     }
     out

@@ -754,6 +754,22 @@ impl Grammar<'_> {
         if self.chance(60) {
             source.own.insert("empty".into(), json!("nothing here"));
         }
+        // every delivery names its source, so that these are words about files of others
+        if self.chance(60) {
+            source.own.insert("files".into(), if self.chance(500) { json!(format!("{name}_*")) } else { json!([format!("[!a-f]{name}?")]) });
+        }
+        if self.chance(60) {
+            let path = match format {
+                "xml" => "@own",
+                "json" => "$.own",
+                "marc" => "900$a",
+                _ => "own",
+            };
+            source.own.insert("has".into(), json!(path));
+        }
+        if format == "csv" && self.chance(250) {
+            source.own.insert("short_rows".into(), json!(self.one(&["absent", "absent", "fail"])));
+        }
         if format == "xml" && self.chance(150) {
             source.own.insert("namespaces".into(), json!({ "n": "urn:n" }));
         }

@@ -3,6 +3,7 @@
 mod alias;
 mod collection;
 mod field;
+mod file_pattern;
 mod pattern;
 mod profile;
 mod rule;
@@ -14,11 +15,14 @@ mod transition;
 pub use alias::{AliasTarget, QueryAlias};
 pub use collection::{Collection, ExistenceRule, KeyDefinition};
 pub use field::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
+pub use file_pattern::{FilePattern, file_name};
 pub use pattern::{Captures, NamedRegex, PatternSet};
 pub use profile::{OnMatched, OnUnmatched, Profile, TenantShare};
 pub use rule::{ValueOrigin, ValueRule, WhitespaceRule};
 pub use service::{ArgumentForm, CallArgument, Collect, Pagination, Service, ServiceBinding, ServiceCall};
-pub use source::{AcceptRule, AsOfRule, CompleteDelivery, EmbeddedDocument, Feed, FieldMapping, FormatFamily, LetValue, MOST_LACKING, Source};
+pub use source::{
+    AcceptRule, AsOfRule, CompleteDelivery, DocumentOptions, EmbeddedDocument, Feed, FieldMapping, FormatFamily, LetValue, MOST_LACKING, Source,
+};
 pub use tags::{TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};
 

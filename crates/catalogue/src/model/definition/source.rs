@@ -1,5 +1,6 @@
 //! Sources and their feeds: where documents come from, and to which collections they contribute.
 
+use super::file_pattern::FilePattern;
 use super::rule::ValueRule;
 use super::service::{Collect, ServiceBinding};
 use crate::eval::Expression;
@@ -43,6 +44,25 @@ impl FormatFamily {
     }
 }
 
+/// How the bytes of documents are read, where their format leaves a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentOptions {
+    /// How records of MARC are read.
+    pub marc: stook_marc::ReadOptions,
+    /// Whether rows of csv that are shorter than the header have absent values at their end; else they fail.
+    pub short_rows: bool,
+}
+
+impl DocumentOptions {
+    /// MARC is repaired, and short rows fail.
+    pub const DEFAULT: Self = Self::of_marc(stook_marc::ReadOptions::REPAIR);
+
+    /// Records of MARC are read so.
+    pub const fn of_marc(marc: stook_marc::ReadOptions) -> Self {
+        Self { marc, short_rows: false }
+    }
+}
+
 /// Where documents come from.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -52,10 +72,14 @@ pub struct Source {
     pub family: FormatFamily,
     /// The element (xml; after the one around it) or member (json) that holds the documents.
     pub records: Option<String>,
-    /// How records of MARC are read.
-    pub marc: stook_marc::ReadOptions,
+    /// How the bytes of its documents are read.
+    pub reading: DocumentOptions,
     /// What says that a file without documents is empty.
     pub empty: Option<Regex>,
+    /// Names of the files that are its own; none where names say nothing.
+    pub files: Vec<FilePattern>,
+    /// What the first document of a file that is its own has.
+    pub has: Option<Path>,
     /// Prefixes used in XPath.
     pub namespaces: Vec<(String, String)>,
     /// Values computed once per document, in order.

@@ -113,7 +113,7 @@ impl<'c> DocumentMapper<'c> {
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
             // else they are told as repairs
-            && !self.source.marc.repairs()
+            && !self.source.reading.marc.repairs()
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }

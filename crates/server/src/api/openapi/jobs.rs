@@ -13,7 +13,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let named = || json!({ "type": "string", "maxLength": MOST_NAMED, "pattern": NO_CONTROL });
     let mut import = Operation::new("import", "jobs", "Import documents")
         .query("profile", named(), "A profile of the catalogue.")
-        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("source", named(), "The source; by default the one that claims the name or the content.")
         .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery.")
         .query("name", named(), "File name of the upload.")
         .query("path", named(), "A file in the server's folder, instead of a body.")
@@ -32,7 +32,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/import".into(), "post", import.guarded());
     let mut deliver = Operation::new("deliver", "jobs", "Write a few documents at once, in one commit, without a job")
         .query("profile", named(), "A profile of the catalogue.")
-        .query("source", named(), "The source; detected from the content when only one can read it.")
+        .query("source", named(), "The source; by default the one that claims the name or the content.")
         .query("as_of", json!({ "type": "string", "format": "date-time" }), "As-of time of the delivery; default now.")
         .query("name", named(), "What the documents are called.")
         .body(true, &media, json!({}))

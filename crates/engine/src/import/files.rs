@@ -1,0 +1,113 @@
+//! Files and folders that are imported together: which files there are, and which source each of them is of.
+
+use super::request::ImportRequest;
+use crate::job::source::{Claim, claim, claimed_by, guess_source, named_source};
+use crate::{EngineError, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::SourceId;
+use stook_formats::read::open;
+
+/// Most files that are named where something is wrong with them.
+pub const MOST_NAMED: usize = 10;
+/// Ends of names of files that are still being written.
+const UNFINISHED: [&str; 2] = [".part", ".tmp"];
+
+/// Files by the source that reads them.
+#[derive(Debug)]
+pub struct SortedFiles {
+    /// An import of one source each, in the order of the definition.
+    pub imports: Vec<ImportRequest>,
+    /// Files that no source claims, in the order in which they were found.
+    pub unclaimed: Vec<PathBuf>,
+    /// Whether a folder or several files were given: then files that no source claims are left alone.
+    pub is_many: bool,
+}
+
+/// Finds the files of a request, those of its folders in the order of the bytes of their paths, and the source of each. Of them all, a source
+/// or profile that is named reads each. A single file that no source claims is an error.
+///
+/// # Errors
+/// When a folder has no files, a file cannot be looked at, or several sources claim one.
+pub fn sort_files(catalogue: &Catalogue, request: &ImportRequest) -> Result<SortedFiles> {
+    if request.files.is_empty() {
+        return Err(EngineError::Wrong("no file was given".into()));
+    }
+    let is_many = request.files.len() > 1 || request.files[0].is_dir();
+    let files = found(&request.files)?;
+    let of = |source: SourceId, files: Vec<PathBuf>| ImportRequest { files, source: Some(catalogue.sources[source].name.clone()), ..request.clone() };
+    if let Some(source) = named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
+        return Ok(SortedFiles { imports: vec![of(source, files)], unclaimed: Vec::new(), is_many });
+    }
+    let (mut by_source, mut unclaimed, mut contested) = (BTreeMap::<SourceId, Vec<PathBuf>>::new(), Vec::new(), Vec::new());
+    for file in files {
+        let name = file.display().to_string();
+        let mut opened = open(&file).map_err(|error| EngineError::File { path: name.clone(), error })?;
+        if !is_many {
+            let source = guess_source(catalogue, &mut opened, &name)?;
+            return Ok(SortedFiles { imports: vec![of(source, vec![file])], unclaimed, is_many });
+        }
+        match claim(catalogue, &mut opened, &name)? {
+            Claim::Source(source) => by_source.entry(source).or_default().push(file),
+            Claim::Nobody => unclaimed.push(file),
+            Claim::Several(several) => contested.push(claimed_by(catalogue, &opened, &name, &several)),
+        }
+    }
+    if !contested.is_empty() {
+        let rest = contested.len().saturating_sub(MOST_NAMED);
+        contested.truncate(MOST_NAMED);
+        if rest > 0 {
+            contested.push(format!("and {rest} more files are of several sources"));
+        }
+        return Err(EngineError::Wrong(contested.join("\n")));
+    }
+    let imports = by_source.into_iter().map(|(source, files)| of(source, files)).collect();
+    Ok(SortedFiles { imports, unclaimed, is_many })
+}
+
+/// The files that were given and those of the folders that were given, each once.
+fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut seen = BTreeSet::new();
+    let mut files = Vec::new();
+    for path in given {
+        let own = if path.is_dir() { below(path)? } else { vec![path.clone()] };
+        for file in own {
+            // what is not there is told by whoever opens it
+            if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
+                files.push(file);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// The files of a folder and of those in it, in the order of the bytes of their paths. No link is followed, and what is hidden or still being
+/// written is left out.
+fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let failed = |error| EngineError::File { path: folder.display().to_string(), error };
+        for entry in folder.read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
+            let name = entry.file_name();
+            let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(b".") || UNFINISHED.iter().any(|end| bytes.ends_with(end.as_bytes())) {
+                continue;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && path.to_str().is_some() {
+                files.push(path);
+            } else if kind.is_file() {
+                return Err(EngineError::Wrong(format!("{}: the name is not UTF-8; rename the file", path.display())));
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(EngineError::Wrong(format!("{} has no files", folder.display())));
+    }
+    files.sort_by(|one, other| one.as_os_str().as_encoded_bytes().cmp(other.as_os_str().as_encoded_bytes()));
+    Ok(files)
+}
