@@ -864,3 +864,59 @@ collections:
         assert_eq!((&job["counts"]["documents"], &job["counts"]["failed"]), (&json!(count), &json!(0)), "{job}");
     }
 }
+
+// --- complete deliveries ------------------------------------------------------------------------------------------------
+
+/// Plans of satellites with rows that say that nothing is planned; of one collection, and of two by `when`.
+fn plans(is_alone: bool) -> String {
+    let feeds = if is_alone {
+        "into: visit, accept: [{ unless: \"kind != 'none'\", do: skip }]".to_owned()
+    } else {
+        "accept: [{ unless: \"what != 'none'\", do: skip }], feeds: [{ into: visit, when: \"what != 'far'\", map: { id: id, kind: kind } }, \
+         { into: pass, when: \"what == 'far'\", map: { id: id } }]"
+            .to_owned()
+    };
+    format!(
+        "catalogue: plans\nsources:\n  plan: {{ format: csv, as_of: made, replaces: {{ scope: craft, at: at }}, \
+         let: {{ made: {{ path: made, type: timestamp }}, at: {{ path: at, type: timestamp }}, craft: craft, what: kind }}, {feeds} }}\n\
+         collections:\n  visit: {{ key: id, fields: {{ id: text, kind: text }} }}\n  pass: {{ key: id, exists: any, fields: {{ id: text }} }}\n"
+    )
+}
+
+/// A plan by its day, with rows of key, day and kind.
+fn plan(day: u32, rows: &[(&str, &str, &str)]) -> String {
+    let row = |(id, at, kind): &(&str, &str, &str)| format!("{id},2020-01-{day:02}T00:00:00Z,{at},A,{kind}\n");
+    std::iter::once("id,made,at,craft,kind\n".to_owned()).chain(rows.iter().map(row)).collect()
+}
+
+#[test]
+fn rows_that_are_skipped_are_part_of_a_complete_delivery() {
+    let at = |day: u32| format!("2020-02-{day:02}T00:00:00Z");
+    let (first, second, third, fourth) = (at(1), at(2), at(3), at(4));
+    // the newer plan begins with a row that is skipped; it keeps three of four keys, one of them as nothing
+    let older = plan(1, &[("a", &first, "near"), ("b", &second, "near"), ("c", &third, "near"), ("d", &fourth, "near"), ("e", &fourth, "near")]);
+    let newer = plan(2, &[("b", &second, "none"), ("x", &first, "none"), ("d", &fourth, "near"), ("e", &fourth, "near"), ("c", &third, "near")]);
+    for is_alone in [true, false] {
+        let definition = if is_alone { plans(true).replace("  pass: { key: id, exists: any, fields: { id: text } }\n", "") } else { plans(false) };
+        for order in [[&older, &newer], [&newer, &older]] {
+            let place = Place::new(&definition);
+            for (number, text) in order.iter().enumerate() {
+                let file = place.file(&format!("{number}.csv"), text);
+                let preview = place.dry_run(&[&file]);
+                let job = place.import(&[&file]);
+                assert_eq!(preview["counts"], job["counts"]);
+                assert_eq!(preview["replaced"]["retired"], job["replaced"]["retired"], "{preview} {job}");
+            }
+            let kept: Vec<String> = place.records("visit").iter().map(|own| own["id"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(kept, ["c", "d", "e"], "alone: {is_alone}");
+        }
+    }
+    // a skipped row without a place in the plan takes no part, and fails nothing
+    let place = Place::new(&plans(true).replace("  pass: { key: id, exists: any, fields: { id: text } }\n", ""));
+    place.import(&[&place.file("older.csv", &older)]);
+    let job = place
+        .import(&[&place.file("newer.csv", plan(2, &[("a", "", "none"), ("c", &third, "near"), ("d", &fourth, "near"), ("e", &fourth, "near")]))]);
+    assert_eq!((&job["counts"]["skipped"], &job["counts"]["failed"]), (&json!(1), &json!(0)));
+    let kept: Vec<String> = place.records("visit").iter().map(|own| own["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kept, ["a", "b", "c", "d", "e"]);
+}

@@ -1,6 +1,6 @@
 //! The documents of a chunk, mapped: contributions by record, and what failed.
 
-use super::map::{DocumentMapper, Envelope};
+use super::map::{DocumentMapper, Envelope, SkippedPlace};
 use super::read;
 use crate::job::JobContext;
 use crate::job::file::{UPLOADED, syntax};
@@ -98,6 +98,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     let syntax = syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
     let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
     let mut repairs = Repairs::default();
+    let mut skipped = Vec::new();
     read::documents((slice, input.file, input.bytes.as_ref()), syntax, source, |found, bytes| {
         let (record, offset) = (found.number, found.offset);
         let document = file_start + record;
@@ -131,6 +132,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             chunk.keep(document, &bytes);
         } else if let Some(reason) = mapped.skipped {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key, reason: Some(reason) });
+            skipped.extend(mapped.skipped_place);
         }
         for statement in mapped.statements {
             let generation = match statement.embedded {
@@ -150,7 +152,9 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     chunk.part = source
         .replaces
         .as_ref()
-        .map(|replaces| part_of((&context.rules.catalogue, replaces), &mut chunk.records, (slice, input.file.retires_all), (store, &context.tenant)))
+        .map(|replaces| {
+            part_of((&context.rules.catalogue, replaces), (&mut chunk.records, &skipped), (slice, input.file.retires_all), (store, &context.tenant))
+        })
         .transpose()?;
     Ok(chunk)
 }
@@ -163,7 +167,7 @@ fn more(repairs: &Repairs) -> Option<String> {
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.
 fn part_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
-    records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
+    (records, skipped): (&mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>, &[SkippedPlace]),
     (slice, retires_all): (&ChunkSlice, bool),
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<FilePart> {
@@ -174,8 +178,9 @@ fn part_of(
     let ledger = DeliveryLedger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
     for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.contribution))) {
         let Some(scoped) = &own.scope else { continue };
-        part.add(scoped, &complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key), own.as_of);
+        part.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
         own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
     }
+    skipped.iter().for_each(|own| part.add(&own.position, &own.names, own.as_of));
     Ok(part)
 }

@@ -4,8 +4,8 @@
 //! links of overlapping intervals, coverages that do not count, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
 //! most functions of CEL, documents of one time that say different things. Of those the stores and all orders must agree.
 
-use super::case::{Case, Edit};
-use super::reading::{self, MAX_KEY_BYTES, Outcome, Said, Statement, evaluate, filled, statements};
+use super::case::{Case, Delivery, Edit};
+use super::reading::{self, MAX_KEY_BYTES, Outcome, Said, SkippedPlace, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,6 +95,8 @@ pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64
 struct Oracle<'c> {
     definition: &'c Json,
     statements: Vec<Statement>,
+    /// Documents that were skipped, with the number of their file.
+    skipped: Vec<(usize, &'c Delivery, SkippedPlace)>,
     /// Collections of which nothing is known.
     clouded: BTreeSet<String>,
     /// Records of which nothing is known.
@@ -117,7 +119,7 @@ type Expected = BTreeMap<String, (Records, bool)>;
 impl<'c> Oracle<'c> {
     fn new(case: &'c Case, edits: &[(&Edit, &str)]) -> Self {
         let definition = &case.definition;
-        let mut own = Self { definition, statements: Vec::new(), clouded: BTreeSet::new(), unknown: BTreeSet::new() };
+        let mut own = Self { definition, statements: Vec::new(), skipped: Vec::new(), clouded: BTreeSet::new(), unknown: BTreeSet::new() };
         let mut failed = BTreeSet::new();
         for (file, delivery) in case.deliveries.iter().enumerate() {
             let source = &definition["sources"][&delivery.source];
@@ -131,7 +133,7 @@ impl<'c> Oracle<'c> {
             for document in &delivery.documents {
                 match statements(definition, delivery, file, document) {
                     Outcome::Said(all) => own.statements.extend(all),
-                    Outcome::Skipped => {}
+                    Outcome::Skipped(place) => own.skipped.extend(place.map(|place| (file, delivery, place))),
                     Outcome::Failed => {
                         failed.insert(file);
                     }
@@ -196,6 +198,16 @@ impl<'c> Oracle<'c> {
             file.first = file.first.min(*at);
             let last = file.keys.entry((own.collection.clone(), own.key.clone())).or_insert(*at);
             *last = (*last).max(*at);
+        }
+        for (number, delivery, place) in self.skipped.iter().filter(|(file, ..)| !failed.contains(file)) {
+            let (scope, at) = &place.scope;
+            let of_scope = files.entry((delivery.source.clone(), scope.clone())).or_default();
+            let file = of_scope.entry(*number).or_insert_with(|| Whole { made: delivery.as_of, first: *at, keys: BTreeMap::new() });
+            file.first = file.first.min(*at);
+            for key in &place.keys {
+                let last = file.keys.entry(key.clone()).or_insert(*at);
+                *last = (*last).max(*at);
+            }
         }
         let mut counted: BTreeMap<(String, String), Option<Vec<Whole>>> = BTreeMap::new();
         for ((source, scope), of_scope) in files {

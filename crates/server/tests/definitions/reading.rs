@@ -46,10 +46,18 @@ impl Statement {
     }
 }
 
+/// Where a document that is skipped stands among those that its file takes the place of.
+pub struct SkippedPlace {
+    /// The scope, and the time in it.
+    pub scope: (String, i64),
+    /// Collection and key of what it would say, as far as that can be read.
+    pub keys: Vec<(String, String)>,
+}
+
 /// What becomes of a document.
 pub enum Outcome {
     Said(Vec<Statement>),
-    Skipped,
+    Skipped(Option<SkippedPlace>),
     Failed,
     Unknown,
 }
@@ -134,6 +142,7 @@ pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document:
     if !alone {
         match accepted(source, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
             Outcome::Said(_) => {}
+            Outcome::Skipped(_) => return skipped_before_feeds(&reader, source, &feeds, (&lets, received), (delivery, file)),
             other => return other,
         }
     }
@@ -150,14 +159,63 @@ pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document:
             Err(outcome) => return outcome,
         }
     }
-    if found.is_empty() { Outcome::Skipped } else { Outcome::Said(found) }
+    if found.is_empty() { skipped(source, &lets, Vec::new()) } else { Outcome::Said(found) }
+}
+
+/// A document that is skipped by conditions that come before the feeds: its keys are those of the feeds that would take it.
+fn skipped_before_feeds(
+    reader: &Reader<'_>,
+    source: &Json,
+    feeds: &[Json],
+    (lets, received): (&BTreeMap<String, Said>, i64),
+    (delivery, file): (&Delivery, usize),
+) -> Outcome {
+    let mut keys = Vec::new();
+    for feed in feeds.iter().filter(|_| source.get("replaces").is_some()) {
+        match feed["when"].as_str().map(|when| evaluate(when, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown))) {
+            None | Some(Said::Value(Json::Bool(true))) => {}
+            Some(Said::Value(Json::Bool(false)) | Said::Nothing) => continue,
+            Some(_) => return Outcome::Unknown,
+        }
+        match reader.feed(source, feed, (lets, received, false), delivery, file) {
+            Ok(own) => keys.push((own.collection, own.key)),
+            Err(Outcome::Unknown) => return Outcome::Unknown,
+            Err(_) => {}
+        }
+    }
+    skipped(source, lets, keys)
+}
+
+/// One whose place cannot be read takes no part in what its file takes the place of.
+fn skipped(source: &Json, lets: &BTreeMap<String, Said>, keys: Vec<(String, String)>) -> Outcome {
+    match scope_of(source, lets) {
+        Ok(scope) => Outcome::Skipped(scope.map(|scope| SkippedPlace { scope, keys })),
+        Err(Outcome::Unknown) => Outcome::Unknown,
+        Err(_) => Outcome::Skipped(None),
+    }
+}
+
+fn scope_of(source: &Json, lets: &BTreeMap<String, Said>) -> Result<Option<(String, i64)>, Outcome> {
+    let Some(replaces) = source.get("replaces") else { return Ok(None) };
+    let scope = match evaluate(replaces["scope"].as_str().unwrap_or_default(), &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
+        Said::Value(Json::String(scope)) => scope,
+        Said::Nothing => return Err(Outcome::Failed),
+        _ => return Err(Outcome::Unknown),
+    };
+    let at = match (replaces["at"].as_str(), lets.get("at")) {
+        (None, _) => 0,
+        (Some(_), Some(Said::Value(time))) => seconds(time).unwrap_or_default(),
+        (Some(_), Some(Said::Nothing)) => super::documents::time(0),
+        _ => return Err(Outcome::Unknown),
+    };
+    Ok(Some((scope, at)))
 }
 
 fn accepted(source: &Json, named: Named<'_>) -> Outcome {
     for accept in source["accept"].as_array().into_iter().flatten() {
         match evaluate(accept["unless"].as_str().unwrap_or_default(), named) {
             Said::Value(Json::Bool(true)) => {}
-            Said::Value(Json::Bool(false)) if accept["do"] == "skip" => return Outcome::Skipped,
+            Said::Value(Json::Bool(false)) if accept["do"] == "skip" => return Outcome::Skipped(None),
             Said::Value(Json::Bool(false)) => return Outcome::Failed,
             _ => return Outcome::Unknown,
         }
@@ -228,6 +286,14 @@ impl Reader<'_> {
         if alone {
             match accepted(source, &named) {
                 Outcome::Said(_) => {}
+                Outcome::Skipped(_) => {
+                    let keys = match self.key(collection, &values) {
+                        Ok(key) => vec![(name.to_owned(), key)],
+                        Err(Outcome::Unknown) if source.get("replaces").is_some() => return Err(Outcome::Unknown),
+                        Err(_) => Vec::new(),
+                    };
+                    return Err(skipped(source, lets, keys));
+                }
                 other => return Err(other),
             }
         }
@@ -246,21 +312,7 @@ impl Reader<'_> {
                 _ => return Err(Outcome::Failed),
             }
         }
-        let of_field = |name: &str| values.get(name).cloned().unwrap_or(Said::Nothing);
-        let rule = collection["key"].as_str().unwrap_or_default();
-        let key = if rule.contains('{') {
-            filled(rule, &of_field)
-        } else if rule.contains(' ') {
-            evaluate(rule, &of_field)
-        } else {
-            filled(&format!("{{{rule}}}"), &of_field).unescaped()
-        };
-        let key = match key {
-            Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => return Err(Outcome::Failed),
-            Said::Value(Json::String(key)) if !key.is_empty() => key,
-            Said::Nothing | Said::Unreadable => return Err(Outcome::Failed),
-            _ => return Err(Outcome::Unknown),
-        };
+        let key = self.key(collection, &values)?;
         let as_of = match source["as_of"].as_str().unwrap_or_default() {
             "meta.received" => Some(received),
             // what does not say when it was true was true when it was delivered
@@ -281,23 +333,7 @@ impl Reader<'_> {
                 }
             }
         };
-        let scope = match source.get("replaces") {
-            None => None,
-            Some(replaces) => {
-                let scope = match evaluate(replaces["scope"].as_str().unwrap_or_default(), &named) {
-                    Said::Value(Json::String(scope)) => scope,
-                    Said::Nothing => return Err(Outcome::Failed),
-                    _ => return Err(Outcome::Unknown),
-                };
-                let at = match (replaces["at"].as_str(), lets.get("at")) {
-                    (None, _) => 0,
-                    (Some(_), Some(Said::Value(time))) => seconds(time).unwrap_or_default(),
-                    (Some(_), Some(Said::Nothing)) => super::documents::time(0),
-                    _ => return Err(Outcome::Unknown),
-                };
-                Some((scope, at))
-            }
-        };
+        let scope = scope_of(source, lets)?;
         Ok(Statement {
             collection: name.to_owned(),
             source: delivery.source.clone(),
@@ -311,6 +347,25 @@ impl Reader<'_> {
             retired: false,
             document: self.document.clone(),
         })
+    }
+
+    /// The key of what is said.
+    fn key(&self, collection: &Json, values: &BTreeMap<String, Said>) -> Result<String, Outcome> {
+        let of_field = |name: &str| values.get(name).cloned().unwrap_or(Said::Nothing);
+        let rule = collection["key"].as_str().unwrap_or_default();
+        let key = if rule.contains('{') {
+            filled(rule, &of_field)
+        } else if rule.contains(' ') {
+            evaluate(rule, &of_field)
+        } else {
+            filled(&format!("{{{rule}}}"), &of_field).unescaped()
+        };
+        match key {
+            Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => Err(Outcome::Failed),
+            Said::Value(Json::String(key)) if !key.is_empty() => Ok(key),
+            Said::Nothing | Said::Unreadable => Err(Outcome::Failed),
+            _ => Err(Outcome::Unknown),
+        }
     }
 
     /// The value of a rule.

@@ -1,6 +1,6 @@
 //! What is known of a document next to its content, and what became of it when it was mapped.
 
-use crate::merge::NewContribution;
+use crate::merge::{NewContribution, ScopePosition};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,6 +35,17 @@ impl Envelope<'_> {
     }
 }
 
+/// Where a document that was skipped stands among those that its file takes the place of: it contributes nothing, but the file has it.
+#[derive(Debug)]
+pub struct SkippedPlace {
+    /// The scope, and the time in it.
+    pub position: Box<ScopePosition>,
+    /// How old it is.
+    pub as_of: i64,
+    /// What it would be about, as far as that is known; see [`crate::settle::complete_delivery::named`].
+    pub names: Vec<String>,
+}
+
 /// What became of a document when it was mapped.
 #[derive(Debug, Default)]
 pub struct MappedDocument {
@@ -42,6 +53,8 @@ pub struct MappedDocument {
     pub statements: Vec<NewContribution>,
     /// Why it was skipped.
     pub skipped: Option<String>,
+    /// Where it stands among those that its file takes the place of, if it was skipped.
+    pub skipped_place: Option<SkippedPlace>,
     /// Why it failed.
     pub failed: Option<String>,
     /// The key, if it is known though the document failed.

@@ -1,11 +1,12 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use super::document::{Envelope, MappedDocument};
+use super::document::{Envelope, MappedDocument, SkippedPlace};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
 use super::values::{ValueIssue, ValueReader, allowed};
 use crate::content::key::{key_of, shown};
 use crate::merge::{NewContribution, ScopePosition};
+use crate::settle::complete_delivery;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -150,6 +151,12 @@ impl<'c> DocumentMapper<'c> {
         }
         if !self.is_only_feed() {
             self.conditions(&scope, &mut mapped);
+            if mapped.skipped.is_some() {
+                mapped.skipped_place = self.skipped_place(&scope, &[]);
+                if let Some(place) = &mut mapped.skipped_place {
+                    place.names = self.names(input, &mut scope, &mut found);
+                }
+            }
             if mapped.failed.is_some() || mapped.skipped.is_some() {
                 return mapped;
             }
@@ -175,7 +182,10 @@ impl<'c> DocumentMapper<'c> {
             }
         }
         match mapped.statements.first().map(|statement| statement.as_of) {
-            None if mapped.skipped.is_none() => mapped.skipped = Some("it contributes to no collection".into()),
+            None if mapped.skipped.is_none() => {
+                mapped.skipped = Some("it contributes to no collection".into());
+                mapped.skipped_place = self.skipped_place(&scope, &[]);
+            }
             None => {}
             Some(as_of) => self.embedded(document, &scope, as_of, &mut mapped),
         }
@@ -303,6 +313,13 @@ impl<'c> DocumentMapper<'c> {
         mapped.key = key.as_ref().ok().cloned();
         if self.is_only_feed() {
             self.conditions(scope, mapped);
+            if mapped.skipped.is_some() {
+                mapped.skipped_place = self.skipped_place(scope, values);
+                let contributor = self.contributor(feed, scope);
+                if let (Some(place), Some(contributor), Ok(key)) = (&mut mapped.skipped_place, contributor, &key) {
+                    place.names.push(complete_delivery::contribution_name(&collection.name, &contributor, key));
+                }
+            }
             if mapped.failed.is_some() || mapped.skipped.is_some() {
                 return None;
             }
@@ -342,16 +359,9 @@ impl<'c> DocumentMapper<'c> {
                 return None;
             }
         };
-        let contributor = match (&feed.contributor, scope.meta.partial_list) {
-            (None, None) => self.source.name.as_str().into(),
-            (None, Some(part)) => format!("{}:{part}", self.source.name).into(),
-            (Some(template), _) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
-                Some(part) => format!("{}:{part}", self.source.name).into(),
-                None => {
-                    mapped.failed = Some("the contributor's name cannot be built: a value of its template is missing".into());
-                    return None;
-                }
-            },
+        let Some(contributor) = self.contributor(feed, scope) else {
+            mapped.failed = Some("the contributor's name cannot be built: a value of its template is missing".into());
+            return None;
         };
         match self.scoped(scope) {
             Ok(scope) => Some(ContributionHeader { key, contributor, as_of, gone, scope }),
@@ -360,6 +370,39 @@ impl<'c> DocumentMapper<'c> {
                 None
             }
         }
+    }
+
+    /// Who contributes; nothing where a value of the name is missing.
+    fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>) -> Option<SmolStr> {
+        let part = match (&feed.contributor, scope.meta.partial_list) {
+            (None, None) => return Some(self.source.name.as_str().into()),
+            (None, Some(part)) => Cow::Borrowed(part),
+            (Some(template), _) => template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned))?.into(),
+        };
+        Some(format!("{}:{part}", self.source.name).into())
+    }
+
+    /// Where a document that is skipped stands among those that its file takes the place of; one whose place cannot be read takes no
+    /// part in that.
+    fn skipped_place(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Option<SkippedPlace> {
+        let position = self.scoped(scope).ok()??;
+        Some(SkippedPlace { position, as_of: self.as_of(scope, values).ok()?, names: Vec::new() })
+    }
+
+    /// What a document that is skipped would be about, by the feeds that would take it.
+    fn names<'s, 'd>(&'s self, input: DocumentInput<'d>, scope: &mut DocumentScope<'s, 'c>, found: &mut Vec<SelectedValue<'d>>) -> Vec<String> {
+        let mut names = Vec::new();
+        for (index, feed) in self.source.feeds.iter().enumerate() {
+            if feed.when.as_ref().is_none_or(|when| self.evaluator.holds(when, scope).unwrap_or(false)) {
+                let statement = self.feed(input, index, scope, &mut MappedDocument::default(), found);
+                let name = |own: NewContribution| {
+                    complete_delivery::contribution_name(&self.catalogue.collections[own.collection].name, &own.contributor, &own.key)
+                };
+                names.extend(statement.map(name));
+                scope.feed = None;
+            }
+        }
+        names
     }
 
     /// Where a document stands among those that a file takes the place of.

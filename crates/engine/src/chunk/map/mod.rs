@@ -10,5 +10,5 @@ mod mapper;
 mod names;
 mod values;
 
-pub use document::{Envelope, MappedDocument};
+pub use document::{Envelope, MappedDocument, SkippedPlace};
 pub use mapper::DocumentMapper;

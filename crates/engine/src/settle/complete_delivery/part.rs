@@ -58,11 +58,11 @@ impl ScopePart {
 type FilePartRow = (u64, u64, Option<u64>, bool);
 
 impl FilePart {
-    /// Adds a statement: in which scope, about what (see [`named`]), and how old it is.
-    pub fn add(&mut self, scoped: &ScopePosition, name: &str, as_of: i64) {
+    /// Adds a document: in which scope, about what (see [`named`]), and how old it is. One that was skipped may be about nothing that is known.
+    pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
         let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
         (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));
-        own.keys.add(hash_of(name), scoped.at);
+        names.iter().for_each(|name| own.keys.add(hash_of(name), scoped.at));
     }
 
     /// Adds another part of the file.
