@@ -47,7 +47,7 @@ fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept
     let texts: [String; 2] = [order.iter().map(|place| line((*place, 1_000 + place))).collect(), line((0, 1_000 + MAX_CONTRIBUTORS + MORE))];
     for (number, text) in texts.iter().enumerate() {
         let path = folder.path().join(format!("{number}.ndjson"));
-        let job = support::job(catalogue, store, &tenant, "votes", (&path, text), 2_500);
+        let job = support::job(catalogue, store, &tenant, "votes", (&path, text), 25_000);
         let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false };
         work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         let job = store.job(job).expect("the job");

@@ -1,6 +1,6 @@
 //! What the four missions acquire, what is planned of it, and what must follow from what is delivered.
 
-use super::{BEGIN, DAY, Datatake, DeliveryFate, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, named, short, shown};
+use super::{BEGIN, DAY, Datatake, DeliveryFate, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, named, shown};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -67,7 +67,6 @@ impl SentinelGenerator {
     pub(super) fn radar(&mut self, day: i64) {
         let unrecorded = Acquisition::unrecorded(day);
         let mut plan = Plan { day, satellite: "S1A", kind: PlanKind::Acquisitions, rows: vec![radar_row(&unrecorded, "RFC", "NOT_RECORDING")] };
-        self.note("not_recorded", &format!("S1A-{}", unrecorded.number), json!({ "observation_start": short(day) }));
         let tolerance = |group: &str| match (&group[..2], group.as_bytes()[8]) {
             ("IW", b'0') => -512_000,
             ("IW", b'1') => 150_000,
@@ -157,7 +156,6 @@ impl SentinelGenerator {
     pub(super) fn optical(&mut self, day: i64) {
         let unrecorded = Acquisition::unrecorded(day);
         let mut plan = Plan { day, satellite: "S2A", kind: PlanKind::Acquisitions, rows: vec![optical_row(&unrecorded, "NOBS", "NOT_RECORDING")] };
-        self.note("not_recorded", &format!("S2A-{}-1", unrecorded.number), json!({ "observation_start": short(day) }));
         for number in 0..6_i64 {
             let orbit = 40_000 + (day - BEGIN) / DAY * 14 + number;
             let key = format!("S2A-{orbit}-1");

@@ -1,5 +1,6 @@
 //! Who gets a value that only one record may have. It is decided for all records of a unit at once: values that some of them give up are
-//! free for the others, so the order in which a unit lists its records decides only between those that want the same value.
+//! free for the others, and of several that want the same value the one with the lowest key gets it. So it does not matter in which order
+//! a unit lists its records, which is another one where some of them were merged again.
 
 use crate::sql::row::reserved_value;
 use crate::{RecordChange, RecordWrite};
@@ -60,10 +61,21 @@ pub struct Refusal {
 }
 
 /// Which claims cannot be granted, because another record keeps or gets one of the values, in the order of the claims; and what is taken
-/// after the unit. Both `before` and that are by unique field. Records whose claim is refused keep what they have.
+/// after the unit. Both `before` and that are by unique field. Records whose claim is refused keep what they have. The order of the claims
+/// decides nothing: they are granted in the order of their keys.
 ///
 /// Cost: linear, again for each time that a refused record keeps a value which an earlier claim was granted.
 pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Taken>) {
+    let mut order: Vec<usize> = (0..claims.len()).collect();
+    order.sort_by_key(|claim| claims[*claim].key);
+    let sorted: Vec<&Claim<'_>> = order.iter().map(|claim| &claims[*claim]).collect();
+    let (mut refusals, taken) = decide_in_order(&sorted, before);
+    refusals.iter_mut().for_each(|refusal| refusal.claim = order[refusal.claim]);
+    refusals.sort_by_key(|refusal| refusal.claim);
+    (refusals, taken)
+}
+
+fn decide_in_order(claims: &[&Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Taken>) {
     let mut refused: BTreeSet<usize> = BTreeSet::new();
     let mut taken = loop {
         match grant(claims, before, &mut refused) {
@@ -72,15 +84,15 @@ pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Take
         };
     };
     // what was in the way of a refused claim may have been refused itself
-    while let Some(claim) = refused.iter().copied().find(|claim| obstacle(&claims[*claim], &taken).is_none()) {
+    while let Some(claim) = refused.iter().copied().find(|claim| obstacle(claims[*claim], &taken).is_none()) {
         refused.remove(&claim);
-        let own = &claims[claim];
+        let own = claims[claim];
         for (taken, value) in taken.iter_mut().zip(&own.values) {
             taken.holders.retain(|_, holder| holder != own.key);
             taken.holders.extend(value.clone().map(|value| (value, own.key.to_owned())));
         }
     }
-    let refusal = |claim: usize| obstacle(&claims[claim], &taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
+    let refusal = |claim: usize| obstacle(claims[claim], &taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
     let refusals = refused.into_iter().filter_map(refusal).collect();
     (refusals, taken)
 }
@@ -95,10 +107,10 @@ fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str
 
 /// Grants claims one after the other, except those of which it is known that they are refused, and adds those that it refuses; returns
 /// what is taken then. Fails with a claim that is refused and whose record keeps a value which an earlier claim was granted.
-fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>) -> Result<Vec<Taken>, usize> {
+fn grant(claims: &[&Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>) -> Result<Vec<Taken>, usize> {
     let mut taken = before.to_vec();
     let granted: Vec<usize> = (0..claims.len()).filter(|claim| !refused.contains(claim)).collect();
-    let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, &claims[*claim])).collect();
+    let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, claims[*claim])).collect();
     // what a record gives up is free, what it keeps is not
     let mut given_up: HashMap<&str, Vec<(usize, &Digest)>> = HashMap::new();
     for (field, (own, before)) in taken.iter_mut().zip(before).enumerate() {
@@ -111,7 +123,7 @@ fn grant(claims: &[Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>) 
     }
     let mut more = Vec::new();
     for index in granted {
-        let claim = &claims[index];
+        let claim = claims[index];
         if obstacle(claim, &taken).is_none() {
             for (own, value) in taken.iter_mut().zip(&claim.values) {
                 own.holders.extend(value.clone().map(|value| (value, claim.key.to_owned())));
@@ -167,9 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_want_the_same_the_first_has_it() {
-        let (refusals, _) = decide(&claims(&[("a", b"x"), ("b", b"x")]), &taken(&[]));
-        assert_eq!(refusals, [Refusal { claim: 1, field: 0, holder: "a".into() }]);
+    fn of_two_that_want_the_same_the_one_with_the_lower_key_has_it_in_any_order() {
+        for (claim, wanted) in [(1, [("a", b"x".as_slice()), ("b", b"x")]), (0, [("b", b"x"), ("a", b"x")])] {
+            assert_eq!(decide(&claims(&wanted), &taken(&[])).0, [Refusal { claim, field: 0, holder: "a".into() }]);
+        }
     }
 
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -196,6 +209,11 @@ mod tests {
                 .map(|key| Claim { key: KEYS[*key], values: vec![wanted[*key].0.map(|value| vec![value]), wanted[*key].1.map(|value| vec![value])] })
                 .collect();
             let (refusals, state) = decide(&claims, &before);
+            let mut listed_by_key: Vec<Claim<'_>> = claims.iter().map(|claim| Claim { key: claim.key, values: claim.values.clone() }).collect();
+            listed_by_key.sort_by_key(|claim| claim.key);
+            let other = decide(&listed_by_key, &before);
+            let keys = |claims: &[Claim<'_>], refusals: &[Refusal]| refusals.iter().map(|refusal| claims[refusal.claim].key.to_owned()).collect::<BTreeSet<_>>();
+            prop_assert_eq!(keys(&claims, &refusals), keys(&listed_by_key, &other.0), "the order of the list decides nothing");
             let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
                 let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
                 let first = all.next();

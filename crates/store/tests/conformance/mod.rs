@@ -83,6 +83,7 @@ macro_rules! conformance {
                 values_that_fold_to_the_same_are_the_same,
                 each_type_of_value_can_be_unique,
                 a_record_refused_after_a_conflict_is_refused_as_well,
+                a_record_that_is_merged_again_still_comes_in_the_order_of_keys,
                 a_stale_write_takes_and_frees_no_value,
                 a_stale_write_of_a_taken_value_is_a_conflict_first,
                 a_failed_unit_leaves_no_reservation,

@@ -162,6 +162,17 @@ pub fn a_record_refused_after_a_conflict_is_refused_as_well(place: &Place) {
     assert_eq!(try_put(&desk, "cyd", &badge("2")), refused_for("badge", "bob"));
 }
 
+pub fn a_record_that_is_merged_again_still_comes_in_the_order_of_keys(place: &Place) {
+    let desk = Desk::open(place, PEOPLE);
+    desk.put("ada", &[("colour", text("red"))]);
+    let merged = put(CollectionId::from(0), "ada", desk.version("ada"), desk.content(&badge("1")));
+    let stale = put(CollectionId::from(0), "ada", None, desk.content(&badge("1")));
+    let unit = desk.work().write(stale).write(desk.write_of("bob", &badge("1"))).resolve(move |_| Ok(vec![merged.clone()]));
+    let (result, told) = unit.commit(&*desk.store);
+    result.expect("the unit is written");
+    assert_eq!(told.refused, [(CollectionId::from(0), "bob".to_owned(), FieldId::from(1), "ada".to_owned())]);
+}
+
 pub fn a_stale_write_takes_and_frees_no_value(place: &Place) {
     let desk = Desk::open(place, PEOPLE);
     desk.put("ada", &badge("old"));
