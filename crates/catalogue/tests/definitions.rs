@@ -18,7 +18,8 @@ fn the_authorities_example_is_accepted() {
     let (_, authority) = catalogue.collection("authority").expect("defined");
     assert!(matches!(authority.key, KeyDefinition::Field(key) if key.index() == 0));
     assert!(authority.keep_raw);
-    assert!(matches!(catalogue.sources[SourceId::from(0)].as_of, AsOfRule::Field(_)));
+    let order = &catalogue.sources[SourceId::from(0)].as_of;
+    assert!(matches!(order.times[..], [AsOfRule::Field(_)]) && !order.by_reception);
     assert_eq!(catalogue.collection("item").expect("defined").1.transitions.len(), 2);
 }
 
@@ -513,4 +514,37 @@ fn whose_files_are_does_not_change_what_documents_become() {
     let plain = generation("");
     assert_eq!(plain, generation(", files: 'a*', has: a"));
     assert_ne!(plain, generation(", short_rows: absent"));
+}
+
+#[test]
+fn an_order_of_documents_ends_with_their_reception() {
+    let define = |as_of: &str| {
+        format!(
+            "catalogue: a\nsources:\n  s:\n    format: json\n    let: {{ made: {{ path: $.made, type: timestamp }}, who: $.who }}\n    into: x\n    as_of: {as_of}\n\
+             collections: {{ x: {{ key: k, fields: {{ k: text, changed: timestamp }} }} }}\n"
+        )
+    };
+    let order = |as_of: &str| {
+        let catalogue = parse(&define(as_of)).unwrap_or_else(|problems| panic!("{as_of}: {problems:?}"));
+        let order = catalogue.sources[SourceId::from(0)].as_of.clone();
+        (order.times.len(), order.by_reception, order.is_received())
+    };
+    assert_eq!(order("changed"), (1, false, false));
+    assert_eq!(order("meta.received"), (1, false, true));
+    assert_eq!(order("[meta.received]"), (1, true, true));
+    assert_eq!(order("[changed, made, \"coalesce(made, changed)\", meta.received]"), (4, true, false));
+    for (as_of, expected) in [
+        ("[]", "this list does not say in which order documents of the same time count"),
+        ("[changed, made]", "end it with `meta.received`"),
+        ("[meta.received, changed]", "`meta.received` is not the last of the list"),
+        ("[meta.received, changed, meta.received]", "`meta.received` is not the last of the list"),
+        ("[who, meta.received]", "as_of is a timestamp, `who` is text"),
+        ("[chnged, meta.received]", "chnged"),
+    ] {
+        let shown = errors(&define(as_of));
+        assert!(shown.contains(expected), "{as_of}: {shown}");
+    }
+    // it is another mapping: documents that are imported again count
+    let generation = |as_of: &str| parse(&define(as_of)).expect("valid").sources[SourceId::from(0)].feeds[0].generation;
+    assert_ne!(generation("changed"), generation("[changed, meta.received]"));
 }

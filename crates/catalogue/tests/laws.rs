@@ -3,10 +3,12 @@
 use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::Evaluator;
-use stook_catalogue::ids::CollectionId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::parse::parse;
 use stook_catalogue::parts::{matches, prune};
-use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, PreviousContribution, Retirement, pack, unpack};
+use stook_catalogue::record::{
+    Contribution, ContributionContent, ContributionOrigin, PreviousContribution, Reception, Retirement, UnreadableField, pack, unpack,
+};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{Value, ranges_of, struct_of};
 
@@ -61,7 +63,10 @@ prop_compose! {
         spots in proptest::collection::vec((proptest::option::of("[st]"), proptest::option::of(0i64..3), 0i64..4), 0..3),
         number in proptest::option::of(0i64..3),
         retired in proptest::sample::select(vec![Retirement::Live, Retirement::Live, Retirement::Live, Retirement::ByLaterDelivery, Retirement::OnArrival]),
-        before in proptest::option::of(any::<bool>()),
+        before in proptest::option::of((any::<bool>(), proptest::option::of((0u64..3, 1u64..3)), proptest::option::of(0i64..5))),
+        received in proptest::option::of(0i64..3),
+        (job, document) in (0u64..3, 1u64..3),
+        unread in proptest::option::of((0i64..5, proptest::option::of(0i64..3), value())),
     ) -> Contribution {
         let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
         let spots: Vec<Value> = spots.into_iter().map(|(at, n, seen)| spot(at, n, seen)).filter(|spot| !spot.is_null()).collect();
@@ -71,9 +76,17 @@ prop_compose! {
         // what is derived, and members
         let values = values.into_iter().chain(vec![Value::Null; 5]).collect::<Vec<_>>();
         Contribution {
-            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job: 1, document: 1 },
-            before: before.map(|retired| PreviousContribution { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
-            content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
+            contributor: contributor.into(), as_of, received, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job, document },
+            before: before.map(|(retired, origin, received)| {
+                let origin = origin.map(|(job, document)| ContributionOrigin { job, document });
+                PreviousContribution { as_of: as_of - 1, received, hash: [hash; 16], generation: 7, retired, origin }
+            }),
+            retired,
+            content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None,
+            unreadable: unread.into_iter().map(|(as_of, received, value)| {
+                let received = received.map(|at| Reception { at, origin: ContributionOrigin { job, document } });
+                UnreadableField { as_of, received, hash: [hash; 16], value, ..UnreadableField::new(FieldId::from(1)) }
+            }).collect(),
         }
     }
 }
@@ -95,8 +108,8 @@ fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
-        if let Some((said, retired)) = twin.map(|twin| (twin.content.clone(), twin.retired)) {
-            (all[index].content, all[index].retired) = (said, retired);
+        if let Some((said, retired, unread)) = twin.map(|twin| (twin.content.clone(), twin.retired, twin.unreadable.clone())) {
+            (all[index].content, all[index].retired, all[index].unreadable) = (said, retired, unread);
         }
     }
     all
@@ -150,7 +163,7 @@ proptest! {
             values[..3].clone_from_slice(&[Value::text("k"), Value::Int(time as i64), if spots.is_empty() { Value::Null } else { Value::List(spots) }]);
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
-                as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
+                as_of: time as i64, received: None, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
                 before: None, retired: Retirement::Live, content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
             });
         }
@@ -290,6 +303,41 @@ proptest! {
     }
 }
 
+/// A list as the version before receptions has written it.
+#[test]
+fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
+    let catalogue = catalogue();
+    let collection = &catalogue.collections[CollectionId::from(0)];
+    let own = |hash: u8, received: Option<i64>, job: u64| Contribution {
+        contributor: "a".into(),
+        as_of: 5,
+        received,
+        hash: [hash; 16],
+        generation: 1,
+        origin: ContributionOrigin { job, document: 2 },
+        before: Some(PreviousContribution { as_of: 4, received: None, hash: [1; 16], generation: 1, retired: false, origin: None }),
+        retired: Retirement::Live,
+        content: ContributionContent::Tombstone,
+        raw: None,
+        unreadable: vec![UnreadableField { as_of: 3, hash: [2; 16], ..UnreadableField::new(FieldId::from(1)) }],
+    };
+    let golden = vec![Value::Null; collection.fields.len()];
+    let stored = own(8, None, 3);
+    let mut written = vec![1 | 8, 1, b'a'];
+    written.extend([5_i64.to_le_bytes().as_slice(), &[8; 16], &[1, 3, 2], &4_i64.to_le_bytes(), &[1; 16], &[1]].concat());
+    let name = &collection.fields[FieldId::from(1)].name;
+    written.extend([&[1, name.len() as u8], name.as_bytes(), &3_i64.to_le_bytes(), &[2; 16], &[0]].concat());
+    let sum = crc32fast::hash(&written).to_le_bytes();
+    let now = pack(std::slice::from_ref(&stored), collection, &golden);
+    let before = [&[4, 1], written.as_slice(), &sum, &now[now.len() - 8..]].concat();
+    assert_eq!(unpack(&before, collection, &golden, None), Ok(vec![stored.clone()]));
+    assert_eq!(unpack(&now, collection, &golden, None), Ok(vec![stored.clone()]));
+    // without receptions the content decides, and what has one is newer whatever it says
+    assert!(stored.age() < own(9, None, 1).age() && stored.age() > own(7, None, 9).age());
+    assert!(stored.age() < own(0, Some(1), 1).age() && own(9, Some(1), 1).age() < own(0, Some(1), 2).age());
+    assert!(own(9, Some(1), 2).age() < own(0, Some(2), 1).age());
+}
+
 /// Review point B4: equal content with a newer time must move the time, or a late older document wins.
 #[test]
 fn a_newer_time_counts_even_when_the_content_is_equal() {
@@ -302,6 +350,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
         Contribution {
             contributor: contributor.into(),
             as_of,
+            received: None,
             hash: [text.as_bytes()[0]; 16],
             generation: 1,
             origin: ContributionOrigin::default(),

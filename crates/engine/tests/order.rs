@@ -13,7 +13,7 @@ use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::parse::parse;
-use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement, UnreadableField};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Reception, Retirement, UnreadableField};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_engine::chunk::map::{DocumentMapper, Envelope};
@@ -28,7 +28,8 @@ use stook_store::plan::QueryPlan;
 use stook_store::queue::{ChunkSlice, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::{LeaseToken, Priority, ReadDetail, Store, Tenant};
 
-/// `dated` takes the time from its documents, `delivered` from the delivery. Both speak with several voices.
+/// `dated` takes the time from its documents, `delivered` from the delivery, and `received` from its documents, with those of one time in
+/// the order of their reception. All have several contributors.
 const DEFINITION: &str = "\
 catalogue: orders
 sources:
@@ -44,6 +45,13 @@ sources:
     let: { part: { path: $.part, type: text }, said: { path: $.said, type: text } }
     gone: \"said == 'gone'\"
     as_of: meta.received
+    contributor: \"{part}\"
+    into: thing
+  received:
+    format: json
+    let: { part: { path: $.part, type: text }, at: { path: $.at, type: timestamp, format: epoch }, said: { path: $.said, type: text } }
+    gone: \"said == 'gone'\"
+    as_of: [at, meta.received]
     contributor: \"{part}\"
     into: thing
 collections:
@@ -67,6 +75,7 @@ const SECOND: i64 = 1_000_000;
 struct Doc {
     id: &'static str,
     part: &'static str,
+    /// Its time in seconds; a document of 0 does not say one.
     at: i64,
     text: &'static str,
     /// A number as JSON, nothing, or what is no number.
@@ -77,9 +86,10 @@ struct Doc {
 impl Doc {
     fn json(&self) -> String {
         let said = if self.gone { "gone" } else { "values" };
+        let at = if self.at == 0 { "null".to_owned() } else { self.at.to_string() };
         format!(
-            r#"{{"id":"{0}","part":"{1}","at":{3},"said":"{said}","text":"{2}","spots":[{{"at":"{2}","part":"{1}"}}],"n":{4}}}"#,
-            self.id, self.part, self.text, self.at, self.n
+            r#"{{"id":"{0}","part":"{1}","at":{at},"said":"{said}","text":"{2}","spots":[{{"at":"{2}","part":"{1}"}}],"n":{3}}}"#,
+            self.id, self.part, self.text, self.n
         )
     }
 }
@@ -124,6 +134,13 @@ impl Reads {
         read.expect("consolidated");
         chunk.prepare();
     }
+}
+
+/// A delivery that waits to be processed.
+struct Accepted {
+    job: JobId,
+    file: JobFile,
+    context: JobContext,
 }
 
 /// What a delivery was written as.
@@ -181,10 +198,11 @@ impl Desk {
         Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
     }
 
-    fn context(&self, tenant: &Tenant, delivery: &Delivery, job: JobId) -> JobContext {
+    fn context(&self, tenant: &Tenant, delivery: &Delivery, (job, accepted): (JobId, i64)) -> JobContext {
         let policy = ImportPolicy { job, matched: delivery.matched, unmatched: delivery.unmatched };
         let rules = Arc::new(SettleRules::new(&self.catalogue));
-        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND, match_ratio: Arc::default() }
+        let (tenant, received) = (tenant.clone(), delivery.as_of * SECOND);
+        JobContext { rules, tenant, source: delivery.source, policy, received, accepted, match_ratio: Arc::default() }
     }
 
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
@@ -201,7 +219,7 @@ impl Desk {
         };
         let slice = ChunkSlice { length: text.len() as u64, is_last: true, ..ChunkSlice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
-        let context = self.context(tenant, delivery, NO_JOB);
+        let context = self.context(tenant, delivery, (NO_JOB, self.store(0).clock()));
         let mut chunk = ChunkUnit::map(&context, self.store(0), &input, None).expect("mapped");
         if reads { Reads::Late } else { Reads::Never }.consolidate(&mut chunk, self.store(0));
         let pending = self.store(0).submit(Box::new(chunk), Priority::Interactive);
@@ -215,6 +233,14 @@ impl Desk {
         if let Some(reads) = schedule.at_once {
             return self.run_at_once(tenant, delivery, reads);
         }
+        let accepted = self.accept(tenant, delivery, &schedule.sizes);
+        let job = accepted.job;
+        self.process(vec![(accepted, schedule)]);
+        Ran::Job(job)
+    }
+
+    /// Makes a job of a delivery, with chunks of these sizes.
+    fn accept(&self, tenant: &Tenant, delivery: &Delivery, sizes: &[usize]) -> Accepted {
         let source = &self.catalogue.sources[delivery.source];
         let file =
             JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None, retires_all: false };
@@ -226,22 +252,31 @@ impl Desk {
             files: vec![file.clone()],
         };
         let job = self.store(0).create_job(new).expect("a job");
-        let chunks = cut(&delivery.docs, &schedule.sizes);
+        let chunks = cut(&delivery.docs, sizes);
         let progress =
             SplitProgress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..SplitProgress::default() };
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
-        let context = self.context(tenant, delivery, job);
-        let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
+        // as whoever works on it finds it
+        let created = self.store(0).job(job).expect("the job").created;
+        Accepted { job, file, context: self.context(tenant, delivery, (job, created)) }
+    }
+
+    /// Processes the chunks of jobs, in whatever order their schedules say: a chunk of one job may come between two of another.
+    fn process(&self, jobs: Vec<(Accepted, &Schedule)>) {
         let mut mapped: Vec<(u16, Reads, ChunkUnit)> = Vec::new();
-        for (index, lease) in leases.iter().enumerate() {
-            let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
-            let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
-            let mut chunk = ChunkUnit::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
-            let reads = schedule.reads[index % schedule.reads.len()];
-            if reads == Reads::Early {
-                reads.consolidate(&mut chunk, self.store(index));
+        let together = jobs.iter().any(|(_, schedule)| schedule.together);
+        for (Accepted { job, file, context }, schedule) in jobs {
+            let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
+            for (index, lease) in leases.iter().enumerate() {
+                let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
+                let fence = LeaseToken { chunk: lease.chunk, token: lease.token };
+                let mut chunk = ChunkUnit::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
+                let reads = schedule.reads[index % schedule.reads.len()];
+                if reads == Reads::Early {
+                    reads.consolidate(&mut chunk, self.store(index));
+                }
+                mapped.push((schedule.order[index % schedule.order.len()], reads, chunk));
             }
-            mapped.push((schedule.order[index % schedule.order.len()], reads, chunk));
         }
         mapped.sort_by_key(|(place, ..)| *place);
         let mut waiting = Vec::new();
@@ -249,14 +284,13 @@ impl Desk {
             if reads != Reads::Early {
                 reads.consolidate(&mut chunk, self.store(turn));
             }
-            if schedule.together {
+            if together {
                 waiting.push(self.store(turn).submit(Box::new(chunk), Priority::Bulk));
             } else {
                 self.store(turn).commit(Box::new(chunk)).expect("committed");
             }
         }
         waiting.into_iter().for_each(|pending| assert!(pending.wait().is_ok()));
-        Ran::Job(job)
     }
 
     fn see(&self, tenant: &Tenant, runs: &[Ran]) -> Seen {
@@ -301,6 +335,19 @@ impl Desk {
         seen
     }
 
+    /// All deliveries are accepted one after the other, and processed after that.
+    fn run_mixed(&self, history: &[Delivery], schedules: &[Schedule]) -> Seen {
+        let tenant = self.tenant();
+        let accept = |(delivery, schedule): (&Delivery, _)| {
+            let schedule: &Schedule = schedule;
+            (self.accept(&tenant, delivery, &schedule.sizes), schedule)
+        };
+        let jobs: Vec<(Accepted, &Schedule)> = history.iter().zip(schedules).map(accept).collect();
+        let runs: Vec<Ran> = jobs.iter().map(|(accepted, _)| Ran::Job(accepted.job)).collect();
+        self.process(jobs);
+        self.see(&tenant, &runs)
+    }
+
     fn run_all(&self, history: &[Delivery], schedules: &[Schedule]) -> Seen {
         let tenant = self.tenant();
         let runs: Vec<Ran> = history.iter().zip(schedules).map(|(delivery, schedule)| self.run(&tenant, delivery, schedule)).collect();
@@ -339,7 +386,22 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
 
 /// By key and contributor, everything that was said and not withdrawn; the newest last.
 type Known = BTreeMap<String, Voices>;
-type Voices = BTreeMap<String, Vec<NewContribution>>;
+type Voices = BTreeMap<String, Vec<Statement>>;
+
+/// What a document says, and where it is ordered by that the place of its delivery and its own in it.
+#[derive(Debug, Clone)]
+struct Statement {
+    said: NewContribution,
+    received: Option<(usize, usize)>,
+}
+
+impl std::ops::Deref for Statement {
+    type Target = NewContribution;
+
+    fn deref(&self) -> &NewContribution {
+        &self.said
+    }
+}
 
 /// Every document of a job at once, against what there was before the job.
 fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
@@ -348,8 +410,8 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let mut store: Known = BTreeMap::new();
     let mut seen = Seen::default();
     for (number, delivery) in history.iter().enumerate() {
-        let mut by_key: BTreeMap<String, Vec<NewContribution>> = BTreeMap::new();
-        for statement in statements(catalogue, delivery) {
+        let mut by_key: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
+        for statement in statements(catalogue, delivery, number) {
             by_key.entry(statement.key.to_string()).or_default().push(statement);
         }
         for (key, said) in by_key {
@@ -370,9 +432,9 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     seen
 }
 
-fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[NewContribution], now: &mut Voices) -> Vec<&'static str> {
+fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Statement], now: &mut Voices) -> Vec<&'static str> {
     let all = |name: &'static str| vec![name; said.len()];
-    let mut by_contributor: BTreeMap<String, Vec<&NewContribution>> = BTreeMap::new();
+    let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
     for statement in said {
         by_contributor.entry(statement.contributor.to_string()).or_default().push(statement);
     }
@@ -393,7 +455,7 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[NewCont
         all.extend(said.iter().map(|statement| (*statement).clone()));
         all.sort_by_key(age);
         let previous = before.get(&contributor).and_then(|all| all.last());
-        let (newer, older): (Vec<&NewContribution>, Vec<&NewContribution>) =
+        let (newer, older): (Vec<&Statement>, Vec<&Statement>) =
             said.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
         outcomes.extend(older.iter().map(|statement| {
             let same = previous.is_some_and(|previous| previous.hash == statement.hash);
@@ -410,33 +472,36 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[NewCont
     outcomes
 }
 
-fn age(statement: &NewContribution) -> (i64, [u8; 16]) {
-    (statement.as_of, statement.hash)
+fn age(statement: &Statement) -> (i64, Option<(usize, usize)>, [u8; 16]) {
+    (statement.as_of, statement.received, statement.hash)
 }
 
-fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<NewContribution> {
+/// What the documents of a delivery say that was accepted after so many others.
+fn statements(catalogue: &Catalogue, delivery: &Delivery, number: usize) -> Vec<Statement> {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let mapper = DocumentMapper::new(catalogue, delivery.source, &evaluator);
-    let one = |doc: &Doc| {
+    let is_ordered = catalogue.sources[delivery.source].name == "received";
+    let one = |(place, doc): (usize, &Doc)| {
         let text = bytes::Bytes::from(doc.json());
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
         let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, partial_list: None };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
-        mapped.statements
+        mapped.statements.into_iter().map(move |said| Statement { said, received: is_ordered.then_some((number, place)) })
     };
-    delivery.docs.iter().flat_map(one).collect()
+    delivery.docs.iter().enumerate().flat_map(one).collect()
 }
 
 fn contributions(said: &Voices) -> Vec<Contribution> {
-    let contribution = |all: &Vec<NewContribution>| {
+    let contribution = |all: &Vec<Statement>| {
         let (newest, older) = all.split_last().expect("something was said");
         Contribution {
             contributor: newest.contributor.clone(),
             as_of: newest.as_of,
+            received: reception(newest).map(|received| received.at),
             hash: newest.hash,
             generation: 1,
-            origin: ContributionOrigin::default(),
+            origin: reception(newest).map_or_else(ContributionOrigin::default, |received| received.origin),
             before: None,
             retired: Retirement::Live,
             content: newest.content.clone(),
@@ -447,12 +512,17 @@ fn contributions(said: &Voices) -> Vec<Contribution> {
     said.values().map(contribution).collect()
 }
 
+fn reception(statement: &Statement) -> Option<Reception> {
+    let (delivery, place) = statement.received?;
+    Some(Reception { at: delivery as i64, origin: ContributionOrigin { job: 0, document: place as u64 } })
+}
+
 /// What the newest of older statements says in which a field could be read.
-fn last_read(field: FieldId, newest: &NewContribution, older: &[NewContribution]) -> UnreadableField {
+fn last_read(field: FieldId, newest: &Statement, older: &[Statement]) -> UnreadableField {
     let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unreadable.contains(&field));
     let Some(read) = read else { return UnreadableField::new(field) };
     let value = if let ContributionContent::Values(values) = &read.content { values[field].clone() } else { Value::Null };
-    UnreadableField { field, as_of: read.as_of, hash: read.hash, value }
+    UnreadableField { field, as_of: read.as_of, received: reception(read), hash: read.hash, value }
 }
 
 // --- histories ----------------------------------------------------------------------------------------------------------
@@ -474,7 +544,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
         1 => Just((OnMatched::Update, OnUnmatched::Fail)),
         2 => Just((OnMatched::Withdraw, OnUnmatched::Skip)),
     ];
-    (0usize..2, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
+    (0usize..3, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
         if source == 1 {
             // the delivery's time counts; without another in the documents the same bytes come in several deliveries
             docs.iter_mut().for_each(|doc| doc.at = 0);
@@ -529,6 +599,97 @@ proptest! {
         let schedules: Vec<Schedule> = schedules.into_iter().map(|schedule| Schedule { together: true, ..schedule }).collect();
         let seen = desk.run_all(&history, &schedules);
         prop_assert_eq!(&seen, &wanted, "{}", describe(&history));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Deliveries that were accepted in one order leave the same records in whatever order they are processed, chunk by chunk.
+    #[test]
+    fn records_depend_on_the_order_of_acceptance_not_on_that_of_processing(
+        history in prop::collection::vec(delivery(), 1..5),
+        schedules in prop::collection::vec(schedule(), 4),
+        on_a_server in prop::bool::weighted(0.2),
+    ) {
+        let Some(desk) = (if on_a_server { SERVER_DESK.as_ref() } else { Some(&*DESK) }) else { return Ok(()) };
+        let upsert = |delivery| Delivery { matched: OnMatched::Update, unmatched: OnUnmatched::Create, ..delivery };
+        let history: Vec<Delivery> = history.into_iter().map(upsert).collect();
+        let wanted = expected(&desk.catalogue, &history);
+        let seen = desk.run_mixed(&history, &schedules);
+        prop_assert_eq!(&seen.records, &wanted.records, "{}", describe(&history));
+    }
+}
+
+/// A correction under the same time wins whatever it says, its own file is received again as a newer delivery, and the journal says by what a
+/// document is superseded.
+#[test]
+fn of_documents_of_one_time_the_one_received_last_counts() {
+    let doc = |text: &'static str| Doc { id: "a", part: "x", at: 5, text, n: "null", gone: false };
+    let deliver = |docs: Vec<Doc>| Delivery { source: SourceId::from(2), as_of: 9, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
+    let one_by_one = |order: &[u16]| Schedule { sizes: vec![1], order: order.to_vec(), reads: vec![Reads::Late], together: false, at_once: None };
+    for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
+        for texts in [["p", "q", "r"], ["r", "q", "p"], ["q", "r", "p"], ["p", "q", "p"]] {
+            let history = texts.map(|text| deliver(vec![doc(text)]));
+            for order in orders(3) {
+                let schedules: Vec<Schedule> = order.iter().map(|place| one_by_one(&[*place])).collect();
+                assert_eq!(desk.run_mixed(&history, &schedules).records["a"].1[1], Value::text(texts[2]), "{texts:?} in the order {order:?}");
+            }
+            // in one file the last one counts, however it is cut
+            let file = [deliver(texts.map(doc).to_vec())];
+            for order in orders(3) {
+                assert_eq!(desk.run_mixed(&file, &[one_by_one(&order)]).records["a"].1[1], Value::text(texts[2]), "{texts:?}, chunks {order:?}");
+            }
+            assert_eq!(desk.run_mixed(&file, &[Schedule::one_chunk()]).records["a"].1[1], Value::text(texts[2]));
+        }
+    }
+}
+
+#[test]
+fn the_journal_says_what_counts_instead_of_a_document() {
+    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
+    let deliver = |source: usize, docs: Vec<Doc>| Delivery {
+        source: SourceId::from(source),
+        as_of: 9,
+        matched: OnMatched::Update,
+        unmatched: OnUnmatched::Create,
+        docs,
+    };
+    let schedule = |order: &[u16], sizes: &[usize]| Schedule {
+        sizes: sizes.to_vec(),
+        order: order.to_vec(),
+        reads: vec![Reads::Late],
+        together: false,
+        at_once: None,
+    };
+    for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
+        for source in [0, 2] {
+            for (order, sizes) in [(&[0, 1, 2][..], &[1][..]), (&[2, 1, 0], &[1]), (&[1, 0, 2], &[1]), (&[0], &[3])] {
+                let tenant = desk.tenant();
+                let history = [deliver(source, vec![doc(2, "p"), doc(4, "q"), doc(4, "q")]), deliver(source, vec![doc(3, "r")])];
+                let reasons: Vec<(u64, Option<&str>, Vec<String>)> = history
+                    .iter()
+                    .flat_map(|delivery| {
+                        let Ran::Job(job) = desk.run(&tenant, delivery, &schedule(order, sizes)) else { panic!("it is a job") };
+                        desk.store(0).journal(job, 0, 10, false).expect("its journal")
+                    })
+                    .map(|entry| (entry.document, Some(entry.outcome.name()), entry.reasons))
+                    .collect();
+                let superseded: Vec<&(u64, Option<&str>, Vec<String>)> = reasons.iter().filter(|own| own.1 == Some("superseded")).collect();
+                assert_eq!(superseded.len(), 3, "{reasons:?}");
+                for (document, _, why) in &superseded[..2] {
+                    assert!(
+                        why.len() == 1 && why[0].contains(" of the same delivery counts instead, as of 1970-01-01T00:00:04Z"),
+                        "{document}: {why:?}"
+                    );
+                    assert_eq!(why[0].contains(", received 20"), source == 2, "{why:?}");
+                    assert_eq!(why[0].contains("so their content decided"), source == 0 && why[0].contains("04Z:"), "{why:?}");
+                }
+                let later = &superseded[2].2;
+                assert!(later.len() == 1 && later[0].contains(" of job ") && later[0].contains("as of 1970-01-01T00:00:04Z"), "{later:?}");
+                assert!(reasons.iter().filter(|own| own.1 != Some("superseded")).all(|own| own.2.is_empty()), "{reasons:?}");
+            }
+        }
     }
 }
 
@@ -642,7 +803,7 @@ fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
 fn said_values_and_tombstones_are_told_apart_by_the_source() {
     let gone = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
     let delivery = Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![gone] };
-    assert_eq!(statements(&DESK.catalogue, &delivery)[0].content, ContributionContent::Tombstone);
+    assert_eq!(statements(&DESK.catalogue, &delivery, 0)[0].content, ContributionContent::Tombstone);
 }
 
 /// What a source has no say in is not kept, and makes no other content; expressions and conditions see it all the same.

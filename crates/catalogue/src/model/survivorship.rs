@@ -1,6 +1,6 @@
 //! Golden fields: a pure function of the set of contributions.
 //!
-//! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
+//! Contributions are compared by `(as_of, received, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`Consolidator::survive`] is the only place where golden values are made.
 
 use crate::eval::{Evaluator, Expression};
@@ -9,7 +9,7 @@ use crate::model::golden::GoldenValues;
 use crate::model::ids::{FieldId, IdVec};
 use crate::model::links::{Derivation, keyed};
 use crate::model::parts;
-use crate::model::record::{Contribution, ContributionContent, Hash, Retirement};
+use crate::model::record::{Contribution, ContributionAge, ContributionContent, Retirement};
 use crate::model::union::{union, union_by};
 use crate::value::{FieldType, StructMember, Value, among, member_of};
 
@@ -300,9 +300,9 @@ fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]
 }
 
 /// The order of what statements say of a field, which is older than they are where they could not be read.
-fn order_of(contribution: &Contribution, field: FieldId) -> (i64, Hash, &str) {
-    let (as_of, hash) = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
-    (as_of, hash, &contribution.contributor)
+fn order_of(contribution: &Contribution, field: FieldId) -> (ContributionAge, &str) {
+    let age = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
+    (age, &contribution.contributor)
 }
 
 /// The values of one member of the structs in a list; of ranges all of them, one after the other.

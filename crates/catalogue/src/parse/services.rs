@@ -3,7 +3,7 @@
 use super::parser::DefinitionParser;
 use super::rules::SourceContext;
 use crate::model::definition::{
-    ArgumentForm, AsOfRule, CallArgument, Collection, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
+    ArgumentForm, CallArgument, Collection, DocumentOrder, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
 };
 use crate::model::ids::{CollectionId, FieldId};
 use crate::model::links::{Derivation, id_of};
@@ -63,7 +63,7 @@ impl DefinitionParser<'_> {
         &mut self,
         source: &str,
         node: &Node,
-        (family, as_of, replaces): (FormatFamily, &AsOfRule, bool),
+        (family, as_of, replaces): (FormatFamily, &DocumentOrder, bool),
         feeds: &[Feed],
         context: &SourceContext<'_>,
     ) -> Option<ServiceBinding> {
@@ -71,7 +71,7 @@ impl DefinitionParser<'_> {
         if !matches!(family, FormatFamily::Json | FormatFamily::Xml) {
             self.problem(node, format!("services return json or xml; this source is {}", family.name()));
         }
-        if !matches!(as_of, AsOfRule::Received) {
+        if !as_of.is_received() {
             self.problem(node, "the newest answer of a service counts: add `as_of: meta.received`");
         }
         if replaces {

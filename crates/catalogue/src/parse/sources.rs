@@ -84,7 +84,7 @@ impl DefinitionParser<'_> {
             accept.extend(unless.map(|unless| AcceptRule { unless, skip, reason }));
         }
         let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Expected::Condition));
-        let as_of = self.as_of(node, &lets, only_feed, &types, context)?;
+        let as_of = self.document_order(node, only_feed, (&lets, &types), context)?;
         let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
@@ -272,15 +272,43 @@ impl DefinitionParser<'_> {
         }
     }
 
-    fn as_of(&mut self, node: &Node, lets: &[LetValue], feed: Option<&Feed>, names: &Types, context: &SourceContext<'_>) -> Option<AsOfRule> {
+    fn document_order(
+        &mut self,
+        node: &Node,
+        feed: Option<&Feed>,
+        (lets, names): (&[LetValue], &Types),
+        context: &SourceContext<'_>,
+    ) -> Option<DocumentOrder> {
         let Some(as_of) = node.get("as_of") else {
             self.problem_with_help(
                 node,
                 "this source has no as-of time",
-                "add `as_of:` with a field of type timestamp, or `as_of: meta.received` (then the order of delivery matters)",
+                "add `as_of:` with a field of type timestamp, or `as_of: meta.received` (then the order of delivery matters), or both: \
+                 `as_of: [changed, meta.received]`",
             );
             return None;
         };
+        let NodeKind::List(items) = &as_of.kind else {
+            return Some(DocumentOrder { times: vec![self.as_of(as_of, feed, (lets, names), context)?], by_reception: false });
+        };
+        let times: Vec<Option<AsOfRule>> = items.iter().map(|item| self.as_of(item, feed, (lets, names), context)).collect();
+        let is_received = |rule: &Option<AsOfRule>| matches!(rule, Some(AsOfRule::Received));
+        let early = times.iter().position(is_received).filter(|place| place + 1 < times.len());
+        match (early, times.last()) {
+            (Some(place), _) => {
+                let help = "move it to the end of the list: every document has been received, so what follows it would never count";
+                self.problem_with_help(&items[place], "`meta.received` is not the last of the list", help);
+            }
+            (None, Some(last)) if is_received(last) => {}
+            _ => {
+                let help = "end it with `meta.received`, by which documents of the same time are ordered: `as_of: [changed, meta.received]`";
+                self.problem_with_help(as_of, "this list does not say in which order documents of the same time count", help);
+            }
+        }
+        Some(DocumentOrder { times: times.into_iter().collect::<Option<_>>()?, by_reception: true })
+    }
+
+    fn as_of(&mut self, as_of: &Node, feed: Option<&Feed>, (lets, names): (&[LetValue], &Types), context: &SourceContext<'_>) -> Option<AsOfRule> {
         let text = self.text_of(as_of, "as_of")?.to_owned();
         if text == "meta.received" {
             return Some(AsOfRule::Received);

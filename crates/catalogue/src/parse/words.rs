@@ -208,7 +208,11 @@ pub const SOURCE: &[Keyword] = &[
         "Conditions on documents; documents that do not meet them fail or are skipped.",
     ),
     word("gone", CEL, "True for a document that deletes its record."),
-    word("as_of", TEXT, "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL."),
+    word(
+        "as_of",
+        r#"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"oneOf":[{"enum":["meta.received"]},{"type":"string","not":{"const":"meta.received"}}]}}]}"#,
+        "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL. A list, `[changed, meta.received]`: the first that is there; documents of one time are ordered by their reception.",
+    ),
     word(
         "replaces",
         r##"{"$ref":"#/$defs/replaces"}"##,

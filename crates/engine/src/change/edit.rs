@@ -270,6 +270,8 @@ impl EditContext {
         contributions.push(Contribution {
             contributor: API_NAME.into(),
             as_of,
+            // what people say is ordered by when they said it
+            received: None,
             hash,
             generation: 0,
             origin,

@@ -2,7 +2,7 @@
 
 use super::consolidated::ChunkUnit;
 use super::mapped::UnmappedDocument;
-use crate::merge::{MergeResult, NumberedContribution};
+use crate::merge::{ChangedOutcome, MergeResult, NumberedContribution};
 use crate::relations::left_out::left_out;
 use crate::tags::TagEvaluator;
 use stook_catalogue::key::Key;
@@ -32,7 +32,8 @@ impl ChunkUnit {
         for (decided @ (collection, key), decision) in &self.decisions {
             while records.next_if(|(record, _)| *record < decided).is_some() {}
             let Some((_, statements)) = records.next_if(|(record, _)| *record == decided) else { continue };
-            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.contribution.embedded) {
+            let outcomes = statements.iter().zip(&decision.outcomes).enumerate();
+            for (index, (own, (outcome, reason))) in outcomes.filter(|(_, (own, _))| !own.contribution.embedded) {
                 let (record, offset) = place(own.document);
                 let outcome = &with_embedded(own, *outcome, statements, decision);
                 counts.add(*outcome, 1);
@@ -42,7 +43,7 @@ impl ChunkUnit {
                     collection: Some(*collection),
                     outcome: *outcome,
                     key: key.shared(),
-                    reason: None,
+                    reason: decision.superseded.get(&index).filter(|_| *outcome == Outcome::Superseded).map(Into::into),
                 });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
@@ -59,10 +60,10 @@ impl ChunkUnit {
                 let trouble = |reason| Issue { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
                 troubles.extend(reasons.map(trouble));
             }
-            for (document, from, to) in &decision.corrections {
+            for ChangedOutcome { document, from, to, reason } in &decision.corrections {
                 counts.add(*from, -1);
                 counts.add(*to, 1);
-                corrections.push(OutcomeCorrection { document: *document, collection: *collection, outcome: *to });
+                corrections.push(OutcomeCorrection { document: *document, collection: *collection, outcome: *to, reason: reason.clone() });
             }
         }
         for (collection, key, reason) in self.tagger.iter().flat_map(TagEvaluator::failures) {

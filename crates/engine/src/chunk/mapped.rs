@@ -14,6 +14,7 @@ use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
+use stook_catalogue::record::{ContributionOrigin, Reception};
 use stook_formats::Document;
 use stook_formats::marc::Repairs;
 use stook_store::journal::{Issue, Outcome};
@@ -96,6 +97,11 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     let file_start = slice.documents_before - slice.file_documents;
     let now = store.clock();
     let syntax = syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
+    // what is embedded in its documents is as old as they are
+    let received = |document: u64| {
+        let origin = ContributionOrigin { job: context.policy.job, document };
+        source.as_of.by_reception.then_some(Reception { at: context.accepted, origin })
+    };
     let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
     let mut repairs = Repairs::default();
     let mut skipped = Vec::new();
@@ -143,6 +149,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             // mostly the only one
             chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution {
                 document,
+                received: received(document),
                 generation,
                 contribution: statement,
             });
@@ -179,7 +186,7 @@ fn part_of(
     for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.contribution))) {
         let Some(scoped) = &own.scope else { continue };
         part.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
-        own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
+        own.replaced_by = ledger.replacement(&scoped.scope, scoped.at, own.as_of);
     }
     skipped.iter().for_each(|own| part.add(&own.position, &own.names, own.as_of));
     Ok(part)

@@ -91,11 +91,12 @@ impl ChunkUnit {
         let mut spoken: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
         for ((collection, key), decision) in &self.decisions {
             let Some(statements) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
-            for own in decision.stored.iter().map(|won| &statements[*won].contribution) {
+            for numbered in decision.stored.iter().map(|won| &statements[*won]) {
+                let own = &numbered.contribution;
                 let Some(scoped) = &own.scope else { continue };
                 let name = complete_delivery::contribution_name(&rules.catalogue.collections[*collection].name, &own.contributor, key);
-                complete_delivery::contribution_edge(replaces, own, name).into_iter().for_each(|edge| followed.edge(edge));
-                let span = spoken.entry((&scoped.scope, own.retired)).or_insert((scoped.at, scoped.at));
+                complete_delivery::contribution_edge(replaces, numbered, name).into_iter().for_each(|edge| followed.edge(edge));
+                let span = spoken.entry((&scoped.scope, own.is_retired())).or_insert((scoped.at, scoped.at));
                 *span = (span.0.min(scoped.at), span.1.max(scoped.at));
             }
         }

@@ -49,6 +49,7 @@ impl Unit for ChunkUnit {
         if let Some(decision) = self.decisions.get_mut(&place) {
             taken_for = decision.after.take();
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
+            decision.superseded.clear();
             decision.corrections.clear();
             decision.repaired = None;
             decision.logged = None;

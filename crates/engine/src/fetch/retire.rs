@@ -150,6 +150,7 @@ impl PreviousContributions {
         contributions.push(Contribution {
             contributor: contributor.into(),
             as_of: self.begun,
+            received: None,
             hash: [0; 16],
             generation: 0,
             origin: ContributionOrigin::default(),

@@ -70,9 +70,11 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     if whole.len() as u64 > MOST_BYTES {
         return Err(EngineError::Wrong(format!("the documents exceed {} MiB; import them as a file", MOST_BYTES >> 20)));
     }
-    let received = delivery.as_of.unwrap_or_else(|| store.clock());
+    let accepted = store.clock();
+    let received = delivery.as_of.unwrap_or(accepted);
     let policy = policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
-    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, match_ratio: Arc::default() };
+    let tenant = delivery.tenant.clone();
+    let context = JobContext { rules: rules.clone(), tenant, source: index, policy, received, accepted, match_ratio: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
     let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None, retires_all: false };
     let slice = ChunkSlice { length: size, is_last: true, ..ChunkSlice::default() };

@@ -84,7 +84,9 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     let ImportPlan { source, profile, files } = plan(catalogue, request)?;
     // `created_job` and origins of what the store holds never equal it
     let job = JobRef::DryRun.number();
-    let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
+    // what would be imported now is received after all that was
+    let accepted = store.clock();
+    let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or(accepted);
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context = JobContext {
         rules: Arc::new(SettleRules::new(catalogue)),
@@ -92,6 +94,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
         source,
         policy,
         received,
+        accepted,
         match_ratio: Arc::default(),
     };
     let replaced = catalogue.sources[source]

@@ -22,6 +22,8 @@ pub struct JobContext {
     pub policy: ImportPolicy,
     /// The time of the delivery, in microseconds.
     pub received: i64,
+    /// When the store accepted it, in microseconds by the store's clock: its place among all deliveries, whichever is processed first.
+    pub accepted: i64,
     /// Whether its documents are about records that are there.
     pub match_ratio: Arc<MatchRatio>,
 }
@@ -69,6 +71,7 @@ pub(crate) fn context(rules: &Arc<SettleRules>, job: &Job) -> Result<JobContext>
         source,
         policy: policy(catalogue, job.profile.as_deref(), job.id)?,
         received,
+        accepted: job.created,
         match_ratio: Arc::default(),
     })
 }

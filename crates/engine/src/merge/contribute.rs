@@ -2,7 +2,8 @@
 
 use super::contribution::NumberedContribution;
 use super::merger::{RecordMerger, sorted};
-use super::result::MergeResult;
+use super::result::{ChangedOutcome, MergeResult};
+use super::superseded::{Successor, replaced_by};
 use crate::content::history::golden_change;
 use std::collections::HashMap;
 use stook_catalogue::parts::prune;
@@ -33,11 +34,7 @@ impl RecordMerger<'_> {
             let in_job = present.filter(|contribution| self.policy.wrote(contribution.origin.job));
             let before = match (in_job, present) {
                 (Some(in_job), _) => in_job.before,
-                (None, Some(present)) => {
-                    let Contribution { as_of, hash, generation, .. } = *present;
-                    Some(PreviousContribution { as_of, hash, generation, retired: !present.counts() })
-                }
-                (None, None) => None,
+                (None, present) => present.map(Contribution::previous),
             };
             let mut best: Option<usize> = None;
             for index in own.iter().copied() {
@@ -51,6 +48,12 @@ impl RecordMerger<'_> {
                 }
             }
             let best = best.filter(|best| in_job.is_none_or(|in_job| in_job.age() < statements[*best].age()));
+            let winner = best.map(|best| Successor::stated(&statements[best])).or_else(|| in_job.map(Successor::stored));
+            for index in own.iter().copied().filter(|index| best != Some(*index) && decision.outcomes[*index].0 == Outcome::Superseded) {
+                let stored = before.filter(|before| !statements[index].is_beyond(before)).map(|before| Successor::before(&before));
+                let reason = stored.as_ref().or(winner.as_ref()).map(|other| other.counts_instead_of(statements[index].age()));
+                decision.superseded.extend(reason.map(|reason| (index, reason)));
+            }
             // what older statements say of fields that the newest one could not be read in
             let older = |newest: &Contribution| own.iter().filter(|index| statements[**index].age() < newest.age()).copied().collect::<Vec<_>>();
             let Some(best) = best else {
@@ -69,11 +72,15 @@ impl RecordMerger<'_> {
                 let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
                 // the journal tells of the document around it
                 if !statements[best].contribution.embedded {
-                    decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
+                    let reason = Successor::stated(&statements[best]).counts_instead_of(in_job.age());
+                    let document = in_job.origin.document;
+                    decision.corrections.push(ChangedOutcome { document, from: former, to: Outcome::Superseded, reason });
                 }
             }
             let winner = &statements[best];
-            decision.outcomes[best].0 = outcome(existed, before, winner.contribution.hash, winner.generation, winner.contribution.retired);
+            let replacement = winner.contribution.replaced_by;
+            decision.outcomes[best].0 = outcome(existed, before, winner.contribution.hash, winner.generation, replacement.is_some());
+            decision.superseded.extend(replacement.map(|delivery| (best, replaced_by(delivery))));
             let mut newest = winner.stored(before, job);
             if !newest.unreadable.is_empty() {
                 for index in older(&newest) {
@@ -81,7 +88,9 @@ impl RecordMerger<'_> {
                 }
                 match present {
                     // another map read the same document
-                    Some(present) if present.as_of == newest.as_of && present.generation != newest.generation => newest.take_over_unread(present),
+                    Some(present) if present.age().moment() == newest.age().moment() && present.generation != newest.generation => {
+                        newest.take_over_unread(present)
+                    }
                     Some(present) => newest.take_over(present),
                     None => false,
                 };
@@ -98,7 +107,7 @@ impl RecordMerger<'_> {
         let same_content = winners.iter().all(|(winner, _)| {
             let own = &statements[*winner];
             let same = |old: &Contribution| {
-                let equal = old.hash == own.contribution.hash && old.generation == own.generation && old.counts() != own.contribution.retired;
+                let equal = old.hash == own.contribution.hash && old.generation == own.generation && old.counts() != own.contribution.is_retired();
                 old.contributor == own.contribution.contributor && equal
             };
             old.iter().zip(&replaced).any(|(old, replaced)| *replaced && same(old))
@@ -142,15 +151,17 @@ impl RecordMerger<'_> {
         statements: &[NumberedContribution],
         decision: &mut MergeResult,
     ) {
+        let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
         for own in left_out {
             let winner = winners.iter().position(|(winner, _)| statements[*winner].contribution.contributor == own.contributor);
             if let Some(winner) = winner {
                 let (index, _) = winners.swap_remove(winner);
-                let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
-                decision.outcomes[index] = (Outcome::Superseded, Some(reason));
+                decision.outcomes[index] = (Outcome::Superseded, Some(reason.clone()));
+                decision.superseded.remove(&index);
             } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
                 let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
-                decision.corrections.push((own.origin.document, former, Outcome::Superseded));
+                let (document, reason) = (own.origin.document, reason.clone());
+                decision.corrections.push(ChangedOutcome { document, from: former, to: Outcome::Superseded, reason });
             }
         }
     }

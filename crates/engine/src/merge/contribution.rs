@@ -4,7 +4,8 @@ use bytes::Bytes;
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{
-    Contribution, ContributionContent, ContributionOrigin, Hash, KeptDocument, PreviousContribution, Retirement, UnreadableField,
+    Contribution, ContributionAge, ContributionContent, ContributionOrigin, Hash, KeptDocument, PreviousContribution, Reception, Retirement,
+    UnreadableField,
 };
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
@@ -38,8 +39,15 @@ pub struct NewContribution {
     pub tree: Option<Bytes>,
     /// Which scope it was said in, where files take the place of others.
     pub scope: Option<Box<ScopePosition>>,
-    /// Whether a newer delivery has taken its place already.
-    pub retired: bool,
+    /// The time of the newer complete delivery that has retired it before it came.
+    pub replaced_by: Option<i64>,
+}
+
+impl NewContribution {
+    /// Whether a newer complete delivery has retired it before it came.
+    pub fn is_retired(&self) -> bool {
+        self.replaced_by.is_some()
+    }
 }
 
 /// Where a statement stands among those that a file takes the place of.
@@ -56,6 +64,8 @@ pub struct ScopePosition {
 pub struct NumberedContribution {
     /// Number of the document inside the job.
     pub document: u64,
+    /// When it was received, where its source orders documents of one time by that.
+    pub received: Option<Reception>,
     /// The store's number for the map.
     pub generation: u32,
     /// What it says.
@@ -64,15 +74,15 @@ pub struct NumberedContribution {
 
 impl NumberedContribution {
     /// By which of two contributions of one contributor the newer one is found.
-    pub(super) fn age(&self) -> (i64, [u8; 16]) {
-        (self.contribution.as_of, self.contribution.hash)
+    pub fn age(&self) -> ContributionAge {
+        ContributionAge { as_of: self.contribution.as_of, received: self.received, hash: self.contribution.hash }
     }
 
-    /// Whether a statement counts beside what was said before the job: newer, or of the same time and read by another map. What
+    /// Whether a statement counts beside what was said before the job: newer, or of the same moment and read by another map. What
     /// two maps made of documents has no order by hash, the map at hand wins.
     pub(super) fn is_beyond(&self, before: &PreviousContribution) -> bool {
-        let (as_of, hash) = self.age();
-        as_of > before.as_of || (as_of == before.as_of && (hash > before.hash || self.generation != before.generation))
+        let (own, other) = (self.age(), before.age());
+        own > other || (own.moment() == other.moment() && self.generation != before.generation)
     }
 
     /// As it is stored, with what its contributor had said before the job.
@@ -81,11 +91,12 @@ impl NumberedContribution {
         Contribution {
             contributor: statement.contributor.clone(),
             as_of: statement.as_of,
+            received: self.received.map(|received| received.at),
             hash: statement.hash,
             generation: self.generation,
             origin: ContributionOrigin { job, document: self.document },
             before,
-            retired: if statement.retired { Retirement::OnArrival } else { Retirement::Live },
+            retired: if statement.is_retired() { Retirement::OnArrival } else { Retirement::Live },
             content: statement.content.clone(),
             raw: statement.raw.clone(),
             unreadable: statement.unreadable.iter().copied().map(UnreadableField::new).collect(),

@@ -5,7 +5,7 @@ use super::merger::RecordMerger;
 use super::result::MergeResult;
 use stook_catalogue::definition::{Collection, OnMatched};
 use stook_catalogue::ids::FieldId;
-use stook_catalogue::record::{self, Contribution, ContributionContent, DecodeError, PreviousContribution, UnpackedContributions};
+use stook_catalogue::record::{self, Contribution, ContributionContent, DecodeError, UnpackedContributions};
 use stook_catalogue::value::Value;
 use stook_store::damage::RecordPart;
 use stook_store::journal::Outcome;
@@ -93,8 +93,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
             continue;
         }
         let is_replaced = |own: &Contribution| {
-            let Contribution { as_of, hash, generation, .. } = *own;
-            let before = PreviousContribution { as_of, hash, generation, retired: !own.counts() };
+            let before = own.previous();
             statements.iter().any(|new| new.contribution.contributor == own.contributor && new.is_beyond(&before))
         };
         missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));

@@ -3,11 +3,25 @@
 use crate::relations::Propagation;
 use crate::tags::document::DocumentChanges;
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, Version};
+
+/// A document of another chunk whose outcome changed.
+#[derive(Debug)]
+pub struct ChangedOutcome {
+    /// Its number inside the job.
+    pub document: u64,
+    /// What it was.
+    pub from: Outcome,
+    /// What it is now.
+    pub to: Outcome,
+    /// What counts in its place, in words.
+    pub reason: String,
+}
 
 /// What follows for one record.
 #[derive(Debug, Default)]
@@ -16,8 +30,10 @@ pub struct MergeResult {
     pub write: Option<(Option<Version>, RecordChange)>,
     /// The outcome of each statement, in their order, and why where it failed.
     pub outcomes: Vec<(Outcome, Option<String>)>,
-    /// Documents of other chunks whose outcome changed: document, from, to.
-    pub corrections: Vec<(u64, Outcome, Outcome)>,
+    /// What counts in the place of statements that are superseded, in words, by their places.
+    pub superseded: BTreeMap<usize, String>,
+    /// Documents of other chunks whose outcome changed.
+    pub corrections: Vec<ChangedOutcome>,
     /// What is logged of the record's golden fields.
     pub logged: Option<Json>,
     /// What the record was, where others are told of it and it existed.

@@ -156,7 +156,7 @@ impl ExplainedRecord<'_> {
                     .lost
                     .iter()
                     .map(|(contribution, value)| {
-                        let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, (as_of, _))| as_of);
+                        let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, age)| age.as_of);
                         json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(as_of)})
                     })
                     .collect();
@@ -203,6 +203,9 @@ impl ExplainedRecord<'_> {
                     "hash": contribution.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
                     "raw_bytes": contribution.raw.as_ref().map(|raw| raw.bytes.len()),
                 });
+                if let Some(received) = contribution.received {
+                    shown["received"] = json!(show_timestamp(received));
+                }
                 // fields whose value in its newest document could not be read, with what it said of them before
                 if !unread.is_empty() {
                     shown["unread"] = unread.into();

@@ -55,6 +55,7 @@ fn shown(ctx: &RequestContext, delivered: &DeliverResult) -> Json {
             "collection": line.collection.and_then(|collection| collections.get(collection)).map(|collection| &collection.name),
             "key": (!line.key.is_empty()).then_some(&*line.key),
             "outcome": line.outcome.name(),
+            "reason": line.reason.as_deref(),
         })
     };
     let trouble = |trouble: &Issue| json!({ "document": trouble.record, "offset": trouble.offset, "key": trouble.key, "failed": trouble.failed, "reason": trouble.reason });

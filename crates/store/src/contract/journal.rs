@@ -3,7 +3,8 @@
 //! A chunk's journal is one row: counts, and the outcomes packed (zstd over: varint document, varint offset, outcome byte,
 //! collection byte, varint length and key; a few of them as they are, after a zero byte). Failures and warnings are rows of their own, they carry text. An outcome may be
 //! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
-//! first; such corrections are rows too, and rare.
+//! first; such corrections are rows too, and rare. Why is a row next to failures and warnings, at the position [`OF_A_CORRECTION`]: stores
+//! that are there already have a place for it.
 
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -105,7 +106,7 @@ pub struct DocumentOutcome {
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
     pub key: SmolStr,
-    /// Why it was skipped, in words.
+    /// Why it was skipped, or what counts in its place, in words.
     pub reason: Option<SmolStr>,
 }
 
@@ -137,6 +138,8 @@ pub struct OutcomeCorrection {
     pub collection: CollectionId,
     /// What it is now.
     pub outcome: Outcome,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// What one chunk did.
@@ -177,9 +180,12 @@ pub struct JournalEntry {
     pub key: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why it failed or was skipped, or what was left out.
+    /// Why it failed or was skipped, what counts in its place, or what was left out.
     pub reasons: Vec<String>,
 }
+
+/// The position in its file of an issue that is none, but the reason of a correction; it has the collection's name in the place of the key.
+pub(crate) const OF_A_CORRECTION: u64 = u64::MAX;
 
 /// Bytes that are not worth compressing.
 const FEW: usize = 512;

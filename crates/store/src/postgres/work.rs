@@ -14,7 +14,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
 use crate::sql::listing::{
-    ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+    self, ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, ReasonRow, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job,
+    pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, StoreError, Tenant};
@@ -272,7 +273,7 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &journal.packed_outcomes,
         ],
     )?;
-    let troubles = &journal.troubles;
+    let troubles: Vec<_> = listing::issues(journal, |collection| catalogue.collections[collection].name.clone()).collect();
     if !troubles.is_empty() {
         let documents: Vec<i64> = troubles.iter().map(|trouble| trouble.document as i64).collect();
         let files: Vec<i64> = troubles.iter().map(|trouble| trouble.file as i64).collect();
@@ -494,7 +495,7 @@ fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> Db
 /// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
-    let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 ORDER BY document LIMIT $3";
+    let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 AND position >= 0 ORDER BY document LIMIT $3";
     let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
     let mut chunk = ChunkOutcomes { lines: Vec::new(), file: 0, file_start: 0 };
@@ -517,14 +518,11 @@ fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) 
 /// Says of the entries of a page why they failed, or what was left out.
 fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> DbResult<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-    let sql = "SELECT document, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
-    let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
-    for row in session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])? {
-        reasons.entry(row.at::<i64>(0)? as u64).or_default().push(row.at(1)?);
-    }
-    for entry in entries {
-        entry.reasons.extend(reasons.get(&entry.document).into_iter().flatten().cloned());
-    }
+    let sql = "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3
+         ORDER BY document, id";
+    let rows = session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])?;
+    let rows = rows.iter().map(|row| Ok((row.at::<i64>(0)? as u64, row.at(1)?, row.at(2)?)));
+    listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?);
     Ok(())
 }
 

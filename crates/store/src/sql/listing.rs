@@ -2,8 +2,9 @@
 
 use crate::StoreError;
 use crate::damage::Damage;
-use crate::journal::{DocumentOutcome, JournalEntry, Outcome, OutcomeCounts};
+use crate::journal::{ChunkJournal, DocumentOutcome, Issue, JournalEntry, OF_A_CORRECTION, Outcome, OutcomeCounts};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, SplitProgress};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use stook_catalogue::ids::{CollectionId, IdVec};
 use stook_catalogue::record::{DecodeError, Decoder, put_varint};
@@ -77,6 +78,36 @@ pub fn corrected(job: JobId, number: i64) -> Result<Outcome, StoreError> {
     known.ok_or_else(|| StoreError::Damaged(Damage::of_row(format!("a correction of {}", row_of(job)), format!("{number} is no outcome"))))
 }
 
+/// What is written of a journal as issues: its own, and the reasons of its corrections.
+pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> String + 'j) -> impl Iterator<Item = Cow<'j, Issue>> {
+    let reasons = journal.corrections.iter().map(move |correction| Issue {
+        document: correction.document,
+        file: journal.file,
+        record: 0,
+        offset: OF_A_CORRECTION,
+        key: Some(name(correction.collection)),
+        failed: false,
+        reason: correction.reason.clone(),
+    });
+    journal.troubles.iter().map(Cow::Borrowed).chain(reasons.map(Cow::Owned))
+}
+
+/// A reason as it is read: its document, the collection if it is one of a correction, and the words.
+pub type ReasonRow = (u64, Option<String>, String);
+
+/// Says of entries why they failed, what was left out, or what counts in their place.
+pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
+    let mut reasons: HashMap<u64, Vec<(Option<String>, String)>> = HashMap::new();
+    for (document, collection, reason) in rows {
+        reasons.entry(document).or_default().push((collection, reason));
+    }
+    for entry in entries {
+        let all = reasons.get(&entry.document).into_iter().flatten();
+        let own = all.filter(|(collection, _)| collection.is_none() || *collection == entry.collection);
+        entry.reasons.extend(own.map(|(_, reason)| reason.clone()));
+    }
+}
+
 /// The error for a job that is not there.
 pub fn no_job(job: JobId) -> StoreError {
     StoreError::Wrong(format!("no job {job}; see `stook jobs`"))
@@ -113,7 +144,8 @@ impl JournalPage<'_> {
             collection: collection.filter(|_| reached),
             key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
             outcome,
-            reasons: line.reason.iter().map(ToString::to_string).collect(),
+            // a correction has a reason of its own
+            reasons: line.reason.iter().filter(|_| corrected.is_none()).map(ToString::to_string).collect(),
         });
     }
 }

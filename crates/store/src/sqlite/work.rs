@@ -8,7 +8,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, LeasableJob, TenantLoad, charge, due};
 use crate::sql::listing::{
-    ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of,
+    self, ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, ReasonRow, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job,
+    pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, Result, StoreError, Tenant};
@@ -238,7 +239,7 @@ pub fn write_journal(connection: &Connection, tables: &StoreTables, chunk: Chunk
             journal.packed_outcomes
         ],
     )?;
-    for trouble in &journal.troubles {
+    for trouble in listing::issues(journal, |collection| tables.names[collection].clone()) {
         execute(
             connection,
             "INSERT INTO troubles(job, document, file, record, position, key, failed, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -435,7 +436,7 @@ fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> 
 /// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
-    let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? ORDER BY document LIMIT ?";
+    let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? AND position >= 0 ORDER BY document LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let documents = statement.query_map(params![page.job.id as i64, after, limit], |row| row.get::<_, i64>(0)).map_err(failure)?;
     let documents: Vec<i64> = documents.collect::<rusqlite::Result<_>>().map_err(failure)?;
@@ -462,18 +463,13 @@ fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64
 /// Says of the entries of a page why they failed, or what was left out.
 fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]) -> Result<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-    let sql = "SELECT document, reason FROM troubles WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
+    let sql =
+        "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let range = params![job as i64, first.document as i64, last.document as i64];
-    let rows = statement.query_map(range, |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?))).map_err(failure)?;
-    let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
-    for row in rows {
-        let (document, reason) = row.map_err(failure)?;
-        reasons.entry(document).or_default().push(reason);
-    }
-    for entry in entries {
-        entry.reasons.extend(reasons.get(&entry.document).into_iter().flatten().cloned());
-    }
+    let rows = statement.query_map(range, |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?))).map_err(failure)?;
+    let rows: Vec<ReasonRow> = rows.collect::<rusqlite::Result<_>>().map_err(failure)?;
+    listing::add_reasons(entries, rows);
     Ok(())
 }
 

@@ -79,7 +79,8 @@ pub struct FieldIndexes {
     pub by_link: bool,
 }
 
-/// Which contribution's value becomes golden. Ties on `as_of` are broken by content hash, then contributor.
+/// Which contribution's value becomes golden. Ties on `as_of` are broken by reception, where sources say so,
+/// then content hash, then contributor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Survivorship {
     /// The newest contribution that says something.

@@ -88,8 +88,8 @@ pub struct Source {
     pub accept: Vec<AcceptRule>,
     /// True for a document that deletes.
     pub gone: Option<Expression>,
-    /// When the document was true.
-    pub as_of: AsOfRule,
+    /// When the document was true, and the order of documents of one time.
+    pub as_of: DocumentOrder,
     /// What a whole file of it takes the place of.
     pub replaces: Option<CompleteDelivery>,
     /// Services that are asked for documents.
@@ -131,6 +131,22 @@ pub struct AcceptRule {
     pub skip: bool,
     /// What the journal says.
     pub reason: Option<Expression>,
+}
+
+/// `as_of:`. In which order documents replace each other.
+#[derive(Debug, Clone)]
+pub struct DocumentOrder {
+    /// Where a document may say when it was true: the first that does, else the delivery's time.
+    pub times: Vec<AsOfRule>,
+    /// Whether documents of one time are ordered by their reception, as a list says. Else their content decides.
+    pub by_reception: bool,
+}
+
+impl DocumentOrder {
+    /// Whether the delivery's time counts, whatever documents say.
+    pub fn is_received(&self) -> bool {
+        matches!(self.times[..], [AsOfRule::Received])
+    }
 }
 
 /// When a document was true.

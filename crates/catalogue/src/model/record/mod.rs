@@ -18,6 +18,34 @@ pub const UNKNOWN_TIME: i64 = i64::MIN;
 /// Most contributors of a record that are kept: of more, those whose statements are the newest, see [`keep_newest`].
 pub const MAX_CONTRIBUTORS: usize = 10_000;
 
+/// When a document was received, among all that its store has received: what its delivery was accepted at, and its place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reception {
+    /// When its job was created, or the request that contained it was accepted, in microseconds by the store's clock.
+    pub at: i64,
+    /// The job and the document's number in it: of what was accepted at one time, the one of the greater number is the later one.
+    pub origin: ContributionOrigin,
+}
+
+/// How old a contribution is: of two of one contributor about one record the greater one counts. What was stored without a reception is
+/// older than what was received at the same as-of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContributionAge {
+    /// When it was true.
+    pub as_of: i64,
+    /// When it was received, where its source orders documents of one time by that.
+    pub received: Option<Reception>,
+    /// Hash of the content; breaks ties.
+    pub hash: Hash,
+}
+
+impl ContributionAge {
+    /// The age without the content: contributions of one moment are ordered by nothing but what they say.
+    pub fn moment(&self) -> (i64, Option<Reception>) {
+        (self.as_of, self.received)
+    }
+}
+
 /// What one contributor says of one record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution {
@@ -25,6 +53,8 @@ pub struct Contribution {
     pub contributor: SmolStr,
     /// When it was true, in microseconds, or [`UNKNOWN_TIME`].
     pub as_of: i64,
+    /// When its delivery was accepted, in microseconds, where its source orders documents of one time by that; see [`Reception`].
+    pub received: Option<i64>,
     /// Hash of the content; breaks ties.
     pub hash: Hash,
     /// The store's number for the map that made the values.
@@ -51,6 +81,8 @@ pub struct UnreadableField {
     pub field: FieldId,
     /// When the value was said; [`UNKNOWN_TIME`] where there is none.
     pub as_of: i64,
+    /// When the document that said it was received, where that is known.
+    pub received: Option<Reception>,
     /// Hash of the content that said it.
     pub hash: Hash,
     /// The value; null where no statement is known in which the field could be read, or where that did not say anything of it.
@@ -60,11 +92,11 @@ pub struct UnreadableField {
 impl UnreadableField {
     /// A field of which nothing is known yet.
     pub fn new(field: FieldId) -> Self {
-        Self { field, as_of: UNKNOWN_TIME, hash: Hash::default(), value: Value::Null }
+        Self { field, as_of: UNKNOWN_TIME, received: None, hash: Hash::default(), value: Value::Null }
     }
 
-    fn age(&self) -> (i64, Hash) {
-        (self.as_of, self.hash)
+    fn age(&self) -> ContributionAge {
+        ContributionAge { as_of: self.as_of, received: self.received, hash: self.hash }
     }
 }
 
@@ -86,7 +118,7 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
 
 impl Contribution {
     /// What it says of a field, and when that was said; nothing where it says nothing.
-    pub fn value(&self, field: FieldId) -> Option<(&Value, (i64, Hash))> {
+    pub fn value(&self, field: FieldId) -> Option<(&Value, ContributionAge)> {
         let ContributionContent::Values(values) = &self.content else { return None };
         let (value, age) = match self.unreadable.iter().find(|unread| unread.field == field) {
             Some(unread) => (&unread.value, unread.age()),
@@ -104,7 +136,8 @@ impl Contribution {
                 // it was deleted: of no field is anything left
                 ContributionContent::Tombstone => Value::Null,
             };
-            Some(UnreadableField { field, as_of: older.as_of, hash: older.hash, value })
+            let ContributionAge { as_of, received, hash } = older.age();
+            Some(UnreadableField { field, as_of, received, hash, value })
         })
     }
 
@@ -141,13 +174,20 @@ impl Contribution {
     }
 
     /// The order of statements of all contributors by their age.
-    pub(crate) fn order(&self) -> (i64, Hash, &str) {
-        (self.as_of, self.hash, &self.contributor)
+    pub(crate) fn order(&self) -> (ContributionAge, &str) {
+        (self.age(), &self.contributor)
     }
 
     /// The order in which a contributor's statements replace each other.
-    pub fn age(&self) -> (i64, Hash) {
-        (self.as_of, self.hash)
+    pub fn age(&self) -> ContributionAge {
+        let received = self.received.map(|at| Reception { at, origin: self.origin });
+        ContributionAge { as_of: self.as_of, received, hash: self.hash }
+    }
+
+    /// What is remembered of it when another job replaces it.
+    pub fn previous(&self) -> PreviousContribution {
+        let Contribution { as_of, received, hash, generation, origin, .. } = *self;
+        PreviousContribution { as_of, received, hash, generation, retired: !self.counts(), origin: Some(origin) }
     }
 }
 
@@ -168,16 +208,28 @@ pub enum Retirement {
 pub struct PreviousContribution {
     /// When it was true.
     pub as_of: i64,
+    /// When its delivery was accepted, where its source orders documents by that.
+    pub received: Option<i64>,
     /// Hash of the content.
     pub hash: Hash,
     /// The store's number for the map that made it.
     pub generation: u32,
     /// Whether it was retired.
     pub retired: bool,
+    /// Where it was read; unknown where an earlier version wrote it.
+    pub origin: Option<ContributionOrigin>,
+}
+
+impl PreviousContribution {
+    /// The order in which a contributor's statements replace each other.
+    pub fn age(&self) -> ContributionAge {
+        let received = self.received.map(|at| Reception { at, origin: self.origin.unwrap_or_default() });
+        ContributionAge { as_of: self.as_of, received, hash: self.hash }
+    }
 }
 
 /// Where a contribution was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ContributionOrigin {
     /// The import job; 0 for edits.
     pub job: u64,

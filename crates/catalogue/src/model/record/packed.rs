@@ -6,16 +6,19 @@
 //! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`,
 //!                      16 retired, 32 retired on arrival, 64 `before` was retired,
 //!                      128 values are the golden ones but for those that follow
+//! more         u8      1 has `received`, 2 has the `origin` of `before`, 4 `before` has `received`
 //! contributor  text    source, or source ":" part
 //! as_of        i64 LE  microseconds, i64::MIN when the document did not say
 //! hash         16      of the content
 //! generation   varint  of the map that made it
 //! job          varint  0 for edits
 //! document     varint  number inside the job's files, from 1
-//! before       i64 LE, 16, varint   as_of, hash and generation before the job, if flag 8
+//! received     i64 LE  microseconds, if 1 of `more`
+//! before       i64 LE, 16, varint   as_of, hash and generation before the job, if flag 8;
+//!                      varint, varint   its job and document, if 2 of `more`; i64 LE   when it was received, if 4 of `more`
 //! raw          u8 format, varint length, u32 LE sum, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
-//! unread       varint count, then name, as_of i64 LE, hash 16, value
+//! unread       varint count, then name, as_of i64 LE, hash 16, a byte, and if it is 1 received i64 LE, job varint, document varint; value
 //! sum          u32 LE  of the contribution so far
 //! ```
 //!
@@ -29,10 +32,12 @@
 //! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Sums are CRC-32: they
 //! find a byte that is not what was written. Where the definition has other fields now, golden values are not compared.
 //!
-//! Versions 1 to 3 are still read: they have no sums, 1 and 2 have no `unread`, and 1 has no flag 128.
+//! Versions 1 to 4 are still read: they have neither `more` nor what it announces, nor the byte in `unread`; 1 to 3 have no sums, 1 and 2
+//! have no `unread`, and 1 has no flag 128.
 
 use super::{
-    Contribution, ContributionContent, ContributionOrigin, KeptDocument, MAX_CONTRIBUTORS, PreviousContribution, Retirement, UnreadableField,
+    Contribution, ContributionContent, ContributionOrigin, KeptDocument, MAX_CONTRIBUTORS, PreviousContribution, Reception, Retirement,
+    UnreadableField,
 };
 use crate::model::definition::{Collection, Field};
 use crate::model::ids::FieldId;
@@ -46,11 +51,13 @@ use std::sync::Arc;
 pub struct DecodeError(pub &'static str);
 
 /// The version of the list that is written.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// The first version with fields that could not be read.
 const WITH_UNREAD: u8 = 3;
 /// The first version with sums.
 const WITH_SUMS: u8 = 4;
+/// The first version with times of reception.
+const WITH_RECEPTION: u8 = 5;
 /// Bytes of the sums at the end of a list.
 const SUMS: usize = 8;
 
@@ -75,16 +82,21 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             | u8::from(before_retired) << 6
             | u8::from(matches!(written, EncodedValues::Differences(_))) << 7;
         out.push(flags);
+        let before_received = contribution.before.and_then(|before| before.received);
+        let before_origin = contribution.before.and_then(|before| before.origin);
+        out.push(u8::from(contribution.received.is_some()) | u8::from(before_origin.is_some()) << 1 | u8::from(before_received.is_some()) << 2);
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());
         out.extend_from_slice(&contribution.hash);
         put_varint(&mut out, u64::from(contribution.generation));
-        put_varint(&mut out, contribution.origin.job);
-        put_varint(&mut out, contribution.origin.document);
+        put_origin(&mut out, contribution.origin);
+        put_time(&mut out, contribution.received);
         if let Some(before) = contribution.before {
             out.extend_from_slice(&before.as_of.to_le_bytes());
             out.extend_from_slice(&before.hash);
             put_varint(&mut out, u64::from(before.generation));
+            before_origin.into_iter().for_each(|origin| put_origin(&mut out, origin));
+            put_time(&mut out, before_received);
         }
         if let Some(raw) = &contribution.raw {
             out.push(raw.syntax);
@@ -99,6 +111,11 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             put_bytes(&mut out, collection.fields[unread.field].name.as_bytes());
             out.extend_from_slice(&unread.as_of.to_le_bytes());
             out.extend_from_slice(&unread.hash);
+            out.push(u8::from(unread.received.is_some()));
+            if let Some(received) = unread.received {
+                put_time(&mut out, Some(received.at));
+                put_origin(&mut out, received.origin);
+            }
             put_value(&mut out, &unread.value);
         }
         let sum = crc32fast::hash(&out[start..]);
@@ -106,6 +123,15 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     }
     out.extend_from_slice(&golden_sums(collection, golden));
     out
+}
+
+fn put_origin(out: &mut Vec<u8>, origin: ContributionOrigin) {
+    put_varint(out, origin.job);
+    put_varint(out, origin.document);
+}
+
+fn put_time(out: &mut Vec<u8>, time: Option<i64>) {
+    out.extend(time.into_iter().flat_map(i64::to_le_bytes));
 }
 
 fn put_sum(out: &mut Vec<u8>, sum: u32) {
@@ -249,14 +275,18 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         let start = input.bytes;
         let mut is_sound = true;
         let flags = input.byte()?;
+        let more = if version >= WITH_RECEPTION { input.byte()? } else { 0 };
         let contributor = input.text()?.into();
-        let as_of = i64::from_le_bytes(input.array()?);
+        let as_of = input.time()?;
         let hash = input.array()?;
         let generation = input.varint()? as u32;
-        let origin = ContributionOrigin { job: input.varint()?, document: input.varint()? };
+        let origin = input.origin()?;
+        let received = if more & 1 != 0 { Some(input.time()?) } else { None };
         let before = if flags & 8 != 0 {
-            let as_of = i64::from_le_bytes(input.array()?);
-            Some(PreviousContribution { as_of, hash: input.array()?, generation: input.varint()? as u32, retired: flags & 64 != 0 })
+            let (as_of, hash, generation) = (input.time()?, input.array()?, input.varint()? as u32);
+            let origin = if more & 2 != 0 { Some(input.origin()?) } else { None };
+            let received = if more & 4 != 0 { Some(input.time()?) } else { None };
+            Some(PreviousContribution { as_of, received, hash, generation, retired: flags & 64 != 0, origin })
         } else {
             None
         };
@@ -302,7 +332,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             16 => Retirement::ByLaterDelivery,
             _ => Retirement::OnArrival,
         };
-        let unread = if version >= WITH_UNREAD { unread(&mut input, collection)? } else { Vec::new() };
+        let unread = if version >= WITH_UNREAD { unread(&mut input, collection, version >= WITH_RECEPTION)? } else { Vec::new() };
         if has_sums {
             let own = &start[..start.len() - input.bytes.len()];
             is_sound &= input.sum()? == crc32fast::hash(own);
@@ -313,6 +343,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         found.contributions.push(Contribution {
             contributor,
             as_of,
+            received,
             hash,
             generation,
             origin,
@@ -336,14 +367,16 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
     Ok(found)
 }
 
-fn unread(input: &mut Decoder<'_>, collection: &Collection) -> Result<Vec<UnreadableField>, DecodeError> {
+fn unread(input: &mut Decoder<'_>, collection: &Collection, with_reception: bool) -> Result<Vec<UnreadableField>, DecodeError> {
     let mut all = Vec::new();
     for _ in 0..input.varint()? {
         let name = input.text()?;
-        let (as_of, hash) = (i64::from_le_bytes(input.array()?), input.array()?);
+        let (as_of, hash) = (input.time()?, input.array()?);
+        let has_reception = with_reception && input.byte()? != 0;
+        let received = if has_reception { Some(Reception { at: input.time()?, origin: input.origin()? }) } else { None };
         let value = input.value(0)?;
         // a field that the definition dropped is ignored
-        all.extend(collection.field(name).map(|(field, _)| UnreadableField { field, as_of, hash, value }));
+        all.extend(collection.field(name).map(|(field, _)| UnreadableField { field, as_of, received, hash, value }));
     }
     Ok(all)
 }
@@ -430,6 +463,16 @@ impl<'a> Decoder<'a> {
     /// The next sum.
     fn sum(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// The next time, in microseconds.
+    fn time(&mut self) -> Result<i64, DecodeError> {
+        Ok(i64::from_le_bytes(self.array()?))
+    }
+
+    /// The next job and document.
+    fn origin(&mut self) -> Result<ContributionOrigin, DecodeError> {
+        Ok(ContributionOrigin { job: self.varint()?, document: self.varint()? })
     }
 
     /// The next unsigned integer.

@@ -303,7 +303,7 @@ impl<'c> DocumentMapper<'c> {
             raw,
             tree,
             scope,
-            retired: false,
+            replaced_by: None,
         })
     }
 
@@ -445,16 +445,23 @@ impl<'c> DocumentMapper<'c> {
     }
 
     fn as_of(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Result<i64, String> {
-        let value = match &self.source.as_of {
-            AsOfRule::Received => Value::Int(scope.meta.received),
-            AsOfRule::Let(index) => scope.lets.get(*index).map(LetResult::value).cloned().unwrap_or_default(),
-            AsOfRule::Field(index) => values[*index].clone(),
-            AsOfRule::Expression(expression) => {
-                self.evaluator.value(expression, &FieldType::Timestamp, scope).map_err(|error| format!("`as_of`: {error}"))?
+        let mut said = None;
+        for rule in &self.source.as_of.times {
+            let value = match rule {
+                AsOfRule::Received => Value::Int(scope.meta.received),
+                AsOfRule::Let(index) => scope.lets.get(*index).map(LetResult::value).cloned().unwrap_or_default(),
+                AsOfRule::Field(index) => values[*index].clone(),
+                AsOfRule::Expression(expression) => {
+                    self.evaluator.value(expression, &FieldType::Timestamp, scope).map_err(|error| format!("`as_of`: {error}"))?
+                }
+            };
+            said = value.as_int();
+            if said.is_some() {
+                break;
             }
-        };
+        }
         // what does not say when it was true was true when it was delivered
-        let as_of = value.as_int().unwrap_or(scope.meta.received);
+        let as_of = said.unwrap_or(scope.meta.received);
         if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
             return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
         }

@@ -31,6 +31,12 @@ impl DeliveryLedger {
 
     /// Whether the ledger has a newer delivery of the scope that begins at or before `at`.
     pub fn is_dead(&self, scope: &str, at: i64, as_of: i64) -> bool {
-        self.0.get(scope).is_some_and(|files| files.iter().any(|(from, newer)| *from <= at && *newer > as_of))
+        self.replacement(scope, at, as_of).is_some()
+    }
+
+    /// The time of the newest such delivery.
+    pub fn replacement(&self, scope: &str, at: i64, as_of: i64) -> Option<i64> {
+        let files = self.0.get(scope)?.iter();
+        files.filter(|(from, newer)| *from <= at && *newer > as_of).map(|(_, newer)| *newer).max()
     }
 }

@@ -1,13 +1,13 @@
 //! How edges and marks of a source with complete deliveries name scopes, files, jobs and contributions.
 
-use crate::merge::NewContribution;
+use crate::merge::NumberedContribution;
 use crate::relations::Propagation;
 use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::damaged_edge;
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Hash};
+use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, Decoder, Hash, Reception, put_varint};
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Result};
@@ -22,10 +22,10 @@ pub fn contribution_name(collection: &str, contributor: &str, key: &Key) -> Stri
 }
 
 /// A contribution that was stored, as the edge from its scope names it, if it has one; one that is retired is found elsewhere.
-pub fn contribution_edge(replaces: &CompleteDelivery, own: &NewContribution, name: String) -> Option<EdgeChange> {
-    let scoped = own.scope.as_ref()?;
-    let (link, target) = retirement_place(replaces, &scoped.scope, own.retired);
-    let payload = ContributionAge { as_of: own.as_of, hash: Some(own.hash) }.payload();
+pub fn contribution_edge(replaces: &CompleteDelivery, own: &NumberedContribution, name: String) -> Option<EdgeChange> {
+    let scoped = own.contribution.scope.as_ref()?;
+    let (link, target) = retirement_place(replaces, &scoped.scope, own.contribution.is_retired());
+    let payload = EdgeAge::payload(own.age());
     Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
 }
 
@@ -52,35 +52,53 @@ impl ContributionName {
 /// Which of the contributions that a contributor has made to a record an edge is about. Its hash covers scope and time in it, so a document of
 /// another scope that is as old has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ContributionAge {
+pub(super) struct EdgeAge {
     pub as_of: i64,
     /// Unknown in edges that older builds have written.
-    hash: Option<Hash>,
+    more: Option<(Option<Reception>, Hash)>,
 }
 
-impl ContributionAge {
+impl EdgeAge {
     pub fn of(edge: &Edge) -> Result<Self> {
         let damaged = || damaged_edge(edge, "it carries no time");
-        let (as_of, hash) = edge.payload.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let hash = if hash.is_empty() { None } else { Some(hash.try_into().map_err(|_| damaged())?) };
-        Ok(Self { as_of: i64::from_le_bytes(*as_of), hash })
+        let (as_of, more) = edge.payload.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let as_of = i64::from_le_bytes(*as_of);
+        let Some((hash, received)) = more.split_first_chunk::<16>() else {
+            return if more.is_empty() { Ok(Self { as_of, more: None }) } else { Err(damaged()) };
+        };
+        let received = if received.is_empty() { None } else { Some(reception(received).ok_or_else(damaged)?) };
+        Ok(Self { as_of, more: Some((received, *hash)) })
     }
 
-    fn payload(self) -> Vec<u8> {
-        let mut payload = self.as_of.to_le_bytes().to_vec();
-        payload.extend(self.hash.iter().flatten());
+    /// What an edge carries: the time, the hash, and where contributions are ordered by it the reception.
+    fn payload(age: ContributionAge) -> Vec<u8> {
+        let mut payload = age.as_of.to_le_bytes().to_vec();
+        payload.extend(age.hash);
+        if let Some(Reception { at, origin }) = age.received {
+            payload.extend(at.to_le_bytes());
+            put_varint(&mut payload, origin.job);
+            put_varint(&mut payload, origin.document);
+        }
         payload
     }
 
     /// Whether it is this contribution.
     pub fn is_of(self, own: &Contribution) -> bool {
-        own.as_of == self.as_of && self.hash.is_none_or(|hash| hash == own.hash)
+        own.as_of == self.as_of && self.more.is_none_or(|more| more == (own.age().received, own.hash))
     }
 
     /// Whether a contribution has taken its place.
     pub fn is_before(self, own: &Contribution) -> bool {
-        own.as_of > self.as_of || (own.as_of == self.as_of && self.hash.is_some_and(|hash| hash < own.hash))
+        let age = own.age();
+        age.as_of > self.as_of || (age.as_of == self.as_of && self.more.is_some_and(|more| more < (age.received, age.hash)))
     }
+}
+
+fn reception(bytes: &[u8]) -> Option<Reception> {
+    let mut input = Decoder { bytes };
+    let at = i64::from_le_bytes(input.array().ok()?);
+    let origin = ContributionOrigin { job: input.varint().ok()?, document: input.varint().ok()? };
+    input.bytes.is_empty().then_some(Reception { at, origin })
 }
 
 pub(super) fn retirement_place(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {

@@ -3,7 +3,7 @@
 use super::decide::{DeliveryFile, Verdict, foresee};
 use super::keys::{MissingKeys, hash_of};
 use super::ledger::DeliveryLedger;
-use super::names::{ContributionAge, ContributionName, all_times, job_note_key};
+use super::names::{ContributionName, EdgeAge, all_times, job_note_key};
 use super::part::FilePart;
 use crate::relations::stored::{damaged_edge, number};
 use serde::Serialize;
@@ -243,7 +243,7 @@ impl<'t> RetirementDryRun<'t> {
                 let said = self.store.edges_starting_between(self.tenant, self.replaces.statements(), &[range])?;
                 let mut lacking = Vec::new();
                 for edge in said.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
-                    let age = ContributionAge::of(&edge)?;
+                    let age = EdgeAge::of(&edge)?;
                     if age.as_of < own.as_of && !ledger.is_dead(scope, edge.start, age.as_of) {
                         lacking.push((edge, age));
                     }
@@ -260,8 +260,8 @@ impl<'t> RetirementDryRun<'t> {
 
     /// How many records have a live contribution that one of these edges is about. An edge stays where the contribution has moved to
     /// another scope, or to another time in it.
-    fn standing(&self, edges: &[(Edge, ContributionAge)]) -> Result<u64> {
-        let mut named: BTreeMap<(CollectionId, Key), Vec<(String, ContributionAge)>> = BTreeMap::new();
+    fn standing(&self, edges: &[(Edge, EdgeAge)]) -> Result<u64> {
+        let mut named: BTreeMap<(CollectionId, Key), Vec<(String, EdgeAge)>> = BTreeMap::new();
         for (edge, age) in edges {
             let name = ContributionName::of(edge)?;
             if let Some(place) = name.record(self.catalogue) {
@@ -278,7 +278,7 @@ impl<'t> RetirementDryRun<'t> {
                 for ((_, ages), record) in page.iter().zip(stored) {
                     let Some(record) = record else { continue };
                     let contributions = record.contributions_of(&self.catalogue.collections[collection])?;
-                    let stands = |(contributor, age): &(String, ContributionAge)| {
+                    let stands = |(contributor, age): &(String, EdgeAge)| {
                         contributions.iter().any(|own| *own.contributor == **contributor && own.counts() && age.is_of(own))
                     };
                     standing += u64::from(ages.iter().any(stands));

@@ -1,7 +1,7 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
 use super::ledger::DeliveryLedger;
-use super::names::{ContributionAge, ContributionName, all_times, job_note, job_note_key, retirement_place};
+use super::names::{ContributionName, EdgeAge, all_times, job_note, job_note_key, retirement_place};
 use crate::content::history::golden_change;
 use crate::job::ImportPolicy;
 use crate::merge::RecordMerger;
@@ -54,7 +54,7 @@ impl RetirementResult {
 /// Something that was said in a scope.
 struct ScopedContribution {
     contributor: String,
-    age: ContributionAge,
+    age: EdgeAge,
     scope: String,
     edge: Edge,
 }
@@ -76,7 +76,7 @@ impl PassState<'_> {
         let ledger = DeliveryLedger::new(context.edges_starting_between(replaces.ledger(), &ranges, None)?)?;
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
-            let (age, scope) = (ContributionAge::of(&edge)?, scope_of(&edge.target));
+            let (age, scope) = (EdgeAge::of(&edge)?, scope_of(&edge.target));
             if ledger.is_dead(&scope, edge.start, age.as_of) == retired {
                 continue;
             }

@@ -129,6 +129,7 @@ impl PassState<'_> {
                 contributions.push(Contribution {
                     contributor,
                     as_of: UNKNOWN_TIME,
+                    received: None,
                     hash: [0; 16],
                     generation: 0,
                     origin: ContributionOrigin::default(),

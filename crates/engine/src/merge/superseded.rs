@@ -1,0 +1,55 @@
+//! What counts in the place of a document that is superseded, in words.
+
+use super::contribution::NumberedContribution;
+use crate::job::NO_JOB;
+use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, PreviousContribution};
+use stook_catalogue::value::show_timestamp;
+
+/// A document that counts in the place of another one.
+pub(super) struct Successor {
+    age: ContributionAge,
+    place: SuccessorPlace,
+}
+
+enum SuccessorPlace {
+    /// In the delivery of the other one, under this number.
+    SameDelivery(u64),
+    /// In one that was processed before; unknown where an earlier version has stored it.
+    Earlier(Option<ContributionOrigin>),
+}
+
+impl Successor {
+    /// A statement next to the other one.
+    pub fn stated(statement: &NumberedContribution) -> Self {
+        Self { age: statement.age(), place: SuccessorPlace::SameDelivery(statement.document) }
+    }
+
+    /// What another chunk of the job has stored.
+    pub fn stored(contribution: &Contribution) -> Self {
+        Self { age: contribution.age(), place: SuccessorPlace::SameDelivery(contribution.origin.document) }
+    }
+
+    /// What was stored before the job.
+    pub fn before(previous: &PreviousContribution) -> Self {
+        Self { age: previous.age(), place: SuccessorPlace::Earlier(previous.origin) }
+    }
+
+    /// Says to the document of a contribution of this age that it counts instead.
+    pub fn counts_instead_of(&self, age: ContributionAge) -> String {
+        let document = match self.place {
+            SuccessorPlace::SameDelivery(document) => format!("document {document} of the same delivery"),
+            SuccessorPlace::Earlier(None) => "a document of another delivery".to_owned(),
+            SuccessorPlace::Earlier(Some(origin)) if origin.job == NO_JOB => "a document that was delivered without a job".to_owned(),
+            SuccessorPlace::Earlier(Some(origin)) => format!("document {} of job {}", origin.document, origin.job),
+        };
+        let as_of = show_timestamp(self.age.as_of);
+        let received = self.age.received.map(|received| format!(", received {}", show_timestamp(received.at))).unwrap_or_default();
+        let tie = if self.age.moment() == age.moment() { ": both are of the same time, so their content decided" } else { "" };
+        format!("{document} counts instead, as of {as_of}{received}{tie}")
+    }
+}
+
+/// Says that a complete delivery of this time counts instead.
+pub(super) fn replaced_by(delivery: i64) -> String {
+    format!("a newer complete delivery counts instead, as of {}", show_timestamp(delivery))
+}
