@@ -92,7 +92,7 @@ fn satellites(setting: &Setting, figures: &mut Figures, folder: &Path) -> Result
     let served = Running::start(&setting.stook, &["-C", &catalogue, "--store", &store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
     let url = format!("http://{}/t/main", served.address());
     let pages = [
-        ("home of 28 collections", "/home"),
+        ("home of 27 collections", "/home"),
         ("coverage by day and group", "/coverage?collection=datatake.completeness_s1"),
         ("coverage of a parent along time", "/coverage?collection=datatake.completeness_s1&parent={key}"),
         ("runs along time", "/coverage?collection=interface.status"),

@@ -45,6 +45,11 @@ impl Case {
         self.definition["collections"].to_string().contains("\"unique\":true")
     }
 
+    /// Whether the order in which files are accepted matters.
+    pub fn orders_by_reception(&self) -> bool {
+        self.definition["sources"].as_object().into_iter().flatten().any(|(_, source)| source["as_of"].is_array())
+    }
+
     pub fn first_collection(&self) -> &str {
         self.definition["collections"].as_object().and_then(|collections| collections.keys().next()).map_or("", String::as_str)
     }

@@ -787,13 +787,15 @@ impl Grammar<'_> {
             source.own.insert("accept".into(), accept);
         }
         let replaces = self.chance(120);
-        let as_of = match self.random.below(10) {
-            _ if replaces => "meta.received",
-            0..7 => "at",
-            7 => "coalesce(at, meta.received)",
-            _ => "meta.received",
+        let as_of = match self.random.below(12) {
+            0 if replaces => json!(["meta.received"]),
+            _ if replaces => json!("meta.received"),
+            0..7 => json!("at"),
+            7 => json!("coalesce(at, meta.received)"),
+            8 | 9 => json!(["at", "meta.received"]),
+            _ => json!("meta.received"),
         };
-        source.own.insert("as_of".into(), json!(as_of));
+        source.own.insert("as_of".into(), as_of);
         if replaces {
             let mut own = json!({ "scope": self.one(&["'all'", "coalesce(who, 'none')"]) });
             if self.chance(500) {

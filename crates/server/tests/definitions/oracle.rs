@@ -2,10 +2,10 @@
 //!
 //! Documents become statements ([`super::reading`]), statements records. What is not modelled is not known, and neither is what follows from it:
 //! links of overlapping intervals, coverages that do not count, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
-//! most functions of CEL, documents of one time that say different things. Of those the stores and all orders must agree.
+//! most functions of CEL, documents of one time that say different things and are not ordered by their reception. Of those the stores and all orders must agree.
 
 use super::case::{Case, Delivery, Edit};
-use super::reading::{self, MAX_KEY_BYTES, Outcome, Said, SkippedPlace, Statement, evaluate, filled, statements};
+use super::reading::{self, MAX_KEY_BYTES, Moment, Outcome, Said, SkippedPlace, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -130,8 +130,8 @@ impl<'c> Oracle<'c> {
             for inner in source["embeds"].as_object().into_iter().flat_map(Map::keys) {
                 own.clouded.extend(feeds(&definition["sources"][inner]));
             }
-            for document in &delivery.documents {
-                match statements(definition, delivery, file, document) {
+            for (ordinal, document) in delivery.documents.iter().enumerate() {
+                match statements(definition, delivery, (file, ordinal), document) {
                     Outcome::Said(all) => own.statements.extend(all),
                     Outcome::Skipped(place) => own.skipped.extend(place.map(|place| (file, delivery, place))),
                     Outcome::Failed => {
@@ -273,14 +273,14 @@ impl<'c> Oracle<'c> {
         }
         let mut voices: Vec<Voice<'_>> = Vec::new();
         for mut said in by_contributor.into_values() {
-            said.sort_by_key(|own| std::cmp::Reverse(own.as_of));
+            said.sort_by_key(|own| std::cmp::Reverse(own.moment()));
             let newest = said[0];
             // of one time, and not the same: what wins is not said
-            if said[1..].iter().any(|own| own.as_of == newest.as_of && !own.says_the_same(newest)) {
+            if said[1..].iter().any(|own| own.moment() == newest.moment() && !own.says_the_same(newest)) {
                 return Record::default();
             }
             let is_unread = said.iter().any(|own| own.values.values().any(|said| *said == Said::Unreadable));
-            let is_tied = said[1..].windows(2).any(|pair| pair[0].as_of == pair[1].as_of && !pair[0].says_the_same(pair[1]));
+            let is_tied = said[1..].windows(2).any(|pair| pair[0].moment() == pair[1].moment() && !pair[0].says_the_same(pair[1]));
             if is_unread && is_tied {
                 return Record::default();
             }
@@ -292,9 +292,9 @@ impl<'c> Oracle<'c> {
             }
         }
         let any = collection["exists"] == "any";
-        let last = voices.iter().map(|voice| voice.newest.as_of).max();
+        let last = voices.iter().map(|voice| voice.newest.moment()).max();
         let deciding: BTreeSet<bool> =
-            voices.iter().filter(|voice| any || Some(voice.newest.as_of) == last).map(|voice| !voice.newest.gone).collect();
+            voices.iter().filter(|voice| any || Some(voice.newest.moment()) == last).map(|voice| !voice.newest.gone).collect();
         let alive = match (any, deciding.len()) {
             (true, _) => Some(deciding.contains(&true)),
             (false, 0) => Some(false),
@@ -664,7 +664,7 @@ fn led_to(keys: &Json) -> impl Iterator<Item = String> + '_ {
 
 /// What a contributor says of a field, with its time and source.
 struct Heard<'s> {
-    as_of: Option<i64>,
+    moment: Moment,
     source: &'s str,
     contributor: &'s str,
     value: Said,
@@ -689,7 +689,7 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
             Some(value) => value.clone(),
         };
         let is_uncertain = value == Said::Unknown && !voice.older.is_empty();
-        all.push(Heard { as_of: said.as_of, source: &voice.newest.source, contributor: &voice.newest.contributor, value, is_uncertain });
+        all.push(Heard { moment: said.moment(), source: &voice.newest.source, contributor: &voice.newest.contributor, value, is_uncertain });
     }
     all
 }
@@ -726,8 +726,8 @@ fn golden(collection: &Json, own: &Json, mut heard: Vec<Heard<'_>>) -> Said {
         return Said::Unknown;
     }
     let rule = rule(collection, own);
-    heard.sort_by_key(|own| own.as_of);
-    let tied = heard.windows(2).any(|pair| pair[0].as_of == pair[1].as_of && pair[0].value != pair[1].value);
+    heard.sort_by_key(|own| own.moment);
+    let tied = heard.windows(2).any(|pair| pair[0].moment == pair[1].moment && pair[0].value != pair[1].value);
     if rule == "by_contributor" {
         let mut map = Map::new();
         for own in &heard {
@@ -766,7 +766,7 @@ fn golden(collection: &Json, own: &Json, mut heard: Vec<Heard<'_>>) -> Said {
     let earliest = rule == "earliest" || rule["then"] == "earliest";
     let chosen = if earliest { heard.first() } else { heard.last() };
     let Some(chosen) = chosen else { return Said::Nothing };
-    let rivals = heard.iter().filter(|own| own.as_of == chosen.as_of);
+    let rivals = heard.iter().filter(|own| own.moment == chosen.moment);
     if rivals.clone().any(|own| own.value != chosen.value) {
         Said::Unknown
     } else if chosen.value == Said::Cleared {

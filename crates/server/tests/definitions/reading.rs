@@ -30,6 +30,9 @@ pub struct Statement {
     pub key: String,
     /// In seconds; nothing is before everything.
     pub as_of: Option<i64>,
+    /// Where documents of one time are ordered by their reception: the numbers of the file, in the order in which files were accepted, and of
+    /// the document in it.
+    pub received: Option<(usize, usize)>,
     pub gone: bool,
     pub values: BTreeMap<String, Said>,
     /// The number of its file.
@@ -41,6 +44,11 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// Of two statements of one contributor the later one counts.
+    pub fn moment(&self) -> Moment {
+        (self.as_of, self.received)
+    }
+
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.document == other.document && self.source == other.source && self.scope == other.scope
     }
@@ -53,6 +61,9 @@ pub struct SkippedPlace {
     /// Collection and key of what it would say, as far as that can be read.
     pub keys: Vec<(String, String)>,
 }
+
+/// What statements are ordered by: what is not ordered by its reception comes before what is.
+pub type Moment = (Option<i64>, Option<(usize, usize)>);
 
 /// What becomes of a document.
 pub enum Outcome {
@@ -76,6 +87,7 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
         key: key.to_owned(),
         // edits are made now, documents are of January 2024
         as_of: Some(super::documents::time(100)),
+        received: None,
         gone: false,
         values: BTreeMap::new(),
         file: usize::MAX,
@@ -114,7 +126,7 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
     Some(own)
 }
 
-pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document: &Json) -> Outcome {
+pub fn statements(definition: &Json, delivery: &Delivery, place: (usize, usize), document: &Json) -> Outcome {
     let source = &definition["sources"][&delivery.source];
     let format = source["format"].as_str().unwrap_or_default();
     let reader = Reader { definition, format, document };
@@ -142,7 +154,7 @@ pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document:
     if !alone {
         match accepted(source, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
             Outcome::Said(_) => {}
-            Outcome::Skipped(_) => return skipped_before_feeds(&reader, source, &feeds, (&lets, received), (delivery, file)),
+            Outcome::Skipped(_) => return skipped_before_feeds(&reader, source, &feeds, (&lets, received), (delivery, place)),
             other => return other,
         }
     }
@@ -154,7 +166,7 @@ pub fn statements(definition: &Json, delivery: &Delivery, file: usize, document:
                 _ => return Outcome::Unknown,
             }
         }
-        match reader.feed(source, feed, (&lets, received, alone), delivery, file) {
+        match reader.feed(source, feed, (&lets, received, alone), delivery, place) {
             Ok(statement) => found.push(statement),
             Err(outcome) => return outcome,
         }
@@ -168,7 +180,7 @@ fn skipped_before_feeds(
     source: &Json,
     feeds: &[Json],
     (lets, received): (&BTreeMap<String, Said>, i64),
-    (delivery, file): (&Delivery, usize),
+    (delivery, place): (&Delivery, (usize, usize)),
 ) -> Outcome {
     let mut keys = Vec::new();
     for feed in feeds.iter().filter(|_| source.get("replaces").is_some()) {
@@ -177,7 +189,7 @@ fn skipped_before_feeds(
             Some(Said::Value(Json::Bool(false)) | Said::Nothing) => continue,
             Some(_) => return Outcome::Unknown,
         }
-        match reader.feed(source, feed, (lets, received, false), delivery, file) {
+        match reader.feed(source, feed, (lets, received, false), delivery, place) {
             Ok(own) => keys.push((own.collection, own.key)),
             Err(Outcome::Unknown) => return Outcome::Unknown,
             Err(_) => {}
@@ -236,7 +248,7 @@ impl Reader<'_> {
         feed: &Json,
         (lets, received, alone): (&BTreeMap<String, Said>, i64, bool),
         delivery: &Delivery,
-        file: usize,
+        (file, ordinal): (usize, usize),
     ) -> Result<Statement, Outcome> {
         let name = feed["into"].as_str().unwrap_or_default();
         let collection = &self.definition["collections"][name];
@@ -313,7 +325,9 @@ impl Reader<'_> {
             }
         }
         let key = self.key(collection, &values)?;
-        let as_of = match source["as_of"].as_str().unwrap_or_default() {
+        // of a list the first time counts, and the last is that of the delivery
+        let first = source["as_of"].as_str().or(source["as_of"][0].as_str());
+        let as_of = match first.unwrap_or_default() {
             "meta.received" => Some(received),
             // what does not say when it was true was true when it was delivered
             _ => match lets.get("at") {
@@ -340,6 +354,7 @@ impl Reader<'_> {
             contributor,
             key,
             as_of,
+            received: source["as_of"].is_array().then_some((file, ordinal)),
             gone,
             values,
             file,

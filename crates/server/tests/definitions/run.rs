@@ -8,7 +8,7 @@ use super::oracle;
 use super::requests;
 use super::stores::Place;
 use serde_json::{Map, Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,7 @@ use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
 use stook_engine::settle;
 use stook_engine::{damage, deliver, split, withdraw, work};
+use stook_formats::read::OpenedInput;
 use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob};
@@ -308,6 +309,7 @@ impl Place {
         let steps = cases.iter().map(|case| case.deliveries.len()).max().unwrap_or_default();
         let mut jobs: Vec<(usize, JobId)> = Vec::new();
         let mut worked = 0;
+        let mut accepted = self.accept_all(cases, ways)?;
         for step in 0..steps {
             // files that are written while somebody waits, those of one tenant one after the other
             let mut waiting: Vec<(usize, usize, &Json, Vec<Delivery>)> = Vec::new();
@@ -328,7 +330,11 @@ impl Place {
                             continue;
                         }
                         for part in parts {
-                            jobs.push((number, self.job(number, &self.tenant(number, way), source, &part, drawn.chunk)?));
+                            // in the order in which they were accepted, where that was before
+                            let known = accepted.get_mut(&(number, way, place)).and_then(VecDeque::pop_front);
+                            let job = known.map_or_else(|| self.accept(number, &self.tenant(number, way), source, &part), Ok)?;
+                            self.cut(number, job, source, (&part, drawn.chunk))?;
+                            jobs.push((number, job));
                         }
                     }
                 }
@@ -358,6 +364,25 @@ impl Place {
             }
         }
         Ok(())
+    }
+
+    /// Makes jobs of all files whose order of acceptance matters, before any of them is processed: in the order of the case, whatever comes
+    /// first then.
+    fn accept_all(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<HashMap<(usize, usize, usize), VecDeque<JobId>>> {
+        let mut accepted: HashMap<(usize, usize, usize), VecDeque<JobId>> = HashMap::new();
+        for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.orders_by_reception()) {
+            for (way, drawn) in ways[number].iter().enumerate().filter(|(_, drawn)| drawn.how != How::AtOnce) {
+                for (place, delivery) in case.deliveries.iter().enumerate() {
+                    let source = &case.definition["sources"][&delivery.source];
+                    let whole = source.get("replaces").is_some();
+                    for part in parts(source, delivery, drawn.apart && !whole) {
+                        let job = self.accept(number, &self.tenant(number, way), source, &part)?;
+                        accepted.entry((number, way, place)).or_default().push_back(job);
+                    }
+                }
+            }
+        }
+        Ok(accepted)
     }
 
     fn work(&self, workers: usize) -> Found<()> {
@@ -393,11 +418,11 @@ impl Place {
         mapped.submit(&*self.store).map_err(|error| wrong(error.to_string()))
     }
 
-    fn job(&self, number: usize, tenant: &Tenant, source: &Json, delivery: &Delivery, chunk: u32) -> Found<JobId> {
+    /// The file of a delivery, opened.
+    fn open(&self, number: usize, source: &Json, delivery: &Delivery) -> Found<(JobFile, OpenedInput)> {
         let text = documents::file(source, &delivery.documents);
-        let wrong = |error: String| Fault { case: Some(number), what: format!("{}: an import: {error}", self.kind) };
-        let opened = stook_formats::read::open_bytes(Box::new(Cursor::new(text.clone()))).map_err(|error| wrong(error.to_string()))?;
-        let (_, own) = self.catalogue.source(&delivery.source).ok_or_else(|| wrong("no source".into()))?;
+        let opened = stook_formats::read::open_bytes(Box::new(Cursor::new(text.clone())));
+        let opened = opened.or_else(|error| fault(number, format!("{}: an import: {error}", self.kind)))?;
         let file = JobFile {
             path: "file".into(),
             size: text.len() as u64,
@@ -407,19 +432,32 @@ impl Place {
             part: None,
             retires_all: false,
         };
+        Ok((file, opened))
+    }
+
+    /// Makes a job of a delivery.
+    fn accept(&self, number: usize, tenant: &Tenant, source: &Json, delivery: &Delivery) -> Found<JobId> {
+        let (file, _) = self.open(number, source, delivery)?;
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,
             source: delivery.source.clone(),
             as_of: Some(delivery.as_of * 1_000_000),
-            files: vec![file.clone()],
+            files: vec![file],
         };
-        let job = self.store.create_job(new).map_err(|error| wrong(error.to_string()))?;
+        self.store.create_job(new).or_else(|error| fault(number, format!("{}: an import: {error}", self.kind)))
+    }
+
+    /// Cuts the file of a delivery into the chunks of its job.
+    fn cut(&self, number: usize, job: JobId, source: &Json, (delivery, chunk): (&Delivery, u32)) -> Found<()> {
+        let (file, opened) = self.open(number, source, delivery)?;
+        let wrong = |error: String| Fault { case: Some(number), what: format!("{}: an import: {error}", self.kind) };
+        let (_, own) = self.catalogue.source(&delivery.source).ok_or_else(|| wrong("no source".into()))?;
         let cut = split::split_stream(opened, &file, own, chunk, |chunks, progress| {
             self.store.add_chunks(job, chunks, progress)?;
             Ok(true)
         });
-        cut.map(|()| job).map_err(|error| wrong(error.to_string()))
+        cut.map_err(|error| wrong(error.to_string()))
     }
 
     /// Everything there is of a case's collections, coverages among them.
@@ -600,6 +638,8 @@ fn ways(case: &Case, seed: u64, most: usize) -> Vec<Way> {
             How::Jobs if most != usize::MAX => How::AtOnce,
             how => how,
         };
+        // what is written at once is accepted when it is written
+        let how = if how == How::AtOnce && case.orders_by_reception() && order != straight { How::Jobs } else { how };
         // which of a file's documents have it depends on where chunks end
         let (chunk, apart) = if has_unique { (1_000, false) } else { (*random.one(&[1, 2, 1_000]), random.per_mille(300)) };
         ways.push(Way { order, how, chunk, workers: *random.one(&[1, 2, 3]), apart });

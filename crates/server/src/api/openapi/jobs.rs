@@ -117,7 +117,7 @@ fn delivered_schema() -> Json {
     let (number, outcome) = (json!({ "type": "integer", "minimum": 1 }), json!({ "enum": OUTCOMES.map(|(_, name)| name) }));
     let record = json!({
         "type": "object",
-        "properties": { "document": number, "collection": text, "key": text, "outcome": outcome },
+        "properties": { "document": number, "collection": text, "key": text, "outcome": outcome, "reason": text },
         "required": ["document", "collection", "key", "outcome"]
     });
     let trouble = json!({
