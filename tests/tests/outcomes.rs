@@ -144,6 +144,46 @@ fn a_late_delivery_of_an_older_version_loses() {
     assert_eq!(names(&place), pairs(&[("a", "new")]));
 }
 
+#[test]
+fn of_documents_with_one_date_the_one_that_was_received_last_wins() {
+    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: [changed, meta.received]"));
+    let texts = ["b", "a", "c", "b", "b"];
+    let outcomes = ["created 1", "updated 1", "updated 1", "updated 1", "unchanged 1"];
+    for (text, outcome) in texts.into_iter().zip(outcomes) {
+        assert_eq!(deliver(&place, "upsert", &[("k", text, 1)]), outcome);
+        assert_eq!(names(&place), pairs(&[("k", text)]));
+    }
+    // of one file the last one
+    assert_eq!(deliver(&place, "upsert", &[("k", "z", 1), ("k", "a", 1), ("k", "d", 1)]), "updated 1, superseded 2");
+    assert_eq!(names(&place), pairs(&[("k", "d")]));
+    let told = reasons(&place.journal(6)[0]);
+    assert!(told.starts_with("document 3 of the same delivery counts instead, as of 2020-01-01T00:00:00Z, received 20"), "{told}");
+    // the order of acceptance counts, not that of processing
+    let detach = |text: &str| {
+        let file = place.file(&format!("{text}.csv"), things(&[("k", text, 1)]));
+        let job = place.json(&["import", "--json", "--detach", "--profile", "upsert", &file]);
+        job["id"].as_u64().unwrap().to_string()
+    };
+    let (older, newer) = (detach("f"), detach("e"));
+    assert_eq!(counts(&place.json(&["import", "--json", "--resume", &newer])), "updated 1");
+    assert_eq!(counts(&place.json(&["import", "--json", "--resume", &older])), "superseded 1");
+    assert_eq!(names(&place), pairs(&[("k", "e")]));
+    let shown = place.ok(&["journal", &older]);
+    assert!(shown.contains(&format!("document 1 of job {newer} counts instead, as of 2020-01-01T00:00:00Z, received 20")), "{shown}");
+}
+
+#[test]
+fn without_a_list_the_content_decides_between_documents_with_one_date_and_the_journal_says_so() {
+    let place = Place::new(THINGS);
+    let rows = [("k", "a", 1), ("k", "b", 1)];
+    deliver(&place, "upsert", &rows[..1]);
+    let first = deliver(&place, "upsert", &rows[1..]);
+    let (job, other) = if first == "superseded 1" { (2, "document 1 of job 1") } else { (3, "document 1 of job 2") };
+    deliver(&place, "upsert", &rows[..1]);
+    let told = reasons(&place.journal(job)[0]);
+    assert_eq!(told, format!("{other} counts instead, as of 2020-01-01T00:00:00Z: both are of the same time, so their content decided"));
+}
+
 /// A(1), A(3), then a late B(2): the second A says nothing new, but its time counts.
 #[test]
 fn equal_content_of_a_later_time_is_unchanged_and_still_beats_what_came_between() {

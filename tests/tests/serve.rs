@@ -129,6 +129,9 @@ fn documents_are_delivered_at_once_and_told_what_became_of_them() {
         assert_eq!(stook.get("/v1/main/thing/a").with(200)["title"], "A", "it is there when it is answered");
         assert_eq!(outcomes(deliver("", br#"{"code":"a","title":"A","mail":"a@x"}"#)), ["a unchanged"]);
         assert_eq!(outcomes(deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#)), ["a superseded"]);
+        let late = deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#).with(200);
+        let reason = late["records"][0]["reason"].as_str().unwrap();
+        assert!(reason.starts_with("a document that was delivered without a job counts instead, as of 20"), "{reason}");
         // several, one of them broken, one that takes what another has
         let several =
             deliver("?source=files", b"{\"code\":\"a\",\"title\":\"B\"}\n{\"title\":\"no code\"}\n{\"code\":\"c\",\"title\":\"C\"}\n").with(200);
