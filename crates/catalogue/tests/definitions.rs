@@ -548,3 +548,38 @@ fn an_order_of_documents_ends_with_their_reception() {
     let generation = |as_of: &str| parse(&define(as_of)).expect("valid").sources[SourceId::from(0)].feeds[0].generation;
     assert_ne!(generation("changed"), generation("[changed, meta.received]"));
 }
+
+#[test]
+fn what_values_are_cleaned_by_is_named_once() {
+    use stook_catalogue::functions::{ABBREVIATIONS, CLEANERS};
+    let define = |clean: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: json, into: x, as_of: meta.received }} }}\n\
+             collections: {{ x: {{ key: k, fields: {{ k: {{ type: text, clean: {clean} }} }} }} }}\n"
+        )
+    };
+    let names = |clean: &str| -> Vec<&str> {
+        let catalogue = parse(&define(clean)).unwrap_or_else(|problems| panic!("{clean}: {problems:?}"));
+        catalogue.sources[SourceId::from(0)].feeds[0].map[0].rule.clean.iter().map(|cleaner| cleaner.name).collect()
+    };
+    assert_eq!(names("isbd"), ["isbd"]);
+    assert_eq!(names("[isbd, nfc, lower]"), ["isbd", "nfc", "lower"]);
+    for cleaner in &CLEANERS {
+        assert_eq!(names(cleaner.name), [cleaner.name]);
+    }
+    for (clean, expected) in [
+        ("lowr", "did you mean `lower`?"),
+        ("[isbd, trimm]", "did you mean `trim`?"),
+        ("md5", "it is one of squash, trim, isbd"),
+        ("[]", "names nothing"),
+    ] {
+        let shown = errors(&define(clean));
+        assert!(shown.contains(expected), "{clean}: {shown}");
+    }
+    // the documentation names them all
+    let page = include_str!("../../../docs/definition.md");
+    let paragraph = page.split("`clean` is one name").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a paragraph");
+    assert!(CLEANERS.iter().all(|cleaner| paragraph.contains(&format!("`{}`", cleaner.name))), "{paragraph}");
+    let words: Vec<&str> = paragraph.split(|character: char| !character.is_alphabetic()).collect();
+    assert!(ABBREVIATIONS.iter().all(|word| words.contains(word)), "{paragraph}");
+}

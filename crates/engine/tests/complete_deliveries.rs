@@ -34,7 +34,7 @@ sources:
   table:
     format: csv
     let: { made: { path: made, type: timestamp } }
-    as_of: made
+    as_of: [made, meta.received]
     replaces: { scope: \"'all'\" }
     feeds: [ { into: word } ]
   note:
@@ -332,6 +332,9 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     let job = desk.deliver(&tenant, &late);
     desk.work(1);
     assert_eq!(desk.counts(job), BTreeMap::from([("created", 1), ("superseded", 1)]));
+    let journal = desk.stores[0].journal(job, 0, 10, false).expect("its journal");
+    let reasons: Vec<&String> = journal.iter().flat_map(|entry| &entry.reasons).collect();
+    assert!(reasons.len() == 1 && reasons[0].starts_with("a newer complete delivery counts instead, as of "), "{reasons:?}");
 }
 
 /// A file that names a record in two scopes, of which a newer file covers one: which row counts does not depend on when the newer file is

@@ -3,10 +3,12 @@
 //!
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
+mod cleaners;
 mod identifiers;
 mod patterns;
 mod text;
 
+pub use cleaners::{ABBREVIATIONS, CLEANERS, Cleaner};
 pub(crate) use patterns::regex;
 pub(crate) use text::MOST_TEXT;
 
@@ -82,6 +84,9 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
         "a text, or the texts of a list, with runs of white space replaced by single spaces", ("squash([' Ann ', null, 'B.  Lee'])", "\"Ann B. Lee\"")),
     entry("trim", Global, &["trim(text) -> text", "trim(text, text) -> text"],
         "the text without leading and trailing white space, or without the characters of another text at its ends", ("trim('[S.l.] :', '[]: ')", "\"S.l.\"")),
+    entry("isbd", Global, &["isbd(text) -> text"],
+        "the text without punctuation of ISBD at its end: `/`, `:`, `;` and `=` after white space, commas, and a full stop that belongs to no abbreviation",
+        ("isbd('The sea : a history /')", "\"The sea : a history\"")),
     entry("lower", Global, &["lower(text) -> text"], "the text in lower case", ("lower('Ärger')", "\"ärger\"")),
     entry("upper", Global, &["upper(text) -> text"], "the text in upper case", ("upper('Straße')", "\"STRASSE\"")),
     entry("replace", Global, &["replace(text, text, text) -> text"], "the text with each occurrence of the second text replaced by the third",

@@ -154,7 +154,7 @@ impl DefinitionParser<'_> {
             ValueOrigin::Expression(expression) => {
                 let found = types::type_of(expression, &self.tables, &|name| names.get(name).cloned());
                 let Ok(found) = found else { return Type::any() };
-                let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
+                let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
                 let kept = if rule.ty == FieldType::Json { found.as_json() } else { Type::of(&rule.ty) };
                 // what has to be read as another type may be none
                 let is_same = !found.may_be_null() && (rule.ty == FieldType::Json || found == kept);

@@ -6,8 +6,9 @@ use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
+use crate::eval::functions::{CLEANERS, Cleaner};
 use crate::eval::types::{Expected, TextConversion};
-use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule, WhitespaceRule};
+use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule};
 use crate::model::ids::{CollectionId, IdVec};
 use crate::model::path::{Path, PathLanguage};
 use crate::value::{FieldType, from_text};
@@ -143,12 +144,26 @@ impl DefinitionParser<'_> {
             origin,
             each_field,
             join,
-            clean: self.choice(node.get("clean"), "choice for clean", &[("trim", WhitespaceRule::Trim), ("squash", WhitespaceRule::Squash)]),
+            clean: self.cleaners(node.get("clean")),
             format: node.get("format").and_then(|format| self.format(format, ty)),
             lookup,
             strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
             reads_meta,
         })
+    }
+
+    /// `clean`: the name of a function, or several that are applied one after the other.
+    fn cleaners(&mut self, node: Option<&Node>) -> Vec<&'static Cleaner> {
+        let Some(node) = node else { return Vec::new() };
+        let known: Vec<(&str, &'static Cleaner)> = CLEANERS.iter().map(|cleaner| (cleaner.name, cleaner)).collect();
+        match &node.kind {
+            NodeKind::List(items) if items.is_empty() => {
+                self.problem(node, "this list names nothing that values are cleaned by");
+                Vec::new()
+            }
+            NodeKind::List(items) => items.iter().filter_map(|item| self.choice(Some(item), "choice for clean", &known)).collect(),
+            _ => self.choice(Some(node), "choice for clean", &known).into_iter().collect(),
+        }
     }
 
     /// `path` finds the places, `map` says of each member where it is from there.
@@ -224,7 +239,7 @@ pub(super) fn plain_rule(ty: &FieldType, path: Path) -> ValueRule {
         origin: ValueOrigin::Paths(vec![path]),
         each_field: false,
         join: None,
-        clean: None,
+        clean: Vec::new(),
         format: None,
         lookup: None,
         strict: false,

@@ -1,5 +1,6 @@
 //! The JSON Schema (2020-12) of the definition language, for editors and validators.
 
+use crate::eval::functions::CLEANERS;
 use crate::parse::words::{self, Keyword};
 use crate::value::TYPE_NAMES;
 use serde_json::{Map, Value as Json, json};
@@ -7,9 +8,11 @@ use serde_json::{Map, Value as Json, json};
 /// The schema as JSON.
 pub fn schema() -> Json {
     let types: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
+    let cleaners: Vec<&str> = CLEANERS.iter().map(|cleaner| cleaner.name).collect();
     let index_kind = json!({"enum": ["equal", "prefix", "contains"]});
     let simple_rule = json!({"enum": ["latest", "earliest", "union", "by_contributor"]});
     let mut definitions = json!({
+        "cleaner": {"enum": cleaners},
         "name": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,47}$"},
         "type": {"oneOf": [{"enum": types}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"oneOf": [
             {"enum": types},

@@ -358,7 +358,11 @@ pub const RULE: &[Keyword] = &[
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The value the pattern is matched against."),
     word("each", r#"{"enum":["subfield","field"]}"#, "marc: whether a list has one value per subfield (default) or per field, its subfields joined."),
     word("join", TEXT, "Joins what the path found to one text."),
-    word("clean", r#"{"enum":["trim","squash"]}"#, "White space removed at the ends, or also squashed inside."),
+    word(
+        "clean",
+        r##"{"oneOf":[{"$ref":"#/$defs/cleaner"},{"type":"array","minItems":1,"items":{"$ref":"#/$defs/cleaner"}}]}"##,
+        "Functions of one text, by name, that each text found is cleaned by, one after the other: `trim`, or `[isbd, nfc, lower]`.",
+    ),
     word(
         "format",
         TEXT,

@@ -4,8 +4,8 @@
 //! withdraws them as the job's policy says, repairs a record that is damaged (`repair.rs`), and else lets the newest contribution of each
 //! contributor stay (`contribute.rs`). [`merger`] turns the contributions that stay into the content that is written.
 //!
-//! Of what one contributor says of one record the newest stays, by [`stook_catalogue::record::ContributionAge`]. Outcomes are a function of what was stored
-//! before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
+//! Of what one contributor says of one record the newest stays, by [`stook_catalogue::record::ContributionAge`]. Outcomes are a function
+//! of what was stored before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
 //! remembers what it replaced ([`stook_catalogue::record::PreviousContribution`]), and an outcome another chunk has journalled is corrected when a
 //! newer document of the job comes later.
 

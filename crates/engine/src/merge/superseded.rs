@@ -44,7 +44,11 @@ impl Successor {
         };
         let as_of = show_timestamp(self.age.as_of);
         let received = self.age.received.map(|received| format!(", received {}", show_timestamp(received.at))).unwrap_or_default();
-        let tie = if self.age.moment() == age.moment() { ": both are of the same time, so their content decided" } else { "" };
+        let tie = match self.age.moment() == age.moment() {
+            true if self.age.hash == age.hash => ", and says the same",
+            true => ": both are of the same time, so their content decided",
+            false => "",
+        };
         format!("{document} counts instead, as of {as_of}{received}{tie}")
     }
 }

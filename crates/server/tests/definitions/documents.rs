@@ -207,6 +207,9 @@ pub fn good(random: &mut Random, ty: &Json) -> Json {
         "ranges" => random.one(&[json!("1-5, 8"), json!([[1, 3], 9]), json!(4), json!("8, 1-4, 5")]).clone(),
         // two of them are longer than a key may be
         _ if random.per_mille(8) => json!(random.one(&["x", "é"]).repeat(280)),
+        _ if random.per_mille(60) => {
+            json!(random.one(&["The sea : a story /", "Paris :", "Smith, J.,", "U.S.A.", "2nd ed. ;", "Title. =", " /", "no 3rd."]))
+        }
         _ => json!(random.one(&["a", "b", "k1", "K1", " a  b ", "é", "b/c", "100%", "true", "a'\"&<"])),
     }
 }

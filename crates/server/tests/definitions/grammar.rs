@@ -870,6 +870,15 @@ impl Grammar<'_> {
         own.into()
     }
 
+    /// One function that texts are cleaned by, or several.
+    fn clean(&mut self) -> Json {
+        let names = ["trim", "squash", "isbd", "lower", "upper", "strip_marks", "nfc", "fold", "digits", "isbn", "issn", "lccn"];
+        // what leaves much of a text is drawn more often
+        let mut one = || json!(if self.chance(600) { self.one(&names[..6]) } else { self.one(&names) });
+        let first = one();
+        if first != "trim" { json!([first, one()]) } else { first }
+    }
+
     fn lets(&mut self, source: &mut Source) {
         let path = |member: &str| json!(path(source.format, member, false));
         let mut at = json!({ "path": path("at"), "type": "timestamp" });
@@ -954,7 +963,7 @@ impl Grammar<'_> {
         }
         if from_paths && field.ty == "text" || field.ty == json!(["text"]) {
             match self.random.below(8) {
-                0 => rule["clean"] = json!(self.one(&["trim", "squash"])),
+                0 => rule["clean"] = self.clean(),
                 1 => rule["lookup"] = json!(self.name("k", 0)),
                 2 if from_paths => {
                     rule["join"] = json!(self.one(&["; ", ""]));

@@ -514,11 +514,17 @@ impl Reader<'_> {
     }
 
     fn text(&self, text: &str, rule: &Json, ty: &Json) -> Said {
-        let cleaned = match rule["clean"].as_str() {
-            Some("trim") => text.trim().to_owned(),
-            Some("squash") => text.split_whitespace().collect::<Vec<_>>().join(" "),
-            _ => text.to_owned(),
+        let names = match &rule["clean"] {
+            Json::Array(names) => names.iter().filter_map(Json::as_str).collect(),
+            name => name.as_str().into_iter().collect::<Vec<_>>(),
         };
+        let mut cleaned = text.to_owned();
+        for name in names {
+            match cleaned_by(name, &cleaned) {
+                None => return Said::Unknown,
+                Some(left) => cleaned = left,
+            }
+        }
         if cleaned.is_empty() {
             return Said::Nothing;
         }
@@ -542,6 +548,41 @@ impl Reader<'_> {
             Some("epoch_ms") => looked_up.parse::<i64>().map_or(Said::Unreadable, |ms| Said::Value(json!(super::documents::shown(ms / 1_000)))),
             Some(_) => Said::Unknown,
         }
+    }
+}
+
+/// What is left of a text; nothing where that is not modelled.
+fn cleaned_by(name: &str, text: &str) -> Option<String> {
+    let squashed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(match name {
+        "trim" => text.trim().to_owned(),
+        "squash" => squashed(text),
+        "isbd" => without_isbd(text),
+        "lower" => text.to_lowercase(),
+        "upper" => text.to_uppercase(),
+        "digits" => text.chars().filter(char::is_ascii_digit).collect(),
+        "nfc" | "strip_marks" if text.is_ascii() => text.to_owned(),
+        "fold" if text.is_ascii() => squashed(&text.to_lowercase()),
+        _ => return None,
+    })
+}
+
+/// A text without punctuation of ISBD at its end, word by word from the last one.
+fn without_isbd(text: &str) -> String {
+    let text = text.trim_end();
+    let last = text.split_whitespace().last().unwrap_or_default();
+    let rest = &text[..text.len() - last.len()];
+    match last {
+        "" => String::new(),
+        "/" | ":" | ";" | "=" | "." | "," => without_isbd(rest),
+        _ if last.ends_with(',') => without_isbd(&text[..text.len() - 1]),
+        _ if last.ends_with('.') && !last.ends_with("..") => {
+            let word: Vec<char> = last[..last.len() - 1].chars().rev().take_while(|character| character.is_alphabetic()).collect();
+            let before = last.chars().rev().nth(word.len() + 1);
+            let stays = before == Some('.') || (matches!(word.len(), 1 | 2) && !before.is_some_and(char::is_numeric));
+            if stays { text.to_owned() } else { without_isbd(&text[..text.len() - 1]) }
+        }
+        _ => text.to_owned(),
     }
 }
 

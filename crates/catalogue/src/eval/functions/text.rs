@@ -1,12 +1,9 @@
 //! Functions that make texts of texts, and the limits on how long a text or a list may become.
 
-use super::identifiers::{isbn, issn, lccn};
+use super::cleaners::Cleaner;
 use super::{EvalError, EvalResult, failed, unfit};
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
-use crate::value::fold::{fold, squash};
 use std::sync::Arc;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
 
 /// How many bytes a text has at most that an expression makes. Parts of a text, and fields as they are, may be longer.
 pub(crate) const MOST_TEXT: usize = 1 << 20;
@@ -24,7 +21,12 @@ pub(crate) fn too_many() -> EvalError {
 
 /// A text that has been put together, if it is not too long.
 pub(crate) fn made(text: String) -> EvalResult {
-    if text.len() > MOST_TEXT { Err(too_long()) } else { Ok(Cel::String(Arc::new(text))) }
+    limited(text).map(|text| Cel::String(Arc::new(text)))
+}
+
+/// The same as text.
+pub(super) fn limited(text: String) -> Result<String, EvalError> {
+    if text.len() > MOST_TEXT { Err(too_long()) } else { Ok(text) }
 }
 
 /// Pieces one after the other. Ends as soon as the text is too long.
@@ -42,7 +44,7 @@ pub(crate) fn joined<'p>(pieces: impl IntoIterator<Item = &'p str>, separator: &
 }
 
 /// Characters one after the other. Ends as soon as the text is too long.
-fn collected(characters: impl Iterator<Item = char>) -> EvalResult {
+pub(super) fn collected(characters: impl Iterator<Item = char>) -> Result<String, EvalError> {
     let mut text = String::new();
     for character in characters {
         if text.len() + character.len_utf8() > MOST_TEXT {
@@ -50,38 +52,28 @@ fn collected(characters: impl Iterator<Item = char>) -> EvalResult {
         }
         text.push(character);
     }
-    made(text)
+    limited(text)
 }
 
 /// The value of one of the functions of this module; nothing of other functions and arguments.
 pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
-    let optional = |text: Option<String>| Ok(text.map_or(Cel::Null, |text| Cel::String(Arc::new(text))));
+    if let [Cel::String(text)] = args
+        && let Some(cleaner) = Cleaner::named(name)
+    {
+        return Some(cleaner.clean(text).map(|text| text.map_or(Cel::Null, |text| Cel::String(Arc::new(text.into_owned())))));
+    }
     Some(match (name, args) {
-        ("squash", [Cel::String(text)]) => Ok(text_to_cel(&squash(text))),
         ("squash", [Cel::List(items)]) => {
             let texts = items.iter().filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace()) } else { None });
             joined(texts.flatten(), " ")
         }
-        ("trim", [Cel::String(text)]) => Ok(text_to_cel(text.trim())),
         ("trim", [Cel::String(text), Cel::String(ends)]) => Ok(text_to_cel(text.trim_matches(|character| ends.contains(character)))),
-        ("fold", [Cel::String(text)]) => made(fold(text)),
-        ("lower", [Cel::String(text)]) => made(text.to_lowercase()),
-        ("upper", [Cel::String(text)]) => made(text.to_uppercase()),
         ("replace", [Cel::String(text), Cel::String(from), Cel::String(to)]) => replace(text, from, to),
         ("split", [Cel::String(text), Cel::String(separators)]) => {
             let pieces = text.split(|character| separators.contains(character)).filter(|piece| !piece.is_empty());
             Ok(Cel::List(Arc::new(pieces.map(text_to_cel).collect())))
         }
         ("join", [Cel::List(items), Cel::String(separator)]) => join(items, separator),
-        ("strip_marks", [Cel::String(text)]) => collected(text.nfd().filter(|character| !is_combining_mark(*character)).nfc()),
-        ("nfc", [Cel::String(text)]) => collected(text.nfc()),
-        ("digits", [Cel::String(text)]) => {
-            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-            optional(Some(digits).filter(|digits| !digits.is_empty()))
-        }
-        ("isbn", [Cel::String(text)]) => optional(isbn(text)),
-        ("issn", [Cel::String(text)]) => optional(issn(text)),
-        ("lccn", [Cel::String(text)]) => optional(lccn(text)),
         ("flatten", [Cel::List(lists)]) => flatten(lists),
         _ => return None,
     })
@@ -142,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn twice_is_once(text in any::<String>()) {
-            for name in ["lower", "upper", "strip_marks", "nfc", "fold", "squash", "trim"] {
+            for name in ["lower", "upper", "strip_marks", "nfc", "fold", "squash", "trim", "isbd"] {
                 let once = text_of(name, &[&text]);
                 prop_assert_eq!(text_of(name, &[&once]), once, "{}", name);
             }

@@ -18,7 +18,7 @@ pub use field::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
 pub use file_pattern::{FilePattern, file_name};
 pub use pattern::{Captures, NamedRegex, PatternSet};
 pub use profile::{OnMatched, OnUnmatched, Profile, TenantShare};
-pub use rule::{ValueOrigin, ValueRule, WhitespaceRule};
+pub use rule::{ValueOrigin, ValueRule};
 pub use service::{ArgumentForm, CallArgument, Collect, Pagination, Service, ServiceBinding, ServiceCall};
 pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FieldMapping, FormatFamily, LetValue, MOST_LACKING, Source,

@@ -1,6 +1,7 @@
 //! Rules: how one value is taken from a document.
 
 use crate::eval::Expression;
+use crate::eval::functions::Cleaner;
 use crate::model::path::Path;
 use crate::value::FieldType;
 
@@ -15,8 +16,8 @@ pub struct ValueRule {
     pub each_field: bool,
     /// Separator that joins what was found.
     pub join: Option<String>,
-    /// White space.
-    pub clean: Option<WhitespaceRule>,
+    /// What each text that is found is cleaned by, one after the other.
+    pub clean: Vec<&'static Cleaner>,
     /// Pattern or unit of times.
     pub format: Option<String>,
     /// Constant table that replaces the value.
@@ -45,13 +46,4 @@ pub enum ValueOrigin {
         /// The value's name.
         of: String,
     },
-}
-
-/// White space handling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhitespaceRule {
-    /// Removed at the ends.
-    Trim,
-    /// Removed at the ends and squashed inside.
-    Squash,
 }

@@ -5,9 +5,8 @@ use crate::content::allowed::check;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use stook_catalogue::definition::Field;
-use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule, WhitespaceRule};
+use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule};
 use stook_catalogue::eval::{Evaluator, Expression, from_cel};
-use stook_catalogue::fold::squash;
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, struct_of};
@@ -96,7 +95,7 @@ impl<'c> ValueReader<'c> {
     }
 
     fn expression(&self, expression: &Expression, rule: &ValueRule, scope: &DocumentScope<'_, '_>) -> Result<Value, String> {
-        let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
+        let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
         let plain = |plain: PlainValue<'_>| match plain {
             PlainValue::Text(text) if changes && !rule.ty.is_list() => Some(self.text(&text, rule)),
             plain => plain.into_value(&rule.ty).map(Ok),
@@ -108,7 +107,7 @@ impl<'c> ValueReader<'c> {
                 (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
             };
             Ok(match value {
-                Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
+                Value::Text(text) if !rule.clean.is_empty() || rule.lookup.is_some() => self.text(&text, rule),
                 Value::Json(json) if json.is_null() => Ok(Value::Null),
                 other => Ok(other),
             })
@@ -183,11 +182,17 @@ impl<'c> ValueReader<'c> {
 
     /// Text as an element of the rule's type. Blank text says nothing.
     fn text(&self, text: &str, rule: &ValueRule) -> Result<Value, String> {
-        let cleaned: Cow<'_, str> = match rule.clean {
-            None => Cow::Borrowed(text),
-            Some(WhitespaceRule::Trim) => Cow::Borrowed(text.trim()),
-            Some(WhitespaceRule::Squash) => Cow::Owned(squash(text)),
-        };
+        let mut cleaned = Cow::Borrowed(text);
+        for cleaner in &rule.clean {
+            let left = match &cleaned {
+                Cow::Borrowed(text) => cleaner.clean(text),
+                Cow::Owned(text) => cleaner.clean(text).map(|left| left.map(|left| Cow::Owned(left.into_owned()))),
+            };
+            match left.map_err(|error| format!("{}: {}", cleaner.name, error.message()))? {
+                Some(left) => cleaned = left,
+                None => return Ok(Value::Null),
+            }
+        }
         if cleaned.is_empty() {
             return Ok(Value::Null);
         }
