@@ -187,7 +187,7 @@ pub fn counts_of_chunks_add_up_with_corrections(place: &Place) {
 pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place: &Place) {
     let desk = Desk::open(place, TWO);
     for order in [[0, 1], [1, 0]] {
-        let corrected = chunk_journal(
+        let first = chunk_journal(
             1,
             vec![line(1, CollectionId::from(0), Outcome::Created, "a"), line(1, CollectionId::from(1), Outcome::Created, "a")],
             Vec::new(),
@@ -196,7 +196,7 @@ pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place
         correcting.corrections = vec![corrected(1, Outcome::Superseded)];
         correcting.counts.add(Outcome::Created, -1);
         correcting.counts.add(Outcome::Superseded, 1);
-        let job = job_with(&desk, &[corrected, correcting], &order);
+        let job = job_with(&desk, &[first, correcting], &order);
         let outcomes: Vec<Outcome> = whole(&desk, job).iter().map(|entry| entry.outcome).collect();
         assert_eq!(outcomes, [Outcome::Superseded, Outcome::Created, Outcome::Created]);
         let counts = desk.store.job(job).expect("the job is there").counts;
