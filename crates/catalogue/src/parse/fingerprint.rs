@@ -28,6 +28,13 @@ pub(super) fn settling_text(
     for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
         text.push_str(&format!("{} {} lists\n", collections[link.child_collection].name, link.name));
     }
+    // records that links create did not wait for unique values once
+    for link in links.iter().filter(|link| link.create) {
+        let unique: Vec<&str> = collections[link.target_collection].fields.iter().filter(|field| field.unique).map(|field| &*field.name).collect();
+        if !unique.is_empty() {
+            text.push_str(&format!("{} {} unique {unique:?}\n", collections[link.child_collection].name, link.name));
+        }
+    }
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
 

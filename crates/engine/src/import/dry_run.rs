@@ -5,6 +5,7 @@ use super::request::ImportRequest;
 use super::split;
 use crate::Result;
 use crate::chunk::{ChunkInput, ChunkUnit};
+use crate::content::unique::reserved;
 use crate::job::context::JobContext;
 use crate::job::policy::policy;
 use crate::job::sizes::CHUNK_DOCUMENTS;
@@ -14,11 +15,10 @@ use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{Catalogue, Field};
-use stook_catalogue::fold::fold;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{pack, put_value, unpack};
+use stook_catalogue::record::{pack, unpack};
 use stook_catalogue::value::Value;
 use stook_store::damage::ForRecord;
 use stook_store::journal::{Issue, OutcomeCounts};
@@ -251,14 +251,4 @@ impl DryRun<'_> {
         let found = self.store.find(&plan)?;
         Ok(found.rows.first().and_then(|row| row.first()?.as_text()).and_then(|key| Key::new(key).ok()))
     }
-}
-
-/// A value of a unique field as it is compared.
-fn reserved(field: &Field, value: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match value {
-        Value::Text(text) if field.fold => put_value(&mut bytes, &Value::text(fold(text))),
-        other => put_value(&mut bytes, other),
-    }
-    bytes
 }

@@ -95,6 +95,12 @@ impl Propagation {
         self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
     }
 
+    /// Asks whether a record still has the unique values that others wait for.
+    pub(crate) fn ask_who_waits(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
+        let own = &rules.relations[collection];
+        self.mark(own.order << 2 | FOUND, own.waiting, holder, "", job);
+    }
+
     /// Adds a change of an edge.
     pub fn edge(&mut self, change: EdgeChange) {
         self.edges.push(change);
@@ -133,6 +139,12 @@ impl Propagation {
                 } else {
                     self.mark(stratum, link.id, key(), "", changed.job);
                 }
+            }
+        }
+        if let Some(before) = changed.before {
+            let is_given_up = |field: &FieldId| !before[*field].is_null() && changed.after.is_none_or(|after| after[*field] != before[*field]);
+            if own.awaited.iter().any(is_given_up) {
+                self.marks_if_linked.insert((own.order << 2 | FOUND, own.waiting, key(), SmolStr::default(), changed.job));
             }
         }
         let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));

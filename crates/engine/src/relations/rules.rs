@@ -25,6 +25,10 @@ pub(crate) struct CollectionRelations {
     pub link_expressions: Vec<FieldId>,
     /// Links whose targets are looked for.
     pub lookup_links: Vec<LinkId>,
+    /// Unique fields whose values records may wait for that settling brings into being.
+    pub awaited: Vec<FieldId>,
+    /// The number of marks of its records that may have given up such values, and the link of edges from them to what waits.
+    pub waiting: u32,
     /// Fields from which the settled values of a child follow, and those values: where they stay, it stays settled.
     pub settling: Vec<FieldId>,
     /// How many collections must be settled before it: its records read what is settled of theirs.
@@ -34,7 +38,12 @@ pub(crate) struct CollectionRelations {
 impl CollectionRelations {
     /// Whether anything follows from a change of its records.
     pub fn any(&self) -> bool {
-        !(self.from.is_empty() && self.to.is_empty() && self.coverages.is_empty() && self.rollups.is_empty() && self.link_expressions.is_empty())
+        !(self.from.is_empty()
+            && self.to.is_empty()
+            && self.coverages.is_empty()
+            && self.rollups.is_empty()
+            && self.link_expressions.is_empty()
+            && self.awaited.is_empty())
     }
 
     /// Whether its records have rollups or coverage.
@@ -56,6 +65,8 @@ pub struct SettleRules {
     pub(crate) relations: IdVec<CollectionId, CollectionRelations>,
     pub(crate) links: HashMap<u32, LinkId>,
     pub(crate) collections: HashMap<u32, CollectionId>,
+    /// Collections whose records wait for unique values, by the number of such marks.
+    pub(crate) waiting: HashMap<u32, CollectionId>,
 }
 
 impl SettleRules {
@@ -63,7 +74,8 @@ impl SettleRules {
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let mut relations: IdVec<CollectionId, CollectionRelations> = IdVec::new();
         for (index, collection) in catalogue.collections.enumerate() {
-            let mut own = CollectionRelations { id: id_of(&collection.name), ..CollectionRelations::default() };
+            let (id, waiting) = (id_of(&collection.name), id_of(&format!("{} waits for unique values", collection.name)));
+            let mut own = CollectionRelations { id, waiting, awaited: awaited(catalogue, index), ..CollectionRelations::default() };
             for (number, link) in catalogue.links.enumerate() {
                 if link.child_collection == index {
                     own.from.push(number);
@@ -111,7 +123,8 @@ impl SettleRules {
         }
         let links = catalogue.links.enumerate().map(|(number, link)| (link.id, number)).collect();
         let collections = relations.enumerate().map(|(number, own)| (own.id, number)).collect();
-        Self { catalogue: catalogue.clone(), relations, links, collections }
+        let waiting = relations.enumerate().filter(|(_, own)| !own.awaited.is_empty()).map(|(number, own)| (own.waiting, number)).collect();
+        Self { catalogue: catalogue.clone(), relations, links, collections, waiting }
     }
 
     /// Whether anything is ever to be settled.
@@ -158,6 +171,17 @@ impl SettleRules {
     pub(crate) fn replacing(&self, rule: u32) -> Option<&CompleteDelivery> {
         self.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref()).find(|replaces| replaces.id == rule & !3)
     }
+}
+
+/// Unique fields of a collection, if settling may write its records: because links create them, or complete deliveries retire and restore
+/// what documents say of them.
+fn awaited(catalogue: &Catalogue, collection: CollectionId) -> Vec<FieldId> {
+    let creates = catalogue.links.iter().any(|link| link.create && link.target_collection == collection);
+    let mut replacing = catalogue.sources.iter().filter(|source| source.replaces.is_some());
+    if !creates && !replacing.any(|source| source.feeds.iter().any(|feed| feed.collection == collection)) {
+        return Vec::new();
+    }
+    catalogue.collections[collection].fields.enumerate().filter(|(_, field)| field.unique).map(|(number, _)| number).collect()
 }
 
 fn settling(catalogue: &Catalogue, collection: &Collection, own: &CollectionRelations) -> Vec<FieldId> {

@@ -89,36 +89,49 @@ impl PassState<'_> {
     pub(super) fn read(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
+        let (edges, jobs) = self.edges_of_marks(context, definition.edges(), (stratum | READ, definition.id), marks)?;
+        self.fan(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
+    }
+
+    /// Edges of the targets of marks, and who caused the marks, by target: of all marks that one pass can answer, else a page of one mark's,
+    /// which leaves another for the rest.
+    pub(super) fn edges_of_marks(
+        &mut self,
+        context: &mut dyn PassContext,
+        link: u32,
+        (stratum, rule): (u32, u32),
+        marks: &[StaleMark],
+    ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, CausingJobs>)> {
         let whole = |mark: &&StaleMark| mark.part.is_empty();
-        let mut jobs: BTreeMap<&str, CausingJobs> = BTreeMap::new();
+        let mut jobs: BTreeMap<SmolStr, CausingJobs> = BTreeMap::new();
         for mark in marks.iter().filter(whole) {
-            jobs.entry(&mark.target).or_default().insert(mark.job);
+            jobs.entry(mark.target.clone()).or_default().insert(mark.job);
         }
-        let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| ((*target).to_owned(), None)).collect();
-        let edges = if targets.is_empty() { Vec::new() } else { context.edges(definition.edges(), &targets, Some(MOST_CHILDREN))? };
+        let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| (target.to_string(), None)).collect();
+        let edges = if targets.is_empty() { Vec::new() } else { context.edges(link, &targets, Some(MOST_CHILDREN))? };
         // the last target may have more than were read
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
         let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);
         self.cleared.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));
         if !self.cleared.is_empty() {
             let near: Vec<Edge> = edges.into_iter().filter(|edge| is_read(&edge.target)).collect();
-            return self.fan(context, definition.child_collection, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+            return Ok((near, jobs));
         }
         // too many for one pass: one mark, page by page
-        let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
+        let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok((Vec::new(), BTreeMap::new())) };
         let from: ChildCursor = match mark.part.as_str() {
             "" => (String::new(), i64::MIN, String::new()),
             part => serde_json::from_str(part).map_err(|error| damaged_mark(mark, &error.to_string()))?,
         };
-        let page = context.edges_after(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
+        let page = context.edges_after(link, &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
         if page.len() == MOST_CHILDREN
             && let Some(last) = page.last()
         {
             let place = serde_json::json!([last.group, last.start, last.child]).to_string();
-            self.propagation.mark(stratum | READ, definition.id, mark.target.clone(), place, mark.job);
+            self.propagation.mark(stratum, rule, mark.target.clone(), place, mark.job);
         }
         self.cleared.push(mark.id);
-        self.fan(context, definition.child_collection, &page, |_| CausingJobs::from([mark.job]))
+        Ok((page, BTreeMap::from([(mark.target.clone(), CausingJobs::from([mark.job]))])))
     }
 
     fn fan(&mut self, context: &mut dyn PassContext, collection: CollectionId, edges: &[Edge], jobs: impl Fn(&Edge) -> CausingJobs) -> Result<()> {

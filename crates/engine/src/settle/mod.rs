@@ -5,7 +5,8 @@
 //! phases, and each may leave marks for later ones:
 //!
 //! 0. *found*: a record that children look for by equal fields has changed: `PassState::found` (`fan.rs`) settles its possible children; or a
-//!    complete delivery has arrived: `PassState::replaced` ([`complete_delivery`]) retires what it does not repeat,
+//!    complete delivery has arrived: `PassState::replaced` ([`complete_delivery`]) retires what it does not repeat; or a record has given up a
+//!    unique value: `PassState::given_up` (`waiting.rs`) asks again for what waits for it,
 //! 1. *read*: a field that children read has changed: `PassState::read` (`fan.rs`) settles the children,
 //! 2. *child*: `PassState::children` (`child.rs`) finds the targets of a record and takes fields from them,
 //! 3. *parent*: `PassState::parents` (`parent/`) computes the rollups and the coverage of a record from its children's edges.
@@ -29,6 +30,7 @@ mod pass;
 mod phases;
 mod remake;
 mod targets;
+mod waiting;
 
 pub use crate::relations::{ChangeCause, Propagation, SettleRules, SettlingUnit, ValueChange};
 pub use check::{DeepCheckReport, check};

@@ -81,13 +81,6 @@ impl<'p> PassState<'p> {
         }
     }
 
-    /// Whether a record has to stay what it is, because another one has a unique value that it would have.
-    pub(super) fn is_refused(&mut self, collection: CollectionId, key: &Key) -> bool {
-        let found = self.refused.iter().position(|refused| refused.collection == collection && refused.key == *key);
-        self.refused_here.extend(found);
-        found.is_some()
-    }
-
     /// Writes settled values that are new, and what follows from them.
     pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
         if golden[..] == stored.golden[..] {

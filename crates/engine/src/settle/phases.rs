@@ -53,6 +53,7 @@ impl SettleRules {
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
         match (first.order & 3, link, collection) {
             (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(context, replaces, marks)?,
+            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => work.given_up(context, *collection, marks)?,
             (FOUND, Some(link), _) => work.found(context, *link, marks)?,
             (READ, Some(link), _) => work.read(context, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,

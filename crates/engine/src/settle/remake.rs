@@ -26,7 +26,8 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64))
     let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
     let kept = replaced.flat_map(|replaces| replaces.links());
     let kept = kept.chain(rules.catalogue.sources.iter().filter_map(|source| source.collect.as_ref()).map(|collect| collect.id));
-    store.set_settled_by(wanted, &known.into_iter().chain(kept).collect::<Vec<u32>>())?;
+    let waiting = rules.waiting.keys().copied();
+    store.set_settled_by(wanted, &known.into_iter().chain(kept).chain(waiting).collect::<Vec<u32>>())?;
     Ok(marked)
 }
 

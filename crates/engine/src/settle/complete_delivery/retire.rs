@@ -5,10 +5,11 @@ use super::names::{ContributionName, EdgeAge, all_times, job_note, job_note_key,
 use crate::content::history::golden_change;
 use crate::job::ImportPolicy;
 use crate::merge::RecordMerger;
-use crate::relations::marks::FOUND;
+use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::number;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use crate::settle::waiting::WaitingMark;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
 use stook_catalogue::definition::{OnMatched, OnUnmatched};
@@ -57,6 +58,20 @@ struct ScopedContribution {
     age: EdgeAge,
     scope: String,
     edge: Edge,
+}
+
+impl ScopedContribution {
+    /// The mark that asks again whether it counts.
+    fn mark(&self) -> WaitingMark {
+        let Edge { link, target, start, .. } = &self.edge;
+        let part = SearchBounds { low: *start, high: *start, cursor: None }.text().into();
+        WaitingMark { order: FOUND, rule: *link, target: target.clone(), part }
+    }
+}
+
+/// The job that stands for those that caused something.
+fn first_of(jobs: &CausingJobs) -> JobId {
+    jobs.first().copied().unwrap_or_default()
 }
 
 impl PassState<'_> {
@@ -134,31 +149,41 @@ impl PassState<'_> {
         jobs: &CausingJobs,
     ) -> Result<Option<RetirementResult>> {
         let definition = &self.rules.catalogue.collections[collection];
-        if stored.as_ref().is_some_and(|record| self.is_refused(collection, &record.key)) {
-            return Ok(Some(RetirementResult::UniqueConflict));
-        }
         let contributions = match &stored {
             Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
         };
-        for own in own.iter().map(|own| (own, contributions.iter().find(|said| *said.contributor == *own.contributor))) {
-            let (own, said) = own;
+        let mut moved = Vec::new();
+        for own in &own {
+            let said = contributions.iter().find(|said| *said.contributor == *own.contributor);
             // the edge of a newer contribution is written with that
             if said.is_none_or(|said| !own.age.is_before(said)) {
-                self.propagation.edge(EdgeChange::Delete(own.edge.clone()));
+                moved.push(EdgeChange::Delete(own.edge.clone()));
             }
             if said.is_some_and(|said| own.age.is_of(said)) {
                 let (link, target) = retirement_place(replaces, &own.scope, heard == RetirementChange::Retire);
-                self.propagation.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
+                moved.push(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
             }
         }
-        let Some(record) = stored else { return Ok(None) };
-        let policy = ImportPolicy { job: jobs.first().copied().unwrap_or_default(), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
-        let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
-        let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
-        let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
-        let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-        let Some(change) = decider.retire_or_restore(&record, contributions, is_meant, retired) else { return Ok(None) };
+        let change = match &stored {
+            Some(record) => {
+                let policy = ImportPolicy { job: first_of(jobs), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
+                let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
+                let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
+                let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
+                let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
+                decider.retire_or_restore(record, contributions, is_meant, retired)
+            }
+            None => None,
+        };
+        if let (Some(record), Some(RecordChange::Put(content))) = (&stored, &change) {
+            let again: Vec<WaitingMark> = own.iter().map(ScopedContribution::mark).collect();
+            if self.must_wait((collection, &record.key), content, &again, jobs) {
+                return Ok(Some(RetirementResult::UniqueConflict));
+            }
+        }
+        moved.into_iter().for_each(|change| self.propagation.edge(change));
+        let (Some(record), Some(change)) = (stored, change) else { return Ok(None) };
         let RecordChange::Put(content) = &change else { return Ok(None) };
         let before = record.exists.then_some(&record.golden[..]);
         let after = content.exists.then_some(&content.golden[..]);
@@ -168,7 +193,7 @@ impl PassState<'_> {
         }
         self.note_failed(collection, &record.key);
         if let Some(change) = golden_change(definition, Some(&record), &change) {
-            let caller = format!("job {}", policy.job);
+            let caller = format!("job {}", first_of(jobs));
             self.log.push(NewChangeLogEntry { collection, key: record.key.clone(), transition: None, caller, change });
         }
         self.write(RecordWrite { collection, key: record.key, expect: Some(record.version), change }, jobs);

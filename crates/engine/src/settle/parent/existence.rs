@@ -4,10 +4,12 @@ use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
 use crate::content::state::effective_state;
 use crate::job::NO_JOB;
+use crate::relations::marks::{MADE, PARENT};
 use crate::relations::payload::ChildPayload;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::measure::roll;
 use crate::settle::pass::PassState;
+use crate::settle::waiting::WaitingMark;
 use std::sync::Arc;
 use stook_catalogue::definition::KeyDefinition;
 use stook_catalogue::ids::{CollectionId, LinkId};
@@ -67,8 +69,11 @@ impl PassState<'_> {
             }
         }
         match (made, &golden) {
-            (Some(_), _) if self.is_refused(collection, key) => {}
             (Some(content), _) => {
+                let again = WaitingMark { order: own.order << 2 | PARENT, rule: own.id, target: key.shared(), part: MADE.into() };
+                if content.as_ref().is_some_and(|content| self.must_wait((collection, key), content, &[again], &wanted.jobs)) {
+                    return Ok(living.map(|record| ParentState { key: key.clone(), golden: Arc::from(&*record.golden) }));
+                }
                 for job in &wanted.jobs {
                     let before = living.map(|record| &record.golden[..]);
                     let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, by: ChangeCause::ParentPass };

@@ -1,0 +1,103 @@
+//! Records that a pass could not write, because another record has a unique value that they would have. They wait for it: an edge leads from
+//! the record that has the value, its holder, to the mark that has to be answered again. Whoever changes a unique value of a record marks it
+//! where there are such edges ([`Propagation::follow`](crate::relations::Propagation::follow)), and whoever writes such an edge marks the
+//! holder as well: its value may have changed between the reading and the commit.
+
+use super::pass::{CausingJobs, PassState};
+use crate::content::unique::reserved;
+use crate::relations::marks::key_of;
+use crate::relations::stored::damaged_edge;
+use std::collections::BTreeMap;
+use stook_catalogue::ids::CollectionId;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
+use stook_store::{Edge, EdgeChange, PassContext, RecordContent, Result, StaleMark, StoredRecord, UniqueConflict};
+
+/// The mark that has to be answered again, without its job: whoever gives the value up causes what follows.
+pub(super) struct WaitingMark {
+    pub(super) order: u32,
+    pub(super) rule: u32,
+    pub(super) target: SmolStr,
+    pub(super) part: SmolStr,
+}
+
+impl WaitingMark {
+    /// As it stands in an edge of its holder. Of several that a record waits for, each has one edge.
+    fn edge(&self, link: u32, refused: &UniqueConflict, (field, value): (&str, &[u8])) -> Edge {
+        Edge {
+            link,
+            target: refused.holder.as_str().into(),
+            group: self.part.clone(),
+            start: i64::from(self.order) << 32 | i64::from(self.rule),
+            child: self.target.clone(),
+            payload: [field.as_bytes(), &[0], value].concat(),
+        }
+    }
+
+    /// As an edge has it.
+    fn of(edge: &Edge) -> Self {
+        let (order, rule) = ((edge.start >> 32) as u32, edge.start as u32);
+        Self { order, rule, target: edge.child.clone(), part: edge.group.clone() }
+    }
+}
+
+impl PassState<'_> {
+    /// Whether a record has to stay what it is, because another one has a unique value of what it would be. Then the marks are answered again
+    /// when the value is given up.
+    pub(super) fn must_wait(
+        &mut self,
+        (collection, key): (CollectionId, &Key),
+        wanted: &RecordContent,
+        marks: &[WaitingMark],
+        jobs: &CausingJobs,
+    ) -> bool {
+        // the last that was said: who has the value may be another one since
+        let Some(place) = self.refused.iter().rposition(|refused| refused.collection == collection && refused.key == *key) else { return false };
+        self.refused_here.insert(place);
+        let refused = &self.refused[place];
+        let (own, field) = (&self.rules.relations[collection], &self.rules.catalogue.collections[collection].fields[refused.field]);
+        let value = reserved(field, &wanted.golden[refused.field]);
+        for mark in marks {
+            self.propagation.edge(EdgeChange::Put(mark.edge(own.waiting, refused, (&field.name, &value))));
+        }
+        for job in jobs {
+            self.propagation.ask_who_waits(self.rules, collection, refused.holder.as_str().into(), *job);
+        }
+        true
+    }
+
+    /// Records may have given up unique values: what waits for a value that its holder does not have any more is asked for again.
+    pub(super) fn given_up(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+        let own = &self.rules.relations[collection];
+        let holders: BTreeMap<Key, ()> = marks.iter().map(|mark| Ok((key_of(&mark.target)?, ()))).collect::<Result<_>>()?;
+        let holders: Vec<Key> = holders.into_keys().collect();
+        // whoever is changing one of them has ended when it is held
+        let held: BTreeMap<SmolStr, StoredRecord> = context
+            .hold(collection, &holders)?
+            .into_iter()
+            .flatten()
+            .filter(|record| record.exists)
+            .map(|record| (record.key.shared(), record))
+            .collect();
+        let order = marks.first().map(|mark| mark.order).unwrap_or_default();
+        let (edges, jobs) = self.edges_of_marks(context, own.waiting, (order, own.waiting), marks)?;
+        let definition = &self.rules.catalogue.collections[collection];
+        for edge in edges {
+            let end = edge.payload.iter().position(|byte| *byte == 0).ok_or_else(|| damaged_edge(&edge, "it names no field"))?;
+            let (name, value) = (String::from_utf8_lossy(&edge.payload[..end]), &edge.payload[end + 1..]);
+            let has_it = held.get(&edge.target).is_some_and(|holder| {
+                let field = definition.field(&name).filter(|(_, field)| field.unique);
+                field.is_some_and(|(index, field)| reserved(field, &holder.golden[index]) == value)
+            });
+            if has_it {
+                continue;
+            }
+            let mark = WaitingMark::of(&edge);
+            for job in jobs.get(&edge.target).into_iter().flatten() {
+                self.propagation.mark(mark.order, mark.rule, mark.target.clone(), mark.part.clone(), *job);
+            }
+            self.propagation.edge(EdgeChange::Delete(edge));
+        }
+        Ok(())
+    }
+}
