@@ -440,7 +440,11 @@ pub const COLLECTION: &[Keyword] = &[
 /// Tags of a collection.
 pub const TAGS: &[Keyword] = &[
     word("document", r##"{"$ref":"#/$defs/tag_document"}"##, "The document on which XPath tags are evaluated."),
-    word("steps", r#"{"type":"integer","minimum":1000}"#, "Most steps of an XPath on one record: about as many nodes; default 1 000 000."),
+    word(
+        "steps",
+        r#"{"type":"integer","minimum":1000}"#,
+        "Most steps of an XPath on one record: nodes, parts of the expression on each, and stretches of text; default 1 000 000.",
+    ),
     word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "Further attributes of tags."),
 ];
 

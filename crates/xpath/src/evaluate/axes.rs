@@ -12,16 +12,16 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
         if from.is_namespace() {
             return self.visit_from_namespace(step, from, visit);
         }
+        self.spend(1)?;
         let test = ResolvedTest::new(self, step);
-        let mut each = |place: usize| -> EvalResult<bool> { if test.fits(self, place) { visit(NodeRef::node(place)) } else { Ok(true) } };
+        let mut each = |place: usize| -> EvalResult<bool> { if test.fits(self, place)? { visit(NodeRef::node(place)) } else { Ok(true) } };
         match step.axis {
             Axis::SelfNode => {
-                self.spend(1)?;
                 each(place)?;
             }
             Axis::Child => {
                 let mut child = place + 1 + own.attributes;
-                let mut seen = 1;
+                let mut seen = 0;
                 while child < own.end {
                     seen += 1;
                     if !each(child)? {
@@ -32,7 +32,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                 self.spend(seen)?;
             }
             Axis::Attribute => {
-                self.spend(1 + own.attributes as u64)?;
+                self.spend(own.attributes as u64)?;
                 for attribute in place + 1..place + 1 + own.attributes {
                     if !each(attribute)? {
                         break;
@@ -44,7 +44,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                     return Ok(());
                 }
                 let range = place + 1..own.end;
-                self.spend(1 + range.len() as u64 / 8)?;
+                self.spend(range.len() as u64 / 8)?;
                 if let ResolvedTest::Element(wanted) = test {
                     let mut next = range.start;
                     while let Some(at) = tree.next_element(wanted, next..range.end) {
@@ -62,7 +62,6 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                 }
             }
             Axis::Parent => {
-                self.spend(1)?;
                 if own.kind != NodeKind::Root {
                     each(own.parent)?;
                 }
@@ -82,7 +81,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
             }
             Axis::Following => {
                 let first = if own.kind == NodeKind::Attribute { self.behind_attributes(place) } else { own.end };
-                self.spend(1 + (tree.size() - first) as u64 / 8)?;
+                self.spend((tree.size() - first) as u64 / 8)?;
                 for at in first..tree.size() {
                     if tree.node(at).kind != NodeKind::Attribute && !each(at)? {
                         break;
@@ -103,7 +102,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                 }
             }
             Axis::Preceding => {
-                self.spend(1 + place as u64 / 8)?;
+                self.spend(place as u64 / 8)?;
                 let start = if own.kind == NodeKind::Attribute { own.parent } else { place };
                 for at in (1..start).rev() {
                     let before = tree.node(at);
@@ -121,7 +120,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                         before.push(child);
                         child = tree.node(child).end;
                     }
-                    self.spend(1 + before.len() as u64)?;
+                    self.spend(before.len() as u64)?;
                     for at in before.into_iter().rev() {
                         if !each(at)? {
                             break;
@@ -131,9 +130,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
             }
             Axis::Namespace => {
                 if own.kind == NodeKind::Element {
-                    let found = tree.namespaces(place);
-                    self.spend(1 + found.len() as u64)?;
-                    for (number, (prefix, _)) in found.into_iter().enumerate() {
+                    for (number, (prefix, _)) in self.namespaces(place)?.into_iter().enumerate() {
                         if self.fits_namespace(&step.test, prefix) && !visit(NodeRef::namespace(place, number))? {
                             break;
                         }
@@ -166,7 +163,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                 let first = element + 1 + self.tree.node(element).attributes;
                 self.spend(1 + (self.tree.size() - first) as u64 / 8)?;
                 for at in first..self.tree.size() {
-                    if self.tree.node(at).kind != NodeKind::Attribute && test.fits(self, at) && !visit(NodeRef::node(at))? {
+                    if self.tree.node(at).kind != NodeKind::Attribute && test.fits(self, at)? && !visit(NodeRef::node(at))? {
                         break;
                     }
                 }
@@ -214,22 +211,22 @@ impl<'s> ResolvedTest<'s> {
         }
     }
 
-    fn fits<T: Tree + ?Sized>(&self, evaluation: &Evaluation<'_, '_, T>, place: usize) -> bool {
+    fn fits<T: Tree + ?Sized>(&self, evaluation: &Evaluation<'_, '_, T>, place: usize) -> EvalResult<bool> {
         let (tree, kind) = (evaluation.tree, evaluation.tree.node(place).kind);
-        match self {
+        Ok(match self {
             ResolvedTest::Element(name) => kind == NodeKind::Element && tree.name_number(place) == *name,
             ResolvedTest::Attribute(name) => kind == NodeKind::Attribute && tree.name_number(place) == *name,
             ResolvedTest::Nothing => false,
             ResolvedTest::Other(test, principal) => match test {
                 NodeTest::Node => true,
                 NodeTest::Any => kind == *principal,
-                NodeTest::AnyOf(uri) => kind == *principal && tree.name(place).0 == &**uri,
+                NodeTest::AnyOf(uri) => kind == *principal && evaluation.equal(tree.name(place).0, uri)?,
                 NodeTest::Text => kind == NodeKind::Text,
                 NodeTest::Comment => kind == NodeKind::Comment,
                 NodeTest::Instruction(None) => kind == NodeKind::Instruction,
-                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && tree.name(place).2 == &**target,
+                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && evaluation.equal(tree.name(place).2, target)?,
                 NodeTest::Name(_) => false,
             },
-        }
+        })
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{EvalContext, EvalResult, Evaluation};
 use crate::expression::{Expr, ResultType as Gives, XPathOperator};
-use crate::numbers::to_number;
 use crate::tree::Tree;
 use std::borrow::Cow;
 
@@ -25,7 +24,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             (Gives::Nodes, other) => self.compare_nodes(operator, left, right, other, false, here),
             (other, Gives::Nodes) => self.compare_nodes(operator, right, left, other, true, here),
             (Gives::Number, _) | (_, Gives::Number) => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
-            _ if equality => Ok((self.string(left, here)? == self.string(right, here)?) == (operator == XPathOperator::Equal)),
+            _ if equality => Ok(self.equal(&self.string(left, here)?, &self.string(right, here)?)? == (operator == XPathOperator::Equal)),
             _ => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
         }
     }
@@ -38,13 +37,22 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
                 Expr::Literal(text) => Cow::Borrowed(&**text),
                 _ => self.string(other, here)?,
             };
-            return self.any(nodes, here, &mut |node| Ok((*self.string_of(node)? == *wanted) == (operator == XPathOperator::Equal)));
+            return self.any(nodes, here, &mut |node| Ok(self.equal(&self.string_of(node)?, &wanted)? == (operator == XPathOperator::Equal)));
         }
         let wanted = self.number(other, here)?;
         self.any(nodes, here, &mut |node| {
-            let own = to_number(&self.string_of(node)?);
+            let own = self.number_of(&self.string_of(node)?)?;
             Ok(if turned { numbers(operator, wanted, own) } else { numbers(operator, own, wanted) })
         })
+    }
+
+    /// Whether two texts are equal; those of different lengths are not, which costs nothing.
+    pub(super) fn equal(&self, own: &str, other: &str) -> EvalResult<bool> {
+        if own.len() != other.len() {
+            return Ok(false);
+        }
+        self.pass_over(own.len())?;
+        Ok(own == other)
     }
 
     pub(super) fn texts(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Vec<Cow<'t, str>>> {
@@ -54,6 +62,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
     /// Some pair of nodes compares so.
     fn compare_sets(&self, operator: XPathOperator, left: &[Cow<'t, str>], right: &[Cow<'t, str>]) -> EvalResult<bool> {
         self.spend((left.len() + right.len()) as u64)?;
+        self.read_through(left.iter().chain(right).map(|text| text.len()).sum())?;
         match operator {
             XPathOperator::Equal => {
                 let (few, many) = if left.len() < right.len() { (left, right) } else { (right, left) };
@@ -67,7 +76,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             _ => {
                 // the extremes decide; what is no number compares with nothing
                 let extreme = |texts: &[Cow<'t, str>], pick: fn(f64, f64) -> f64| {
-                    texts.iter().map(|text| to_number(text)).filter(|number| !number.is_nan()).reduce(pick)
+                    texts.iter().map(|text| crate::numbers::to_number(text)).filter(|number| !number.is_nan()).reduce(pick)
                 };
                 let (own, other) = match operator {
                     XPathOperator::Less | XPathOperator::LessOrEqual => (extreme(left, f64::min), extreme(right, f64::max)),

@@ -3,8 +3,9 @@
 //! Where libxml2 differs from the standard, the standard is followed: numbers are written without exponents and with as many
 //! digits as tell them apart; texts with an exponent are no numbers; what follows an attribute includes its element's content.
 //!
-//! Cost is bounded: every node that is looked at is a step, and so is every stretch of text; an evaluation that needs more steps than
-//! it may take ends with [`StepLimitExceeded`].
+//! Cost is bounded: every node that is looked at is a step, so is every part of the expression each time it is evaluated, and so are 64 bytes of
+//! text that are searched, compared or copied, or 16 that are read character by character. An evaluation that needs more steps than it may
+//! take ends with [`StepLimitExceeded`]. Steps therefore bound its time.
 
 mod axes;
 mod compare;
@@ -20,6 +21,12 @@ use std::cell::Cell;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("evaluating it takes more steps than it may")]
 pub struct StepLimitExceeded;
+
+/// Bytes of text that are searched, compared or copied in one step.
+const PASSED: u64 = 64;
+
+/// Bytes of text that are read character by character in one step.
+const READ: u64 = 16;
 
 type EvalResult<T> = Result<T, StepLimitExceeded>;
 
@@ -139,6 +146,16 @@ impl<'x, 't, T: Tree + ?Sized> Evaluation<'x, 't, T> {
 
     fn start(&self) -> EvalContext {
         EvalContext { node: start(self.tree), position: 1, size: 1 }
+    }
+
+    /// Spends what it takes to search, compare or copy so many bytes of text.
+    fn pass_over(&self, bytes: usize) -> EvalResult<()> {
+        self.spend(bytes as u64 / PASSED)
+    }
+
+    /// Spends what it takes to read so many bytes of text character by character.
+    fn read_through(&self, bytes: usize) -> EvalResult<()> {
+        self.spend(bytes as u64 / READ)
     }
 
     fn spend(&self, steps: u64) -> EvalResult<()> {

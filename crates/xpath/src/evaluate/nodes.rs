@@ -3,6 +3,7 @@
 use super::{EvalContext, EvalResult, Evaluation, NodeRef};
 use crate::expression::{Axis, CoreFunction, Expr, LocationPath, PathStart, Predicate, ResultType as Gives, Step, XPathOperator};
 use crate::tree::{NodeKind, Tree};
+use std::collections::HashSet;
 
 impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
     /// The nodes of an expression, in document order, each once.
@@ -18,6 +19,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             Expr::Binary(XPathOperator::Union, sides) => {
                 let mut found = self.nodes(&sides.0, here)?;
                 found.extend(self.nodes(&sides.1, here)?);
+                self.spend(1 + found.len() as u64 / 8)?;
                 in_order(&mut found);
                 Ok(found)
             }
@@ -44,19 +46,21 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             Gives::Nodes => self.texts(argument, here)?,
             _ => vec![self.string(argument, here)?],
         };
-        let wanted: Vec<&str> = wanted.iter().flat_map(|text| text.split([' ', '\t', '\n', '\r'])).filter(|id| !id.is_empty()).collect();
+        self.read_through(wanted.iter().map(|text| text.len()).sum())?;
+        let mut wanted: HashSet<&str> = wanted.iter().flat_map(|text| text.split([' ', '\t', '\n', '\r'])).filter(|id| !id.is_empty()).collect();
         let mut found = Vec::new();
-        let mut seen: Vec<&str> = Vec::new();
         self.spend(self.tree.size() as u64)?;
         for place in 0..self.tree.size() {
             let node = self.tree.node(place);
             if node.kind == NodeKind::Attribute
                 && let ("http://www.w3.org/XML/1998/namespace", _, "id") = self.tree.name(place)
-                && wanted.contains(&self.tree.own_text(place))
-                && !seen.contains(&self.tree.own_text(place))
             {
-                seen.push(self.tree.own_text(place));
-                found.push(NodeRef::node(node.parent));
+                let own = self.tree.own_text(place);
+                self.read_through(own.len())?;
+                // of several with the same the first has it
+                if wanted.remove(own) {
+                    found.push(NodeRef::node(node.parent));
+                }
             }
         }
         in_order(&mut found);

@@ -6,7 +6,7 @@
 use super::{NodeKind, Tree, TreeNode};
 use crate::name::{ExpandedName, name_hash};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// A node. Its place in [`XmlTree::nodes`] is its place in document order.
@@ -109,14 +109,13 @@ impl XmlTree<'_> {
     /// Namespaces in scope of an element: prefixes and what they stand for, in a fixed order.
     pub fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
         let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
-        let mut hidden: Vec<&str> = vec!["xml"];
+        let mut hidden = HashSet::from(["xml"]);
         let mut at = element;
         while self.nodes[at].kind == NodeKind::Element {
             let first = self.declared.partition_point(|(node, ..)| (*node as usize) < at);
             for (_, prefix, uri) in self.declared[first..].iter().take_while(|(node, ..)| *node as usize == at) {
                 let (prefix, uri) = (self.slice(*prefix), self.slice(*uri));
-                if !hidden.contains(&prefix) {
-                    hidden.push(prefix);
+                if hidden.insert(prefix) {
                     // xmlns="" takes the namespace away
                     found.extend((!uri.is_empty()).then_some((prefix, uri)));
                 }
