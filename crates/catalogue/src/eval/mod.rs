@@ -5,6 +5,7 @@
 //! expressions; [`plain`] evaluates those without making CEL's values, with the same results.
 
 mod convert;
+mod copies;
 mod evaluator;
 mod expression;
 mod failures;

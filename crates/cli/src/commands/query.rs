@@ -46,7 +46,7 @@ fn ask_services(
     arguments: &QueryArgs,
 ) -> Result<Vec<ServiceStatus>, CommandError> {
     let asker = Fetcher::new(catalogue);
-    if !asker.concerns(query.plan.collection) {
+    if !asker.concerns(&query.plan, &query.aggregates) {
         return Ok(Vec::new());
     }
     let said =
@@ -103,7 +103,7 @@ pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult 
 
 /// Says on standard error which aggregates are not of all rows, where those are of services.
 fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
-    if !Fetcher::new(catalogue).concerns(compiled.plan.collection) {
+    if !Fetcher::new(catalogue).concerns(&compiled.plan, &compiled.aggregates) {
         return Ok(());
     }
     let found = over(catalogue, store, &compiled.plan, &compiled.aggregates)?;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, Service, ServiceBinding, Source};
-use stook_catalogue::ids::{CollectionId, SourceId};
+use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_store::plan::{Aggregate, QueryPlan};
 use stook_store::wanted;
 use stook_store::{Store, Tenant};
@@ -49,13 +49,13 @@ type FetchKey = (Tenant, SourceId, String);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A question on its way.
-struct InFlightFetch {
+pub(super) struct InFlightFetch {
     ended: Mutex<Option<ServiceAnswer>>,
     changed: Condvar,
 }
 
 impl InFlightFetch {
-    fn wait(&self, until: Instant) -> Option<ServiceAnswer> {
+    pub(super) fn wait(&self, until: Instant) -> Option<ServiceAnswer> {
         let mut ended = lock(&self.ended);
         while ended.is_none() {
             let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
@@ -74,12 +74,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A source that a query may be answered from.
-struct CandidateSource<'c> {
-    index: SourceId,
-    source: &'c Source,
-    asks: &'c ServiceBinding,
-    service: &'c Service,
-    collection: &'c Collection,
+pub(super) struct CandidateSource<'c> {
+    pub(super) index: SourceId,
+    pub(super) source: &'c Source,
+    pub(super) asks: &'c ServiceBinding,
+    pub(super) service: &'c Service,
+    pub(super) collection: &'c Collection,
 }
 
 impl<'c> CandidateSource<'c> {
@@ -91,13 +91,27 @@ impl<'c> CandidateSource<'c> {
         Some(Self { index, source, asks, service, collection })
     }
 
+    /// That it was not asked.
+    pub(super) fn unasked(&self) -> ServiceStatus {
+        ServiceStatus {
+            service: self.service.name.clone(),
+            source: self.source.name.clone(),
+            through: None,
+            request: None,
+            default_arguments: None,
+            answer: None,
+            cached: false,
+            reason: None,
+        }
+    }
+
     fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> AnswerStore<'k> {
         AnswerStore { store, tenant, collection: self.collection, asks: self.asks }
     }
 }
 
 /// What is to be done about a source.
-enum FetchStep {
+pub(super) enum FetchStep {
     Done(ServiceStatus),
     Wait(ServiceStatus, Arc<InFlightFetch>),
 }
@@ -117,9 +131,23 @@ impl Fetcher {
         })
     }
 
-    /// Whether services know anything of a collection.
-    pub fn concerns(&self, collection: CollectionId) -> bool {
+    pub(super) fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.rules.catalogue
+    }
+
+    /// Whether services are asked for records of a collection.
+    pub fn is_asked(&self, collection: CollectionId) -> bool {
         self.candidates(collection).next().is_some()
+    }
+
+    /// Whether any call of a collection's sources takes a condition on a field.
+    pub(super) fn takes(&self, collection: CollectionId, field: FieldId) -> bool {
+        self.candidates(collection).any(|candidate| candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.field == field))
+    }
+
+    /// The longest that an answer of a source may take.
+    pub(super) fn deadline(&self, source: SourceId) -> Duration {
+        self.rules.catalogue.sources[source].asks.as_ref().map_or(Duration::ZERO, |asks| self.limits[asks.service].deadline)
     }
 
     /// How things stand with each source that is asked: what this process was last answered for a tenant, and how many questions of it
@@ -132,9 +160,8 @@ impl Fetcher {
             .map(|candidate| {
                 let answer = newest.get(&(tenant.clone(), candidate.index)).cloned();
                 let asked = answer.as_ref().map(|answer| answer.asked.clone());
-                let (service, source) = (candidate.service.name.clone(), candidate.source.name.clone());
                 let running = flights.keys().filter(|(whose, source, _)| whose == tenant && *source == candidate.index).count();
-                (ServiceStatus { service, source, request: asked, default_arguments: None, answer, cached: true, reason: None }, running)
+                (ServiceStatus { request: asked, answer, cached: true, ..candidate.unasked() }, running)
             })
             .collect()
     }
@@ -144,54 +171,14 @@ impl Fetcher {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    fn candidates(&self, collection: CollectionId) -> impl Iterator<Item = CandidateSource<'_>> {
+    pub(super) fn candidates(&self, collection: CollectionId) -> impl Iterator<Item = CandidateSource<'_>> {
         let catalogue = &self.rules.catalogue;
         let feeds = move |candidate: &CandidateSource<'_>| candidate.source.feeds[0].collection == collection;
         catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
     }
 
-    /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One status for each source of the collection.
-    ///
-    /// # Errors
-    /// When the store fails; a service that does is only said to.
-    pub fn fetch(
-        self: &Arc<Self>,
-        store: &Arc<dyn Store>,
-        plan: &QueryPlan,
-        aggregates: &[Aggregate],
-        wish: FetchOptions,
-    ) -> Result<Vec<ServiceStatus>> {
-        if wish.when == FetchPolicy::Never {
-            return Ok(Vec::new());
-        }
-        let began = Instant::now();
-        let mut steps = Vec::new();
-        let mut longest = Duration::ZERO;
-        for candidate in self.candidates(plan.collection) {
-            let step = self.step(store, (plan, aggregates), wish, &candidate)?;
-            if matches!(step, FetchStep::Wait(..)) {
-                // what was asked already has less left than this
-                longest = longest.max(self.limits[candidate.asks.service].deadline);
-            }
-            steps.push(step);
-        }
-        let until = began + wish.time.unwrap_or(longest);
-        Ok(steps
-            .into_iter()
-            .map(|step| match step {
-                FetchStep::Done(status) => status,
-                FetchStep::Wait(status, flight) => match flight.wait(until) {
-                    Some(answer) => ServiceStatus { answer: Some(answer), ..status },
-                    None => {
-                        let reason = format!("no answer after {:.1} s; still waiting", began.elapsed().as_secs_f64());
-                        ServiceStatus { reason: Some(reason), ..status }
-                    }
-                },
-            })
-            .collect())
-    }
-
-    fn step(
+    /// Looks for an answer of a source that covers a plan, or asks for one.
+    pub(super) fn step(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         (plan, aggregates): (&QueryPlan, &[Aggregate]),
@@ -200,8 +187,7 @@ impl Fetcher {
     ) -> Result<FetchStep> {
         let (collection, service) = (candidate.collection, candidate.service);
         let conditions = QueryConditions::of(collection, candidate.asks, plan, aggregates);
-        let (name, source) = (service.name.clone(), candidate.source.name.clone());
-        let status = ServiceStatus { service: name, source, request: None, default_arguments: None, answer: None, cached: false, reason: None };
+        let status = candidate.unasked();
         let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
         let (now, known) = (store.clock(), candidate.known(&**store, &plan.tenant));
         if wish.when != FetchPolicy::Always {
@@ -349,7 +335,7 @@ impl Fetcher {
 }
 
 /// The call that takes most of a query's conditions, and of those the cheapest; or the conditions that are missing.
-fn choose(candidate: &CandidateSource<'_>, conditions: &QueryConditions<'_>) -> std::result::Result<(usize, BoundArguments), String> {
+pub(super) fn choose(candidate: &CandidateSource<'_>, conditions: &QueryConditions<'_>) -> std::result::Result<(usize, BoundArguments), String> {
     let mut best: Option<(usize, BoundArguments)> = None;
     let mut missing: Vec<MissingCondition> = Vec::new();
     for (place, call) in candidate.asks.calls.iter().enumerate() {

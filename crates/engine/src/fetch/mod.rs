@@ -6,6 +6,9 @@
 //! until when it is fresh. A complete answer takes the place of what the source contributed before to records that satisfy its conditions
 //! (`retire.rs`); time alone removes nothing.
 //!
+//! What a query reads through links is fetched, too (`gather.rs`): with the conditions that its own imply there (`implied.rs`), or with the values
+//! that its records have in the link's fields.
+//!
 //! Services are fetched from at the same time, each within its own limits and deadline; what is not here when a query's time is over is shown
 //! ([`ServiceStatus`]), and goes on.
 
@@ -13,6 +16,8 @@ mod answer;
 mod bind;
 mod call;
 mod fetcher;
+mod gather;
+mod implied;
 mod limits;
 mod options;
 mod response;

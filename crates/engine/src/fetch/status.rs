@@ -12,6 +12,8 @@ pub struct ServiceStatus {
     pub service: String,
     /// The source whose documents it gives.
     pub source: String,
+    /// The link through which the query reads its documents, if they are not of the query's own collection.
+    pub through: Option<String>,
     /// What it was asked, after its URL.
     pub request: Option<String>,
     /// What it was told that the query does not say: records of which that does not hold are not among its answer.
@@ -37,6 +39,9 @@ impl ServiceStatus {
     /// As it is shown.
     pub fn to_json(&self) -> Json {
         let mut shown = json!({ "service": self.service, "source": self.source, "state": self.state() });
+        if let Some(through) = &self.through {
+            shown["through"] = json!(through);
+        }
         if let Some(asked) = &self.request {
             shown["asked"] = json!(asked);
         }

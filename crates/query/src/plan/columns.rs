@@ -107,7 +107,7 @@ impl<'c> Resolver<'c> {
         Err(problem.help(if lists.is_empty() { "it has none".into() } else { format!("it has {}", lists.join(", ")) }))
     }
 
-    /// All columns of a row, where none are chosen.
+    /// All columns of a row, where none are chosen: what the record says, and what is read of others that no service is asked for.
     pub fn everything(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
         let mut columns = vec![PlanColumn::Key];
         let mut headings = vec![ResultColumn { name: "key".into(), ty: FieldType::Text }];
@@ -118,7 +118,10 @@ impl<'c> Resolver<'c> {
             }
             return (columns, headings);
         }
-        for (index, field) in self.collection.shown_fields() {
+        let own = self.catalogue.collection(&self.collection.name).map(|(index, _)| index);
+        // a service is asked for other records where the query names what it reads of them
+        let is_elsewhere = |field: FieldId| own.is_some_and(|own| self.catalogue.is_asked_elsewhere(own, field));
+        for (index, field) in self.collection.shown_fields().filter(|(index, _)| !is_elsewhere(*index)) {
             columns.push(PlanColumn::Field(index));
             headings.push(ResultColumn { name: field.name.clone(), ty: field.golden_type().clone() });
         }

@@ -181,7 +181,7 @@ async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
         after_key(&mut compiled, after, page.idx)?;
     }
     ctx.reaches_store();
-    let asks = !page.explain && ctx.app.fetcher.concerns(compiled.plan.collection);
+    let asks = !page.explain && ctx.app.fetcher.concerns(&compiled.plan, &compiled.aggregates);
     if let Some(wait) = page.wish.time.filter(|_| asks) {
         // who waits for services on purpose is not cut off meanwhile
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
@@ -305,7 +305,7 @@ fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
-        if app.fetcher.concerns(compiled.plan.collection) {
+        if app.fetcher.concerns(&compiled.plan, &compiled.aggregates) {
             let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
             let named = found.iter().map(|own| (names[own.aggregate].to_owned(), json!({ "values": own.values, "rows": own.rows })));
             if !found.is_empty() {

@@ -8,9 +8,11 @@
 pub(super) mod coverage;
 pub(super) mod derivation;
 pub(super) mod link;
+mod reads;
 mod targets;
 
 pub use coverage::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Measure, MeasureCase, RUN_FIELDS};
 pub use derivation::{Derivation, Rollup, RollupFunction};
 pub use link::{IntervalOverlap, Link, TargetRule, id_of, members_of};
+pub use reads::{LinkEnd, LinkedRead};
 pub use targets::{MOST_COMBINED, MOST_TARGETS, in_order, keyed, listed};

@@ -1,0 +1,98 @@
+//! Expressions that only copy: each of their values is a value of one of a few paths. What is asked of such a field can be asked of those.
+
+use super::expression::Expression;
+use cel::common::ast::{ComprehensionExpr, Expr, IdedExpr, LiteralValue};
+
+impl Expression {
+    /// The paths of which every value of the expression, or every element of its list, is a value or an element: `[name]` of `name`,
+    /// `c ? null : name` too, `blocks.replica.map(own, own.site)` of `blocks.replica.site`. Nothing where the expression computes.
+    pub fn copies(&self) -> Option<Vec<Vec<&str>>> {
+        let mut paths = Vec::new();
+        copied(self.root(), None, &mut paths)?;
+        Some(paths).filter(|paths| !paths.is_empty())
+    }
+}
+
+/// What an element of a `map` is called, and the path of the list it is of.
+type Bound<'e> = Option<(&'e str, &'e IdedExpr)>;
+
+fn copied<'e>(expression: &'e IdedExpr, bound: Bound<'e>, paths: &mut Vec<Vec<&'e str>>) -> Option<()> {
+    match &expression.expr {
+        Expr::Ident(_) | Expr::Select(_) => paths.push(path(expression, bound)?),
+        Expr::Literal(LiteralValue::Null) => {}
+        Expr::List(list) => list.elements.iter().try_for_each(|element| copied(element, bound, paths))?,
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_?_:_", [_, then, otherwise]) => [then, otherwise].into_iter().try_for_each(|part| copied(part, bound, paths))?,
+            _ => return None,
+        },
+        Expr::Comprehension(made) if bound.is_none() => {
+            let ComprehensionExpr { iter_range, iter_var, accu_init, loop_step, .. } = &**made;
+            let element = match (&accu_init.expr, appended(loop_step)) {
+                (Expr::List(list), Some(element)) if list.elements.is_empty() => element,
+                _ => return None,
+            };
+            copied(element, Some((iter_var, iter_range)), paths)?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What a step of a `map` adds to its list, with or without a condition.
+fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
+    let Expr::Call(call) = &step.expr else { return None };
+    match (call.func_name.as_str(), call.args.as_slice()) {
+        ("_?_:_", [_, added, _]) => appended(added),
+        ("_+_", [_, added]) => match &added.expr {
+            Expr::List(list) => list.elements.first().filter(|_| list.elements.len() == 1),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn path<'e>(expression: &'e IdedExpr, bound: Bound<'e>) -> Option<Vec<&'e str>> {
+    match &expression.expr {
+        Expr::Ident(name) => match bound {
+            Some((element, of)) if name == element => path(of, None),
+            _ => Some(vec![name]),
+        },
+        Expr::Select(select) => {
+            let mut path = path(&select.operand, bound)?;
+            path.push(&select.field);
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_copied_is_a_copy() {
+        for (source, expected) in [
+            ("a", Some("a")),
+            ("[a]", Some("a")),
+            ("[a, b]", Some("a|b")),
+            ("a.contains('#') ? null : a", Some("a")),
+            ("a.b", Some("a.b")),
+            ("a.b.map(own, own.c)", Some("a.b.c")),
+            ("a.map(own, own)", Some("a")),
+            ("a.map(own, own.c > 1, own.c)", Some("a.c")),
+            ("a.map(own, [own.c])", Some("a.c")),
+            ("a.b.map(own, own.c + 1)", None),
+            ("a.b.filter(own, own.c > 1)", None),
+            ("a.exists(own, own == b)", None),
+            ("size(a)", None),
+            ("a + b", None),
+            ("'x'", None),
+            ("true ? a : 'x'", None),
+        ] {
+            let expression = Expression::compile(source, &["a", "b"]).expect("an expression");
+            let found = expression.copies().map(|paths| paths.iter().map(|path| path.join(".")).collect::<Vec<_>>().join("|"));
+            assert_eq!(found.as_deref(), expected, "{source}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a field reads of other records, and which services those records are asked of.
+
+use super::derivation::Derivation;
+use super::link::{Link, TargetRule};
+use crate::eval::Expression;
+use crate::model::definition::{Catalogue, Collection};
+use crate::model::ids::{CollectionId, FieldId, LinkId};
+
+/// Which end of a link is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LinkEnd {
+    /// The child reads its targets.
+    Targets,
+    /// The target is measured by its children, or exists because of them.
+    Children,
+}
+
+/// Records at the other end of a link that are read, and which of their fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkedRead {
+    /// The link.
+    pub link: LinkId,
+    /// The end that is read.
+    pub end: LinkEnd,
+    /// Fields of the records there; none where only their keys or their number are read.
+    pub fields: Vec<FieldId>,
+}
+
+impl LinkedRead {
+    /// The collection whose records are read.
+    pub fn collection(&self, catalogue: &Catalogue) -> CollectionId {
+        let link = &catalogue.links[self.link];
+        match self.end {
+            LinkEnd::Targets => link.target_collection,
+            LinkEnd::Children => link.child_collection,
+        }
+    }
+}
+
+impl Catalogue {
+    /// Whether services are asked for records of a collection when a query needs them.
+    pub fn is_asked(&self, collection: CollectionId) -> bool {
+        self.sources.iter().any(|source| source.asks.is_some() && source.feeds.first().is_some_and(|feed| feed.collection == collection))
+    }
+
+    /// What a field reads of linked records.
+    pub fn linked_reads(&self, collection: CollectionId, field: FieldId) -> Vec<LinkedRead> {
+        let mut reads = Vec::new();
+        self.collect_reads(collection, field, &mut reads);
+        reads
+    }
+
+    fn collect_reads(&self, index: CollectionId, field: FieldId, reads: &mut Vec<LinkedRead>) {
+        let collection = &self.collections[index];
+        match &collection.fields[field].derive {
+            Some(Derivation::LinkKeys(link)) => add(reads, *link, LinkEnd::Targets, Vec::new()),
+            Some(Derivation::Member(list, _)) => self.collect_reads(index, *list, reads),
+            Some(Derivation::Rollup(rollup)) => {
+                let link = &self.links[rollup.link];
+                let child = &self.collections[link.child_collection];
+                let mut fields: Vec<FieldId> = rollup.edge_field.map(|told| link.edge_fields[told]).into_iter().collect();
+                let by_group = link.group.as_ref().filter(|_| rollup.groups.is_some());
+                fields.extend(link.conditions.get(rollup.condition).into_iter().chain(by_group).flat_map(|rule| read_by(child, rule)));
+                add(reads, rollup.link, LinkEnd::Children, fields);
+            }
+            Some(Derivation::ThroughLinks(expression)) => {
+                for variable in expression.variables() {
+                    match self.link_of(index, variable) {
+                        Some((link, own)) => {
+                            let target = &self.collections[own.target_collection];
+                            let members = expression.members().iter().filter(|member| member.of == *variable);
+                            add(reads, link, LinkEnd::Targets, members.filter_map(|member| Some(target.field(&member.name)?.0)).collect());
+                        }
+                        None => {
+                            let own = collection.field(variable).filter(|(own, _)| *own != field);
+                            own.into_iter().for_each(|(own, _)| self.collect_reads(index, own, reads));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The link of a collection with this name.
+    pub fn link_of(&self, child: CollectionId, name: &str) -> Option<(LinkId, &Link)> {
+        self.links.enumerate().find(|(_, link)| link.child_collection == child && link.name == name)
+    }
+
+    /// Links whose children are why records of a collection exist that no service is asked for.
+    pub fn creating_links(&self, collection: CollectionId) -> impl Iterator<Item = LinkId> {
+        let is_asked = self.is_asked(collection);
+        let creates = move |link: &Link| link.create && link.target_collection == collection && !is_asked;
+        self.links.enumerate().filter(move |(_, link)| creates(link)).map(|(index, _)| index)
+    }
+
+    /// Whether what a linked read reads is asked of services, there or further along.
+    pub fn asks_for(&self, read: &LinkedRead) -> bool {
+        let to = read.collection(self);
+        let further = || read.fields.iter().flat_map(|field| self.linked_reads(to, *field)).any(|read| self.asks_for(&read));
+        self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) || further()
+    }
+
+    /// Whether a field says what services are asked of linked records, other than those because of which its own record exists.
+    pub fn is_asked_elsewhere(&self, collection: CollectionId, field: FieldId) -> bool {
+        let is_own = |read: &LinkedRead| read.end == LinkEnd::Children && self.creating_links(collection).any(|link| link == read.link);
+        self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.asks_for(read))
+    }
+
+    /// The contributed fields that a field follows from, in the same record.
+    pub fn contributed(&self, index: CollectionId, field: FieldId) -> Vec<FieldId> {
+        let collection = &self.collections[index];
+        match &collection.fields[field].derive {
+            None => vec![field],
+            Some(Derivation::Member(list, _)) => self.contributed(index, *list),
+            Some(Derivation::TargetKey(_, when, key)) => {
+                let named = key.names().filter_map(|name| Some(collection.field(name)?.0));
+                let named: Vec<FieldId> = named.chain(when.iter().flat_map(|when| read_by(collection, when))).collect();
+                named.into_iter().flat_map(|own| self.contributed(index, own)).collect()
+            }
+            Some(Derivation::LinkKeys(link)) => match &self.links[*link].target_rule {
+                TargetRule::Same { fields, .. } => fields.iter().flat_map(|(own, _)| self.contributed(index, *own)).collect(),
+                TargetRule::Key(_) => Vec::new(),
+            },
+            Some(Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression)) => {
+                let read = read_by(collection, expression).into_iter().filter(|own| *own != field);
+                read.flat_map(|own| self.contributed(index, own)).collect()
+            }
+            Some(Derivation::Sources | Derivation::Pending | Derivation::Rollup(_)) => Vec::new(),
+        }
+    }
+}
+
+/// The fields of a collection that an expression reads.
+fn read_by(collection: &Collection, expression: &Expression) -> Vec<FieldId> {
+    expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect()
+}
+
+fn add(reads: &mut Vec<LinkedRead>, link: LinkId, end: LinkEnd, fields: Vec<FieldId>) {
+    let known = reads.iter().position(|read| read.link == link && read.end == end);
+    let place = known.unwrap_or_else(|| {
+        reads.push(LinkedRead { link, end, fields: Vec::new() });
+        reads.len() - 1
+    });
+    for field in fields {
+        if !reads[place].fields.contains(&field) {
+            reads[place].fields.push(field);
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Fetches what a query needs, collection after collection: first of its own records, then of those it reads through links.
+//!
+//! Linked records are asked for with what the query's conditions say of them (`implied.rs`), and with the values of the link's fields in the
+//! records that are here by then. The conditions that are read through links are served first, as fewer records then remain of which columns
+//! are read.
+
+use super::bind::QueryConditions;
+use super::fetcher::{CandidateSource, FetchStep, Fetcher, choose};
+use super::implied::{EqualFields, closed, converted, equal_fields, linked_conditions, passed_on};
+use super::options::{FetchOptions, FetchPolicy};
+use super::status::ServiceStatus;
+use super::url::path;
+use crate::Result;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
+use stook_catalogue::links::{LinkEnd, LinkedRead};
+use stook_catalogue::value::Value;
+use stook_store::Store;
+use stook_store::plan::{Aggregate, Comparison, Condition, PlanColumn, QueryPlan};
+
+/// Most calls that a query makes for records it reads through links.
+const MAX_LINKED_CALLS: usize = 100;
+/// Up to this many calls are made, one for each value, instead of one that asks for everything.
+const FEW_CALLS: usize = 20;
+/// Links after links that are followed.
+const MAX_DEPTH: usize = 8;
+
+/// What one query needs, and what became of it.
+struct Gathering<'g> {
+    fetcher: &'g Arc<Fetcher>,
+    store: &'g Arc<dyn Store>,
+    wish: FetchOptions,
+    began: Instant,
+    said: Vec<ServiceStatus>,
+    calls_left: usize,
+    /// What was asked of linked sources.
+    asked: HashSet<(SourceId, String)>,
+}
+
+/// Whether everything has answered that was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Answered,
+    Running,
+}
+
+/// Linked records to be asked for.
+struct LinkedPlan {
+    /// Which of them.
+    plan: QueryPlan,
+    /// How the query reads them, as it is shown.
+    through: String,
+    /// The field at their end of the link with its values, where several are known.
+    values: Option<(PlanColumn, LinkedValues)>,
+    /// Sources of which nothing is read are not asked.
+    read: Vec<FieldId>,
+}
+
+#[derive(Clone)]
+enum LinkedValues {
+    Some(Vec<Value>),
+    /// More than a query may ask for one by one.
+    TooMany(Value),
+}
+
+impl Fetcher {
+    /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One
+    /// status for each source of the collection, and one for each call of a collection that is read through a link.
+    ///
+    /// # Errors
+    /// When the store fails; a service that does is only said to.
+    pub fn fetch(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        plan: &QueryPlan,
+        aggregates: &[Aggregate],
+        wish: FetchOptions,
+    ) -> Result<Vec<ServiceStatus>> {
+        if wish.when == FetchPolicy::Never {
+            return Ok(Vec::new());
+        }
+        let (said, asked) = (Vec::new(), HashSet::new());
+        let mut gathering =
+            Gathering { fetcher: self, store, wish, began: Instant::now(), said, calls_left: MAX_LINKED_CALLS, asked };
+        if gathering.own(plan, aggregates)? == Progress::Answered {
+            gathering.linked(plan, aggregates, 0)?;
+        }
+        Ok(gathering.said)
+    }
+
+    /// Whether services know anything of what a plan reads.
+    pub fn concerns(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
+        let catalogue = self.catalogue();
+        let is_linked = |column: &PlanColumn| reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.asks_for(read));
+        self.is_asked(plan.collection)
+            || creating(catalogue, plan.collection).iter().any(|read| catalogue.asks_for(read))
+            || plan.conditions.iter().any(|condition| is_linked(&condition.column))
+            || shown(plan, aggregates).any(is_linked)
+    }
+}
+
+/// What a plan reads besides its conditions.
+fn shown<'p>(plan: &'p QueryPlan, aggregates: &'p [Aggregate]) -> impl Iterator<Item = &'p PlanColumn> {
+    let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
+    rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column))
+}
+
+/// What a column reads of linked records.
+fn reads_of(catalogue: &Catalogue, collection: CollectionId, column: &PlanColumn) -> Vec<LinkedRead> {
+    match column {
+        PlanColumn::Field(field) => catalogue.linked_reads(collection, *field),
+        PlanColumn::TargetsExist(link) => vec![LinkedRead { link: *link, end: LinkEnd::Targets, fields: Vec::new() }],
+        _ => Vec::new(),
+    }
+}
+
+/// The records because of which those of a collection exist.
+fn creating(catalogue: &Catalogue, collection: CollectionId) -> Vec<LinkedRead> {
+    catalogue.creating_links(collection).map(|link| LinkedRead { link, end: LinkEnd::Children, fields: Vec::new() }).collect()
+}
+
+impl Gathering<'_> {
+    fn catalogue(&self) -> &Arc<Catalogue> {
+        self.fetcher.catalogue()
+    }
+
+    /// Waits for what was begun, and notes what became of it.
+    fn wait(&mut self, steps: Vec<(SourceId, FetchStep)>, through: Option<&str>) -> Progress {
+        let longest = steps.iter().filter(|(_, step)| matches!(step, FetchStep::Wait(..))).map(|(source, _)| self.fetcher.deadline(*source)).max();
+        // what was asked already has less left than this
+        let until = self.wish.time.map_or(Instant::now() + longest.unwrap_or(Duration::ZERO), |time| self.began + time);
+        let mut progress = Progress::Answered;
+        for (_, step) in steps {
+            let status = match step {
+                FetchStep::Done(status) => status,
+                FetchStep::Wait(status, flight) => match flight.wait(until) {
+                    Some(answer) => ServiceStatus { answer: Some(answer), ..status },
+                    None => {
+                        let reason = format!("no answer after {:.1} s; still waiting", self.began.elapsed().as_secs_f64());
+                        ServiceStatus { reason: Some(reason), ..status }
+                    }
+                },
+            };
+            if status.state() == "running" {
+                progress = Progress::Running;
+            }
+            self.said.push(ServiceStatus { through: through.map(str::to_owned), ..status });
+        }
+        progress
+    }
+
+    /// The sources of a plan's own collection.
+    fn own(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
+        let mut steps = Vec::new();
+        for candidate in self.fetcher.candidates(plan.collection) {
+            steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregates), self.wish, &candidate)?));
+        }
+        Ok(self.wait(steps, None))
+    }
+
+    /// Everything that a plan reads through links.
+    fn linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
+        let catalogue = self.catalogue().clone();
+        let reads = |column: &PlanColumn| {
+            let mut reads = reads_of(&catalogue, plan.collection, column);
+            reads.retain(|read| catalogue.asks_for(read));
+            reads
+        };
+        if depth >= MAX_DEPTH {
+            return Ok(Progress::Answered);
+        }
+        for read in creating(&catalogue, plan.collection).iter().filter(|read| catalogue.asks_for(read)) {
+            if self.read(plan, read, None, None, depth)? == Progress::Running {
+                return Ok(Progress::Running);
+            }
+        }
+        // of a row's struct nothing is known before it is read
+        let of_records = || plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned();
+        let all = QueryPlan { collection: plan.collection, conditions: of_records().collect(), ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
+        let own: Vec<Condition> = of_records().filter(|condition| reads(&condition.column).is_empty()).collect();
+        let before = QueryPlan { conditions: own, ..all.clone() };
+        for condition in plan.conditions.iter().filter(|condition| !reads(&condition.column).is_empty()) {
+            for own in linked_conditions(&catalogue, plan.collection, condition) {
+                if self.read(&before, &own.read, own.test.as_ref(), Some(&before), depth)? == Progress::Running {
+                    return Ok(Progress::Running);
+                }
+            }
+        }
+        let is_page = aggregates.is_empty() && !plan.distinct && plan.each.is_none() && plan.sort.iter().all(|sort| reads(&sort.column).is_empty());
+        let page = if is_page { plan } else { &all };
+        let mut seen: Vec<LinkedRead> = Vec::new();
+        for read in shown(plan, aggregates).flat_map(reads) {
+            match seen.iter_mut().find(|known| known.link == read.link && known.end == read.end) {
+                Some(known) => known.fields.extend(read.fields),
+                None => seen.push(read),
+            }
+        }
+        for read in &mut seen {
+            read.fields.sort_unstable();
+            read.fields.dedup();
+            if self.read(&all, read, None, Some(page), depth)? == Progress::Running {
+                return Ok(Progress::Running);
+            }
+        }
+        Ok(Progress::Answered)
+    }
+
+    /// What is read by one link: what must hold of it, and of the records that `readers` finds, if they must be here already.
+    fn read(
+        &mut self,
+        plan: &QueryPlan,
+        read: &LinkedRead,
+        test: Option<&Condition>,
+        readers: Option<&QueryPlan>,
+        depth: usize,
+    ) -> Result<Progress> {
+        let catalogue = self.catalogue().clone();
+        let (to, pairs) = (read.collection(&catalogue), equal_fields(&catalogue, read));
+        let (own, other) = (&catalogue.collections[plan.collection], &catalogue.collections[to]);
+        if let Some(readers) = readers
+            && self.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(1), ..readers.clone() })?.rows.is_empty()
+        {
+            return Ok(Progress::Answered);
+        }
+        let mut conditions = passed_on(&catalogue, plan.collection, read, &plan.conditions);
+        conditions.extend(test.cloned());
+        let is_named = |column: PlanColumn| conditions.iter().any(|condition| condition.column == column);
+        // the whole list, where it decides to whom a record belongs and nothing is said of it
+        let of_link = pairs.iter().map(|pair| pair.other).filter(|column| !is_named(*column)).filter_map(field_of);
+        let lists: Vec<FieldId> = of_link.filter(|field| other.member(*field).is_some()).collect();
+        let columns: Vec<FieldId> = if test.is_some() { lists } else { read.fields.iter().copied().chain(lists).collect() };
+        let columns: Vec<PlanColumn> = columns.into_iter().map(PlanColumn::Field).collect();
+        let told = |column: PlanColumn| field_of(column).is_some_and(|field| self.fetcher.takes(to, field));
+        let is_known = |column: PlanColumn| conditions.iter().any(|own| own.column == column && matches!(own.test, Comparison::Equal(_)));
+        let pair = pairs.iter().find(|pair| told(pair.other) && !is_known(pair.other));
+        let values = match (pair, readers) {
+            (Some(pair), Some(readers)) => Some((pair.other, self.values(readers, pair, (own, other))?)),
+            _ => None,
+        };
+        let link = &catalogue.links[read.link];
+        let through = format!("{}.{}", catalogue.collections[link.child_collection].name, link.name);
+        let mut wanted: Vec<FieldId> = read.fields.clone();
+        wanted.extend(test.and_then(|test| field_of(test.column)));
+        let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| field_of(pair.other)).collect();
+        let read_fields = self.needed_of(to, &wanted, &of_link);
+        let values = match values {
+            Some((_, LinkedValues::Some(values))) if values.is_empty() => return Ok(Progress::Answered),
+            Some((column, LinkedValues::Some(values))) if values.len() == 1 => {
+                conditions.extend(values.into_iter().map(|value| Condition { column, test: Comparison::Equal(value) }));
+                None
+            }
+            values => values,
+        };
+        let one = |conditions: Vec<Condition>| {
+            let plan = QueryPlan { conditions, columns: columns.clone(), ..QueryPlan::all(plan.tenant.clone(), to) };
+            LinkedPlan { plan, through: through.clone(), values: values.clone(), read: read_fields.clone() }
+        };
+        self.alternatives(closed(other, &conditions).into_iter().map(one).collect(), depth)
+    }
+
+    /// The values of a link's field in records.
+    fn values(
+        &self,
+        readers: &QueryPlan,
+        pair: &EqualFields,
+        (own, other): (&Collection, &Collection),
+    ) -> Result<LinkedValues> {
+        let mut plan = QueryPlan { columns: vec![pair.own], ..readers.clone() };
+        if plan.limit.is_none_or(|limit| limit > MAX_LINKED_CALLS as u64) {
+            // where there are more records than that, there may still be fewer values
+            plan = QueryPlan { sort: Vec::new(), offset: 0, limit: Some(MAX_LINKED_CALLS as u64 + 1), distinct: true, ..plan };
+        }
+        let mut values: Vec<Value> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for row in self.store.find(&plan)?.rows {
+            for value in row.first().map(Value::elements).unwrap_or_default() {
+                let Some(value) = converted(value, (own, pair.own), (other, pair.other)) else { continue };
+                if seen.insert(format!("{value:?}")) {
+                    values.push(value);
+                }
+            }
+        }
+        Ok(match values.first() {
+            Some(first) if values.len() > MAX_LINKED_CALLS => LinkedValues::TooMany(first.clone()),
+            _ => LinkedValues::Some(values),
+        })
+    }
+
+    /// Sources are asked of which something is read, or by which it is found.
+    fn needed_of(&self, collection: CollectionId, wanted: &[FieldId], of_link: &[FieldId]) -> Vec<FieldId> {
+        let catalogue = self.catalogue();
+        let bases = |fields: &[FieldId]| {
+            let mut bases: Vec<FieldId> = fields.iter().flat_map(|field| catalogue.contributed(collection, *field)).collect();
+            bases.sort_unstable();
+            bases.dedup();
+            bases
+        };
+        let wanted = bases(wanted);
+        let says = |candidate: &CandidateSource<'_>, field: FieldId| candidate.source.feeds[0].map.iter().any(|rule| rule.field == field);
+        let mut needed = wanted.clone();
+        if !wanted.is_empty() {
+            let of_wanted = |candidate: &CandidateSource<'_>| wanted.iter().any(|field| says(candidate, *field));
+            for field in bases(of_link) {
+                // who says what is read also says whose it is
+                if !self.fetcher.candidates(collection).filter(of_wanted).all(|candidate| says(&candidate, field)) {
+                    needed.push(field);
+                }
+            }
+        }
+        needed
+    }
+
+    /// Asks for linked records, and for what is read through them. Of several sets of conditions, those that can be asked are enough.
+    fn alternatives(&mut self, linked: Vec<LinkedPlan>, depth: usize) -> Result<Progress> {
+        let mut unasked = Vec::new();
+        let (alone, mut is_asked) = (linked.len() == 1, false);
+        for own in linked {
+            let mut reasons = Vec::new();
+            if self.ask(&own, &mut reasons)? == Progress::Running {
+                return Ok(Progress::Running);
+            }
+            let is_complete = reasons.is_empty();
+            unasked.extend(reasons);
+            if !is_complete && !alone {
+                continue;
+            }
+            is_asked |= is_complete;
+            let mut plan = own.plan;
+            if let Some((column, LinkedValues::Some(values))) = own.values {
+                plan.conditions.push(Condition { column, test: Comparison::In(values) });
+            }
+            if self.linked(&plan, &[], depth + 1)? == Progress::Running {
+                return Ok(Progress::Running);
+            }
+        }
+        if !is_asked {
+            self.said.extend(unasked);
+        }
+        Ok(Progress::Answered)
+    }
+
+    /// Asks the sources of linked records.
+    fn ask(&mut self, own: &LinkedPlan, unasked: &mut Vec<ServiceStatus>) -> Result<Progress> {
+        let says = |candidate: &CandidateSource<'_>| candidate.source.feeds[0].map.iter().any(|rule| own.read.contains(&rule.field));
+        let mut candidates: Vec<CandidateSource<'_>> = self.fetcher.candidates(own.plan.collection).collect();
+        if candidates.iter().any(says) {
+            candidates.retain(says);
+        }
+        let mut steps = Vec::new();
+        for candidate in &candidates {
+            match self.plans(own, candidate) {
+                Ok(plans) => {
+                    for plan in plans {
+                        let conditions = QueryConditions::of(candidate.collection, candidate.asks, &plan, &[]);
+                        let request = choose(candidate, &conditions);
+                        let request = request.map(|(call, told)| path(candidate.collection, &candidate.asks.calls[call], &told, &candidate.service.wildcard));
+                        let is_new = request.map_or(true, |request| self.asked.insert((candidate.index, request)));
+                        if is_new {
+                            self.calls_left = self.calls_left.saturating_sub(1);
+                            steps.push((candidate.index, self.fetcher.step(self.store, (&plan, &[]), self.wish, candidate)?));
+                        }
+                    }
+                }
+                Err(reason) => {
+                    let reason = Some(format!("{reason}; it is read through {}", own.through));
+                    unasked.push(ServiceStatus { reason, through: Some(own.through.clone()), ..candidate.unasked() });
+                }
+            }
+        }
+        Ok(self.wait(steps, Some(&own.through)))
+    }
+
+    /// With which conditions a source is asked: at once, or for one value after the other.
+    fn plans(&self, own: &LinkedPlan, candidate: &CandidateSource<'_>) -> std::result::Result<Vec<QueryPlan>, String> {
+        let told = |plan: &QueryPlan| {
+            let conditions = QueryConditions::of(candidate.collection, candidate.asks, plan, &[]);
+            choose(candidate, &conditions).map(|(_, told)| told.len()).map_err(|missing| format!("it requires {missing}"))
+        };
+        let with = |column: PlanColumn, test: Comparison| {
+            let mut plan = own.plan.clone();
+            plan.conditions.push(Condition { column, test });
+            plan
+        };
+        let left = self.calls_left;
+        let of_values = |column: PlanColumn| field_of(column).map_or("key", |field| &candidate.collection.fields[field].name);
+        let limit = |number: String, of: &str| {
+            format!("it would take {number} calls{of}, and a query makes at most {MAX_LINKED_CALLS} for what it reads through links")
+        };
+        let (at_once, column, first) = match &own.values {
+            None => {
+                told(&own.plan)?;
+                return if left == 0 { Err(limit("more".into(), "")) } else { Ok(vec![own.plan.clone()]) };
+            }
+            Some((column, LinkedValues::Some(values))) => (with(*column, Comparison::In(values.clone())), *column, &values[0]),
+            Some((column, LinkedValues::TooMany(first))) => (own.plan.clone(), *column, first),
+        };
+        let one = told(&with(column, Comparison::Equal(first.clone())))?;
+        let limit = |number: String| limit(number, &format!(", one for each value of {}", of_values(column)));
+        match (told(&at_once), &own.values) {
+            (Ok(all), Some((_, LinkedValues::Some(values)))) if all < one && all == 0 && values.len() <= FEW_CALLS.min(left) => {
+                Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
+            }
+            (Ok(_), _) if left > 0 => Ok(vec![at_once]),
+            (Err(_), Some((_, LinkedValues::Some(values)))) if values.len() <= left => {
+                Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
+            }
+            (_, Some((_, LinkedValues::Some(values)))) => Err(limit(values.len().to_string())),
+            _ => Err(limit(format!("more than {MAX_LINKED_CALLS}"))),
+        }
+    }
+}
+
+fn field_of(column: PlanColumn) -> Option<FieldId> {
+    match column {
+        PlanColumn::Field(field) => Some(field),
+        _ => None,
+    }
+}
