@@ -42,6 +42,8 @@
 //!   is from then until now, both included.
 //! * A word of the definition (`words:`) in the place of a collection selects one; as a condition it tests the field that it stands for in
 //!   the collection, by what its value looks like. `site=T1_*` alone asks for sites: where no name stands alone, the first one selects.
+//! * A name that stands alone and whose collection does not know all conditions is a column of the first collection that does: `site dataset=D`
+//!   asks for the sites of blocks, where sites know no datasets and blocks do.
 //!   Of several names that stand alone (`file, run, lumi dataset=D`) the first collection of which all has a meaning is asked, and each is a
 //!   column; where one is a member of structs, rows are of these, and conditions on them are about the row's own. Without the key among the
 //!   columns, equal rows are one.
@@ -61,8 +63,9 @@ mod language;
 mod plan;
 
 pub use assist::{COUNTED, Completion, Facet, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
-pub use language::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, as_value, parse};
+pub use language::{ComparisonOperator, FieldPath, GrepItem, NamedColumn, Query, QueryCondition, Selection, Stage, ValueLiteral};
 pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
+pub use language::{as_value, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_ask_all_collections, resolve_all_collections};
 pub use plan::{check_tag, compile, tags_of};
 

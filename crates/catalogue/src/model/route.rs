@@ -114,6 +114,10 @@ pub struct QueryRoute {
     pub ticket: usize,
     /// Whether a row says what each source says of its record.
     pub by_source: bool,
+    /// Whether the complete answer of one source of a collection is enough, whatever the others lack.
+    pub one_is_enough: bool,
+    /// Whether a query with a mistake is answered like one that failed, with the reason.
+    pub answers_mistakes: bool,
     /// Members of the answer.
     pub answer: Vec<(String, QueryPart)>,
 }
@@ -141,10 +145,12 @@ pub enum QueryPart {
     Services,
     /// Why it is not ok.
     Reason,
+    /// What was missing although it is ok.
+    Warning,
 }
 
 /// All of these with their words.
-pub const ASK_PARTS: [(&str, QueryPart); 10] = [
+pub const ASK_PARTS: [(&str, QueryPart); 11] = [
     ("rows", QueryPart::Rows),
     ("total", QueryPart::Total),
     ("status", QueryPart::Status),
@@ -155,6 +161,7 @@ pub const ASK_PARTS: [(&str, QueryPart); 10] = [
     ("cached", QueryPart::Cached),
     ("services", QueryPart::Services),
     ("reason", QueryPart::Reason),
+    ("warning", QueryPart::Warning),
 ];
 
 /// A look-up of a route.

@@ -90,6 +90,8 @@ impl DefinitionParser<'_> {
         let (query, ticket) = (param("query", &FieldType::Text), param("ticket", &FieldType::Text));
         let (offset, limit) = (param("offset", &FieldType::Integer), param("limit", &FieldType::Integer));
         let by_source = self.boolean(ask.get("by_source"), "by_source");
+        let one_is_enough = self.boolean(ask.get("one_is_enough"), "one_is_enough");
+        let answers_mistakes = self.boolean(ask.get("answers_mistakes"), "answers_mistakes");
         let mut answer = Vec::new();
         for (name, _, part) in self.named(node.get("answer"), "members") {
             answer.extend(self.choice(Some(part), "part of an answer", &ASK_PARTS).map(|part| (name.to_owned(), part)));
@@ -102,7 +104,7 @@ impl DefinitionParser<'_> {
         }
         self.required(ask, "query");
         self.required(ask, "ticket");
-        Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, by_source, answer })
+        Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, by_source, one_is_enough, answers_mistakes, answer })
     }
 
     fn route_path(&mut self, node: &Node) -> Option<String> {

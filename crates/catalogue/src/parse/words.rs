@@ -87,7 +87,7 @@ pub const ROUTE: &[Keyword] = &[
     word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is answered."),
     word(
         "answer",
-        r#"{"type":"object","additionalProperties":{"enum":["rows","total","status","at","seconds","query","parsed","cached","services","reason"]}}"#,
+        r#"{"type":"object","additionalProperties":{"enum":["rows","total","status","at","seconds","query","parsed","cached","services","reason","warning"]}}"#,
         "Members of the answer; default: the rows alone. All but rows and total are of `ask`.",
     ),
     word("ask", r##"{"$ref":"#/$defs/route_ask"}"##, "Runs the query given in a parameter."),
@@ -104,6 +104,12 @@ pub const ROUTE_ASK: &[Keyword] = &[
     word("limit", TEXT, "The parameter with how many rows are answered; 0 for all that may be."),
     word("ticket", TEXT, "The parameter with the ticket: where services are still asked, the answer is 32 letters to come back with."),
     word("by_source", BOOLEAN, "Whether a row says what each source says of its record, under the collection's name."),
+    word(
+        "one_is_enough",
+        BOOLEAN,
+        "Whether `status` is ok where one source of a collection has answered completely; `warning` says what the others lack.",
+    ),
+    word("answers_mistakes", BOOLEAN, "Whether a query with a mistake is answered 200 with `status` fail and the `reason`, instead of 400."),
 ];
 
 /// A look-up: of a route, or included.

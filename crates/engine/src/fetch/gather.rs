@@ -83,8 +83,7 @@ impl Fetcher {
             return Ok(Vec::new());
         }
         let (said, asked) = (Vec::new(), HashSet::new());
-        let mut gathering =
-            Gathering { fetcher: self, store, wish, began: Instant::now(), said, calls_left: MAX_LINKED_CALLS, asked };
+        let mut gathering = Gathering { fetcher: self, store, wish, began: Instant::now(), said, calls_left: MAX_LINKED_CALLS, asked };
         if gathering.own(plan, aggregates)? == Progress::Answered {
             gathering.linked(plan, aggregates, 0)?;
         }
@@ -179,7 +178,8 @@ impl Gathering<'_> {
         }
         // of a row's struct nothing is known before it is read
         let of_records = || plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned();
-        let all = QueryPlan { collection: plan.collection, conditions: of_records().collect(), ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
+        let all =
+            QueryPlan { collection: plan.collection, conditions: of_records().collect(), ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
         let own: Vec<Condition> = of_records().filter(|condition| reads(&condition.column).is_empty()).collect();
         let before = QueryPlan { conditions: own, ..all.clone() };
         for condition in plan.conditions.iter().filter(|condition| !reads(&condition.column).is_empty()) {
@@ -209,14 +209,7 @@ impl Gathering<'_> {
     }
 
     /// What is read by one link: what must hold of it, and of the records that `readers` finds, if they must be here already.
-    fn read(
-        &mut self,
-        plan: &QueryPlan,
-        read: &LinkedRead,
-        test: Option<&Condition>,
-        readers: Option<&QueryPlan>,
-        depth: usize,
-    ) -> Result<Progress> {
+    fn read(&mut self, plan: &QueryPlan, read: &LinkedRead, test: Option<&Condition>, readers: Option<&QueryPlan>, depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let (to, pairs) = (read.collection(&catalogue), equal_fields(&catalogue, read));
         let (own, other) = (&catalogue.collections[plan.collection], &catalogue.collections[to]);
@@ -262,12 +255,7 @@ impl Gathering<'_> {
     }
 
     /// The values of a link's field in records.
-    fn values(
-        &self,
-        readers: &QueryPlan,
-        pair: &EqualFields,
-        (own, other): (&Collection, &Collection),
-    ) -> Result<LinkedValues> {
+    fn values(&self, readers: &QueryPlan, pair: &EqualFields, (own, other): (&Collection, &Collection)) -> Result<LinkedValues> {
         let mut plan = QueryPlan { columns: vec![pair.own], ..readers.clone() };
         if plan.limit.is_none_or(|limit| limit > MAX_LINKED_CALLS as u64) {
             // where there are more records than that, there may still be fewer values
@@ -356,7 +344,8 @@ impl Gathering<'_> {
                     for plan in plans {
                         let conditions = QueryConditions::of(candidate.collection, candidate.asks, &plan, &[]);
                         let request = choose(candidate, &conditions);
-                        let request = request.map(|(call, told)| path(candidate.collection, &candidate.asks.calls[call], &told, &candidate.service.wildcard));
+                        let request =
+                            request.map(|(call, told)| path(candidate.collection, &candidate.asks.calls[call], &told, &candidate.service.wildcard));
                         let is_new = request.map_or(true, |request| self.asked.insert((candidate.index, request)));
                         if is_new {
                             self.calls_left = self.calls_left.saturating_sub(1);

@@ -156,10 +156,7 @@ fn narrowed(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &C
                 let fields = if let PlanColumn::Field(field) = column { vec![field] } else { Vec::new() };
                 // a value that is converted on the way is compared as something else there
                 let is_same = type_of(target, column) == type_of(collection, PlanColumn::Field(field));
-                is_same.then(|| LinkedCondition {
-                    read: LinkedRead { link, end, fields },
-                    test: Some(Condition { column, test: test.clone() }),
-                })
+                is_same.then(|| LinkedCondition { read: LinkedRead { link, end, fields }, test: Some(Condition { column, test: test.clone() }) })
             };
             expression.copies()?.into_iter().map(one).collect()
         }

@@ -9,8 +9,8 @@ use stook_catalogue::links::Derivation;
 impl Query {
     /// Puts collections and fields in the place of the definition's words.
     ///
-    /// Of several names that stand alone each is a column of the same collection: `file, run dataset=D`. Where one is a member of structs,
-    /// there is a row for each struct.
+    /// Of several names that stand alone each is a column of the same collection: `file, run dataset=D`; and so is one whose collection does not
+    /// know all that is asked: `site dataset=D` are the sites of blocks. Where one is a member of structs, there is a row for each struct.
     ///
     /// # Errors
     /// When a word does not say what it is to test.
@@ -77,6 +77,40 @@ impl Query {
     }
 }
 
+/// A name that stands alone in a query, and the column that it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedColumn {
+    /// The name.
+    pub name: String,
+    /// The field of the records that are asked for.
+    pub field: String,
+    /// What the value is called among the values of the name: the key of the collection it selects, or the last part of the field.
+    pub member: String,
+}
+
+/// The names of a query that are columns of another collection's records, or of several: `run, lumi dataset=D`.
+pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
+    let words = AliasResolver { catalogue };
+    let Ok(Some(selected)) = words.selected(query) else { return Vec::new() };
+    let Ok(Some(_)) = words.columns(query, selected) else { return Vec::new() };
+    let one = |path: &FieldPath| {
+        let field = words.column(&path.text, selected)?;
+        let key = words.of_name(&path.text).map(|own| key_of(&catalogue.collections[own]));
+        let member = key.unwrap_or_else(|| field.rsplit('.').next().unwrap_or(field));
+        Some(NamedColumn { name: path.text.clone(), field: field.to_owned(), member: member.to_owned() })
+    };
+    names(query).filter_map(one).collect()
+}
+
+/// The names that stand alone.
+fn names(query: &Query) -> impl Iterator<Item = &FieldPath> {
+    std::iter::once(&query.lookup.collection).chain(query.lookup.extra_names.iter().map(|(path, _)| path))
+}
+
+fn key_of(collection: &Collection) -> &str {
+    collection.key_field().map_or("key", |key| collection.fields[key].name.as_str())
+}
+
 struct AliasResolver<'c> {
     catalogue: &'c Catalogue,
 }
@@ -90,19 +124,20 @@ impl<'c> AliasResolver<'c> {
     fn selected(&self, query: &Query) -> Result<Option<CollectionId>, Diagnostic> {
         let first = &query.lookup.collection;
         let own = self.of_name(&first.text);
-        if query.lookup.extra_names.is_empty() && own.is_some() {
-            return Ok(own);
-        }
         let is_condition = query.lookup.conditions.first().is_some_and(|condition| condition.path.span == first.span);
-        let names: Vec<&FieldPath> = std::iter::once(first).chain(query.lookup.extra_names.iter().map(|(path, _)| path)).collect();
-        // the collection that is named first, else any of which all is said
-        let named = names.iter().filter_map(|path| self.of_name(&path.text));
-        let mut candidates = named.chain(self.catalogue.collections.ids());
+        let names: Vec<&FieldPath> = names(query).collect();
         let means = |candidate: CollectionId| {
             let mut conditions = query.lookup.conditions.iter();
             names.iter().all(|path| self.column(&path.text, candidate).is_some())
                 && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
         };
+        // a name that stands alone is a column where its own collection does not know all that is asked
+        if query.lookup.extra_names.is_empty() && own.is_some_and(|own| is_condition || means(own)) {
+            return Ok(own);
+        }
+        // the collection that is named first, else any of which all is said
+        let named = names.iter().filter_map(|path| self.of_name(&path.text));
+        let mut candidates = named.chain(self.catalogue.collections.ids());
         let found = candidates.find(|candidate| !is_condition && means(*candidate));
         match (found, self.named(&first.text)) {
             (None, Some(word)) if own.is_none() => {
@@ -126,7 +161,7 @@ impl<'c> AliasResolver<'c> {
     fn column(&self, name: &str, collection: CollectionId) -> Option<&'c str> {
         let own = &self.catalogue.collections[collection];
         if self.of_name(name) == Some(collection) {
-            return Some(own.key_field().map_or("key", |key| own.fields[key].name.as_str()));
+            return Some(key_of(own));
         }
         let test = self.named(name).and_then(|word| word.tests.iter().find_map(|test| test.fields.iter().find(|(of, _)| *of == collection)));
         let field = || own.field(name).map(|(_, field)| field.name.as_str());

@@ -60,7 +60,7 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                 QueryPart::Cached => json!({ "type": "boolean" }),
                 QueryPart::Services => json!({ "type": "array", "items": { "type": "string" } }),
                 QueryPart::Status => json!({ "enum": ["ok", "partial", "fail"] }),
-                QueryPart::Query | QueryPart::Reason => json!({ "type": "string" }),
+                QueryPart::Query | QueryPart::Reason | QueryPart::Warning => json!({ "type": "string" }),
             };
             let members: Map<String, Json> = ask.answer.iter().map(|(name, part)| (name.clone(), schema(*part))).collect();
             let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| *part != QueryPart::Reason).map(|(name, _)| name).collect();
