@@ -41,7 +41,7 @@ fn rows(answer: &Json) -> BTreeMap<String, Json> {
 /// A row without what the truth does not say.
 fn compared(row: &Json) -> Json {
     json!({
-        "name": row["name"], "dataset": row["dataset"], "size": row["size"], "nfiles": row["nfiles"], "nevents": row["nevents"], "open": row["open"],
+        "name": row["name"], "dataset": row["dataset"], "size": row["size"], "nfiles": row["nfiles"], "nevents": row["nevents"], "is_open": row["is_open"],
         "replica": row["replica"],
     })
 }
@@ -100,10 +100,10 @@ fn what_two_services_know_is_one_answer() {
         assert_eq!((own["records"].as_u64(), own["conflicts"].as_u64()), (Some(expected.len() as u64), Some(known.len() as u64)));
         assert!(stook.get("/t/main/home").text().contains("Sources disagree on"));
         let explained = place.json(&["get", "block", known.first().unwrap(), "--explain", "--format", "json"]);
-        assert_eq!(explained["fields"]["size"]["from"][0], "catalog_block", "{explained}");
-        assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "transfer_block", "{explained}");
+        assert_eq!(explained["fields"]["size"]["from"][0], "dbs3_block", "{explained}");
+        assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "phedex_block", "{explained}");
         // who knows of them
-        for (system, is_known) in [("catalog", (|block| block.catalogued) as fn(&Block) -> bool), ("transfer", |block| block.transferable)] {
+        for (system, is_known) in [("dbs3", (|block| block.catalogued) as fn(&Block) -> bool), ("phedex", |block| block.transferable)] {
             let found = rows(&asked.whole(&format!("block system={system} | grep name"), ""));
             assert_eq!(found.len(), all_blocks(&data).iter().filter(|block| is_known(block)).count());
         }
@@ -112,22 +112,22 @@ fn what_two_services_know_is_one_answer() {
         let dataset = data.dataset(7);
         let own = asked.whole(&format!("block dataset={}", dataset.name), "");
         assert_eq!(own["rows"].as_array().unwrap().len(), expected.values().filter(|truth| truth["dataset"] == dataset.name.as_str()).count());
-        assert_eq!(state(&own, "catalog_block")["cached"], true);
+        assert_eq!(state(&own, "dbs3_block")["cached"], true);
         asked.whole("block dataset=/Zee* nfiles>20 site=T1_* | sum(size)", "");
         assert_eq!(services.take_asked(), Vec::<String>::new());
         // pages of a service that numbers them, and of one that says what follows
         assert_eq!(asked.whole("dataset", "")["rows"].as_array().unwrap().len(), 120);
         let runs = asked.whole(&format!("run between [{}, {}]", FIRST_RUN + 3, FIRST_RUN + 8), "");
         assert_eq!(runs["rows"].as_array().unwrap().len(), 6);
-        assert_eq!(runs["rows"][0]["start"], "2010-01-01T04:30:00Z");
+        assert_eq!(runs["rows"][0]["start_time"], "2010-01-01T04:30:00Z");
         let sites = asked.whole("site tier=1", "");
         let hours = |text: &Json| text.as_str().unwrap()[11..13].parse::<i32>().unwrap();
-        let site = state(&sites, "site_list");
+        let site = state(&sites, "sitedb_site");
         assert_eq!((hours(&site["fresh_until"]) - hours(&site["at"]) + 24) % 24, 3, "the service says how long it is fresh: {site}");
         // only a service that is told enough is asked
         let files = asked.get("file", "").1;
-        assert_eq!(state(&files, "catalog_file")["state"], "unasked");
-        assert_eq!(state(&files, "catalog_file")["reason"], "it requires a condition on name or block or dataset");
+        assert_eq!(state(&files, "dbs3_file")["state"], "unasked");
+        assert_eq!(state(&files, "dbs3_file")["reason"], "it requires a condition on name or block or dataset");
         let block = all_blocks(&data).into_iter().find(|block| block.catalogued).unwrap();
         let files = asked.whole(&format!("file block={} | count(key)", block.name), "");
         assert_eq!(files["rows"][0]["count(key)"], block.files);
@@ -139,8 +139,8 @@ fn what_two_services_know_is_one_answer() {
 fn runs_come_in_pages() {
     let (services, _, definition) = services(5_000);
     let place = Place::new(&definition);
-    let answer = place.run(&["query", "run | count(key), min(number), max(number)", "--format", "json"]).exits(0);
-    assert_eq!(answer.json()[0], json!({ "count(key)": 500, "min(number)": FIRST_RUN, "max(number)": FIRST_RUN + 499 }));
+    let answer = place.run(&["query", "run | count(key), min(run_number), max(run_number)", "--format", "json"]).exits(0);
+    assert_eq!(answer.json()[0], json!({ "count(key)": 500, "min(run_number)": FIRST_RUN, "max(run_number)": FIRST_RUN + 499 }));
     assert_eq!(services.take_asked().iter().filter(|asked| asked.starts_with("runs/")).count(), 5);
     let told: Json = serde_json::from_str(answer.err.lines().last().unwrap()).unwrap();
     assert_eq!((&told["state"], &told["documents"]), (&json!("complete"), &json!(500)));
@@ -279,19 +279,19 @@ fn about_runs(random: &mut Random, data: &Datasets) -> (String, BTreeMap<String,
     let (low, high) = (FIRST_RUN + random.below(15), FIRST_RUN + random.below(15));
     let (from, to) = (random.one(&runs).start, random.one(&runs).start);
     let (numbers, holds): Condition = match random.below(4) {
-        0 => (format!(" number={low}"), Box::new(move |number| number == low)),
-        1 => (format!(" number in [{low}, {high}]"), Box::new(move |number| number == low || number == high)),
-        2 => (format!(" number between [{low}, {high}]"), Box::new(move |number| (low..=high).contains(&number))),
+        0 => (format!(" run_number={low}"), Box::new(move |number| number == low)),
+        1 => (format!(" run_number in [{low}, {high}]"), Box::new(move |number| number == low || number == high)),
+        2 => (format!(" run_number between [{low}, {high}]"), Box::new(move |number| (low..=high).contains(&number))),
         _ => (String::new(), Box::new(|_| true)),
     };
     let (times, starts): Condition = match random.below(3) {
-        0 => (format!(" start between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
-        1 => (format!(" start>={} start<{}", shown(from), shown(to)), Box::new(move |at| (from..to).contains(&at))),
+        0 => (format!(" start_time between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
+        1 => (format!(" start_time>={} start_time<{}", shown(from), shown(to)), Box::new(move |at| (from..to).contains(&at))),
         _ => (String::new(), Box::new(|_| true)),
     };
     let row = |run: &Run| {
         let names: BTreeSet<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
-        let row = json!({ "start": shown(run.start), "stop": shown(run.stop), "nevents": run.events, "datasets": names });
+        let row = json!({ "start_time": shown(run.start), "end_time": shown(run.stop), "nevents": run.events, "datasets": names });
         (run.number.to_string(), row)
     };
     let found = runs.iter().filter(|run| holds(run.number) && starts(run.start)).map(row);
@@ -310,14 +310,14 @@ fn about_datasets(random: &mut Random, data: &Datasets) -> (String, BTreeMap<Str
         _ => (String::new(), Box::new(|_| true)),
     };
     let (times, starts): Condition = match random.below(3) {
-        0 => (format!(" created between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
-        1 => (format!(" created>{}", shown(from)), Box::new(move |at| at > from)),
+        0 => (format!(" creation_time between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
+        1 => (format!(" creation_time>{}", shown(from)), Box::new(move |at| at > from)),
         _ => (String::new(), Box::new(|_| true)),
     };
     let status = random.per_mille(300).then_some("PRODUCTION");
     let fits = |own: &&Dataset| holds(&own.name) && starts(own.created) && status.is_none_or(|status| own.status == status);
     let row = |own: &Dataset| {
-        let row = json!({ "created": shown(own.created), "status": own.status, "datatype": own.datatype, "release": own.release });
+        let row = json!({ "creation_time": shown(own.created), "status": own.status, "datatype": own.datatype, "release": own.release });
         (own.name.clone(), row)
     };
     let said = status.map_or(String::new(), |status| format!(" status={status}"));
@@ -346,7 +346,7 @@ fn ranges_lists_and_times_are_answered_from_what_covers_them() {
                 }
                 let mut found: BTreeMap<String, Json> = BTreeMap::new();
                 for row in answer["rows"].as_array().unwrap() {
-                    let key = row["name"].as_str().map_or_else(|| row["number"].to_string(), str::to_owned);
+                    let key = row["name"].as_str().map_or_else(|| row["run_number"].to_string(), str::to_owned);
                     let names = expected.get(&key).and_then(Json::as_object).into_iter().flat_map(|own| own.keys());
                     let mut own: serde_json::Map<String, Json> = names.map(|name| (name.clone(), row[name].clone())).collect();
                     if let Some(Json::Array(items)) = own.get_mut("datasets") {
@@ -506,7 +506,7 @@ fn one_service_s_trouble_is_its_own() {
             let began = Instant::now();
             let (_, answer) = asked.get(&query, "");
             assert!(began.elapsed() < Duration::from_secs(12), "{fault:?}");
-            let (bad, good) = if service == "catalog" { ("catalog_block", "transfer_block") } else { ("transfer_block", "catalog_block") };
+            let (bad, good) = if service == "catalog" { ("dbs3_block", "phedex_block") } else { ("phedex_block", "dbs3_block") };
             let told = state(&answer, bad);
             assert!(matches!(told["state"].as_str(), Some("failed" | "partial" | "running")), "{fault:?}: {told}");
             assert!(told["reason"].as_str().unwrap().contains(reason), "{fault:?}: {told}");
@@ -531,7 +531,7 @@ fn one_service_s_trouble_is_its_own() {
         // a service that is busy for a moment is asked again
         services.fault("catalog", Fault::Busy, 1);
         let answer = asked.whole(&format!("block dataset={}", data.dataset(40).name), "");
-        assert!(state(&answer, "catalog_block")["seconds"].as_f64().unwrap() >= 1.0, "it said when to come back");
+        assert!(state(&answer, "dbs3_block")["seconds"].as_f64().unwrap() >= 1.0, "it said when to come back");
         services.heal();
         // the command says the same, with its exit code
         services.fault("transfer", Fault::Wrong, u64::MAX);
@@ -554,12 +554,12 @@ fn what_is_tried_again_ends_with_the_deadline() {
         services.take_asked();
         let began = Instant::now();
         let (_, answer) = Asked(&stook).get(&format!("block dataset={}", data.dataset(number as u64).name), "");
-        let told = state(&answer, "catalog_block");
+        let told = state(&answer, "dbs3_block");
         assert_eq!(told["state"], "failed", "{fault:?}: {told}");
         assert!(began.elapsed() < Duration::from_secs(4), "{fault:?}: {:?}", began.elapsed());
         let tries = services.take_asked().iter().filter(|asked| asked.starts_with("catalog")).count();
         assert!((1..9).contains(&tries), "{fault:?}: {tries}");
-        assert_eq!(state(&answer, "transfer_block")["state"], "complete");
+        assert_eq!(state(&answer, "phedex_block")["state"], "complete");
         services.heal();
     }
 }
@@ -656,8 +656,8 @@ fn equal_questions_at_once_are_asked_once() {
     services.fault("transfer", Fault::Slow, 1);
     let (status, answer) = Asked(&stook).get("block dataset=/W*", "&wait=1");
     assert_eq!(status, 202, "{answer}");
-    assert_eq!(states(&answer)["transfer_block"], "running");
-    assert_eq!(states(&answer)["catalog_block"], "complete");
+    assert_eq!(states(&answer)["phedex_block"], "running");
+    assert_eq!(states(&answer)["dbs3_block"], "complete");
     Asked(&stook).whole("block dataset=/W*", "");
     assert_eq!(services.take_asked().len(), 2);
 }
@@ -672,8 +672,8 @@ fn services_are_asked_for_everything_up_front() {
         place.run(&["collect"]).exits(1).complains(&["no source of this catalogue is collected"]);
         let told = place.run(&["collect", "--asked", "--json"]).exits(0).lines();
         let state = |source: &str| told.iter().find(|status| status["source"] == source).map(|status| status["state"].clone());
-        assert_eq!((state("catalog_block"), state("transfer_block")), (Some("complete".into()), Some("complete".into())));
-        assert_eq!(state("catalog_file"), Some("unasked".into()), "files are told by dataset: {told:?}");
+        assert_eq!((state("dbs3_block"), state("phedex_block")), (Some("complete".into()), Some("complete".into())));
+        assert_eq!(state("dbs3_file"), Some("unasked".into()), "files are told by dataset: {told:?}");
         let count = |query: &str| place.run(&["query", query, "--ask", "never", "--format", "json"]).exits(0).json()[0]["count(key)"].clone();
         assert_eq!(count("block | count(key)"), all_blocks(&data).len());
         assert_eq!(count("dataset | count(key)"), 60);
@@ -693,7 +693,7 @@ fn long_queries_are_watched() {
         services.fault("transfer", Fault::Slow, 1);
         let query = format!("block dataset={}", data.dataset(5).name);
         let (status, first) = asked.get(&query, "&wait=0");
-        assert_eq!((status, &state(&first, "transfer_block")["state"]), (202, &json!("running")), "{first}");
+        assert_eq!((status, &state(&first, "phedex_block")["state"]), (202, &json!("running")), "{first}");
         assert_eq!(stook.get(&format!("/v1/other/query/asked/{}", first["id"].as_str().unwrap())).status, 404);
         let watched = stook.get(&format!("/v1/main/query/events?q={}", encoded(&query)));
         assert_eq!((watched.status, watched.header("content-type")), (200, Some("text/event-stream")));
@@ -765,18 +765,18 @@ fn clients_of_the_original_are_answered() {
         assert_eq!((&answer["status"], &answer["nresults"]), (&json!("ok"), &json!(blocks.len())));
         let parsed = json!({ "fields": ["block"], "spec": { "dataset": dataset.name }, "filters": { "sort": ["block.name"] } });
         assert_eq!(answer["mongo_query"], parsed);
-        assert_eq!(answer["apilist"], json!(["catalog_block", "transfer_block"]));
+        assert_eq!(answer["apilist"], json!(["dbs3_block", "phedex_block"]));
         let rows = answer["data"].as_array().unwrap();
         assert_eq!(rows.len(), blocks.len().min(5));
         for row in rows {
             let block = blocks.iter().find(|block| row["block"][0]["name"] == block.name.as_str()).unwrap();
             assert_eq!(row["das"]["primary_key"], "block.name");
             let systems: Vec<&str> =
-                [(block.catalogued, "catalog"), (block.transferable, "transfer")].iter().filter(|(known, _)| *known).map(|(_, name)| *name).collect();
+                [(block.catalogued, "dbs3"), (block.transferable, "phedex")].iter().filter(|(known, _)| *known).map(|(_, name)| *name).collect();
             assert_eq!(row["das"]["system"], json!(systems));
             // each service's own words, in its place
             for (place, system) in systems.iter().enumerate() {
-                let size = if *system == "catalog" { block.size } else { block.transferred };
+                let size = if *system == "dbs3" { block.size } else { block.transferred };
                 assert_eq!(row["block"][place]["size"], size);
             }
         }
@@ -819,10 +819,12 @@ fn clients_of_the_original_are_answered() {
         };
         assert_eq!(parsed, parts);
         // the rest as it is wrong
-        assert_eq!(cache("block dataset=", "").status, 400);
+        let wrong = cache("block dataset=", "").with(200);
+        assert_eq!((&wrong["status"], &wrong["data"]), (&json!("fail"), &json!([])), "{wrong}");
+        assert!(wrong["reason"].as_str().unwrap().contains("expected a value"), "{wrong}");
         assert_eq!(cache(&query, "&pid=00000000000000000000000000000000").status, 400);
         assert_eq!(cache(&query, "&limit=x").status, 400);
-        assert_eq!(cache(&query, "&view=plain").status, 400);
+        assert_eq!(cache(&query, "&nosuch=plain").status, 400);
         services.fault("catalog", Fault::Wrong, u64::MAX);
         let query = format!("block dataset={}", data.dataset(4).name);
         let partial = loop {
@@ -831,9 +833,28 @@ fn clients_of_the_original_are_answered() {
                 break reply.json();
             }
         };
-        assert_eq!(partial["status"], "partial");
-        assert!(partial["reason"].as_str().unwrap().contains("catalog_block is failed: it sent text/html"), "{partial}");
+        // one service of two is enough, and what the other lacks is said
+        assert_eq!((&partial["status"], &partial["reason"]), (&json!("ok"), &Json::Null), "{partial}");
+        assert!(partial["client_message"].as_str().unwrap().contains("dbs3_block is failed: it sent text/html"), "{partial}");
         services.heal();
+        let whole = |query: &str| loop {
+            let reply = cache(query, "");
+            if reply.text().starts_with('{') {
+                break reply.json();
+            }
+        };
+        // what no source says stands with what the first says
+        let sums = whole(&format!("dataset={} | grep dataset.name, dataset.nfiles", dataset.name));
+        let files: u64 = blocks.iter().map(|block| block.files).sum();
+        assert_eq!(sums["data"][0]["dataset"][0], json!({ "name": dataset.name, "nfiles": files }), "{sums}");
+        // a name that is a column of other records names its rows
+        let sites = whole(&format!("site dataset={}", dataset.name));
+        let there: BTreeSet<String> =
+            blocks.iter().filter(|block| block.transferable).flat_map(|block| data.replicas(block)).map(|copy| copy.site).collect();
+        let named: BTreeSet<String> =
+            sites["data"].as_array().unwrap().iter().map(|row| row["site"][0]["name"].as_str().unwrap().to_owned()).collect();
+        assert_eq!((named, &sites["status"]), (there, &json!("ok")), "{sites}");
+        assert_eq!(sites["data"][0]["das"]["primary_key"], "site.name");
     }
 }
 
@@ -850,7 +871,7 @@ fn what_is_not_fresh_is_asked_again() {
     std::thread::sleep(Duration::from_millis(1_100));
     // later: what is here is answered, and asked for again meanwhile
     let answer = asked.whole(&of(1), "&ask=later");
-    assert_eq!(state(&answer, "catalog_block")["cached"], true);
+    assert_eq!(state(&answer, "dbs3_block")["cached"], true);
     let until = Instant::now() + Duration::from_secs(10);
     while services.take_asked().is_empty() {
         assert!(Instant::now() < until, "nobody asked");
@@ -858,7 +879,7 @@ fn what_is_not_fresh_is_asked_again() {
     }
     std::thread::sleep(Duration::from_millis(1_300));
     let answer = asked.whole(&of(1), "");
-    assert_eq!((&state(&answer, "catalog_block")["cached"], &state(&answer, "transfer_block")["cached"]), (&json!(false), &json!(true)));
+    assert_eq!((&state(&answer, "dbs3_block")["cached"], &state(&answer, "phedex_block")["cached"]), (&json!(false), &json!(true)));
     // what a service does not say any more is gone; a block that the other one still knows stays
     let dataset = data.dataset(1);
     let blocks: Vec<Block> = data.blocks(&dataset).filter(|block| block.catalogued).collect();
@@ -866,7 +887,7 @@ fn what_is_not_fresh_is_asked_again() {
     let answer = asked.whole(&of(1), "&ask=always");
     let left: BTreeSet<String> = rows(&answer).into_keys().collect();
     assert_eq!(left, data.blocks(&dataset).filter(|block| block.transferable).map(|block| block.name).collect());
-    assert_eq!(state(&answer, "catalog_block")["retired"], blocks.len());
+    assert_eq!(state(&answer, "dbs3_block")["retired"], blocks.len());
     // nothing of the others is touched
     assert_eq!(rows(&asked.whole(&of(2), "")).len(), all_blocks(&data).iter().filter(|block| block.dataset == data.dataset(2).name).count());
 }
@@ -950,8 +971,11 @@ fn records_of_all_collections_are_found() {
         let site = data.site(3).name;
         let there =
             all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).map(|block| ("block", block.name));
-        let mut expected: Vec<(&str, String)> = there.collect();
+        let there: Vec<(&str, String)> = there.collect();
+        let of = there.iter().map(|(_, block)| ("dataset", block.split('#').next().unwrap().to_owned()));
+        let mut expected: Vec<(&str, String)> = of.chain(there.iter().cloned()).collect();
         expected.sort();
+        expected.dedup();
         expected.push(("site", site.clone()));
         let expected: Vec<Json> = expected.into_iter().map(|(collection, key)| json!({ "collection": collection, "key": key })).collect();
         let path = |query: &str, more: &str| format!("/v1/main/query?q={}{more}", encoded(query));
@@ -971,7 +995,9 @@ fn records_of_all_collections_are_found() {
         let named = stook.get(&path("records | grep site.name, tier=1", "&limit=10000")).with(200);
         assert!(named["rows"].as_array().unwrap().iter().all(|row| row["collection"] == "site"), "{named}");
         let every = stook.get(&path("records", "&limit=1&total=true")).with(200);
-        assert_eq!(every["total"], data.records + all_blocks(&data).len() as u64 + 60 + data.runs());
+        // each release exists as a configuration
+        let releases: BTreeSet<String> = (0..data.records).map(|number| data.dataset(number).release).collect();
+        assert_eq!(every["total"], data.records + all_blocks(&data).len() as u64 + 60 + data.runs() + releases.len() as u64);
         for (wrong, reason) in
             [("records nosuch=1", "nosuch"), ("records | sort name", "across collections"), ("records site=T1_* | count(key)", "across collections")]
         {
@@ -1054,7 +1080,7 @@ fn replicas_and_lumi_sections_are_asked_for_one_by_one() {
         assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(copies.collect()));
         // a path through the list: every copy of any block at the site counts
         let site = data.site(3).name;
-        let answer = asked.whole(&format!("block site={site} | count(block.name), sum(block.replica.size), max(block.replica.files)"), "");
+        let answer = asked.whole(&format!("block site={site} | count(block.name), sum(block.replica.size), max(block.replica.nfiles)"), "");
         let there: Vec<Block> = all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).collect();
         let copies: Vec<_> = there.iter().flat_map(|block| data.replicas(block)).collect();
         assert!(there.len() > 5);
@@ -1062,7 +1088,7 @@ fn replicas_and_lumi_sections_are_asked_for_one_by_one() {
             answer["rows"][0],
             json!({
                 "count(name)": there.len(), "sum(replica.size)": copies.iter().map(|copy| copy.size).sum::<u64>(),
-                "max(replica.files)": copies.iter().map(|copy| copy.files).max(),
+                "max(replica.nfiles)": copies.iter().map(|copy| copy.files).max(),
             })
         );
         // one file, of which nothing is here yet
@@ -1131,19 +1157,19 @@ fn free_text_becomes_queries() {
         (&format!("blocks at {site}"), &format!("block replica.site={site}")),
         (&format!("blocks {dataset}"), &format!("block dataset={dataset}")),
         (&dataset, &format!("dataset name={dataset}")),
-        ("run 130004", "run number=130004"),
-        ("magnetic field of run=130004", "run number=130004 | grep bfield"),
+        ("run 130004", "run run_number=130004"),
+        ("magnetic field of run=130004", "run run_number=130004 | grep bfield"),
         ("runs with nevents more than 16000000", "run nevents>16000000"),
         ("runs nevents > 16000000", "run nevents>16000000"),
         ("datsets Cosmis", "dataset name=*Cosmics*"),
         ("sites in DE", "site country=DE"),
         ("status of RelValTTbar", "dataset name=*RelValTTbar* | grep status"),
-        ("datasets of 2012-05-01", "dataset created=2012-05-01"),
-        ("datasets created on 20120501", "dataset created=2012-05-01"),
-        ("datasets since 2012/05/01", "dataset created>=2012-05-01"),
-        ("datasets created before 2012-05-01", "dataset created<2012-05-01"),
-        ("runs after 2012-05-01", "run start>=2012-05-01"),
-        ("Zee mc 2012-05-01", "dataset name=*Zee* datatype=mc created=2012-05-01"),
+        ("datasets of 2012-05-01", "dataset creation_time=2012-05-01"),
+        ("datasets created on 20120501", "dataset creation_time=2012-05-01"),
+        ("datasets since 2012/05/01", "dataset creation_time>=2012-05-01"),
+        ("datasets created before 2012-05-01", "dataset creation_time<2012-05-01"),
+        ("runs after 2012-05-01", "run start_time>=2012-05-01"),
+        ("Zee mc 2012-05-01", "dataset name=*Zee* datatype=mc creation_time=2012-05-01"),
     ] {
         let found = place.json(&["suggest", "--json", text]);
         let queries: Vec<&str> = found.as_array().unwrap().iter().map(|own| own["query"].as_str().unwrap()).collect();

@@ -95,11 +95,13 @@ routes:
 }
 
 fn author(number: usize) -> Json {
-    json!({ "id": format!("a{number:02}"), "city": ["Bern", "Oslo", "Rome", "Kyiv"][number % 4] })
+    let cities = ["Bern", "Oslo", "Rome", "Kyiv"];
+    json!({ "id": format!("a{number:02}"), "city": cities[number % 4] })
 }
 
 fn work(number: usize) -> Json {
-    json!({ "id": format!("w{number:03}"), "author": author(number % AUTHORS)["id"], "genre": ["crime", "essay", "verse"][number / AUTHORS % 3], "pages": number + 1, "price": 2 })
+    let (genres, by) = (["crime", "essay", "verse"], author(number % AUTHORS));
+    json!({ "id": format!("w{number:03}"), "author": by["id"], "genre": genres[number / AUTHORS % 3], "pages": number + 1, "price": 2 })
 }
 
 fn reviews(work: &str) -> Vec<Json> {

@@ -47,6 +47,8 @@ const PRIMARIES: [&str; 16] = [
 ];
 const TIERS: [&str; 6] = ["RAW", "RECO", "AOD", "AODSIM", "GEN-SIM", "GEN-SIM-RECO"];
 const COUNTRIES: [&str; 12] = ["CH", "US", "DE", "FR", "IT", "UK", "ES", "TW", "CN", "BR", "RU", "PL"];
+/// Groups of people who work with datasets.
+pub const GROUPS: [&str; 5] = ["B2G", "DataOps", "Higgs", "Top", "local"];
 const TOWNS: [&str; 10] = ["Alder", "Birch", "Cedar", "Dorn", "Elm", "Fir", "Gorse", "Hazel", "Iris", "Juniper"];
 
 /// A dataset.
@@ -64,6 +66,8 @@ pub struct Dataset {
     pub datatype: &'static str,
     /// The software it was made with.
     pub release: String,
+    /// Who works with it.
+    pub group: &'static str,
 }
 
 /// A block of a dataset.
@@ -104,6 +108,8 @@ pub struct StoredFile {
     pub size: u64,
     /// Events.
     pub events: u64,
+    /// Whether it can be used.
+    pub valid: bool,
     /// The runs they were taken in, ascending, each with ranges of its sections.
     pub lumis: Vec<(u64, Vec<(u64, u64)>)>,
 }
@@ -153,8 +159,12 @@ pub struct Run {
     pub bfield: u64,
     /// Events.
     pub events: u64,
-    /// Datasets it is in, by number.
+    /// Datasets that were taken in it, by number.
     pub datasets: Vec<u64>,
+    /// Sections.
+    pub sections: u64,
+    /// What was delivered, in tenths.
+    pub delivered: u64,
 }
 
 impl Datasets {
@@ -182,7 +192,29 @@ impl Datasets {
             status: if random.per_mille(950) { "VALID" } else { "PRODUCTION" },
             datatype: if is_data { "data" } else { "mc" },
             release: format!("CMSSW_{}_{}_{}", random.between(3, 5), random.below(4), random.below(9)),
+            group: *random.one::<&'static str>(&GROUPS),
         }
+    }
+
+    /// The first of the two runs that a dataset was taken in.
+    fn first_run(&self, number: u64) -> u64 {
+        FIRST_RUN + number % (self.runs() - 1)
+    }
+
+    /// The datasets that were taken in a run, by number: those that have files of it.
+    fn taken_in(&self, run: u64) -> Vec<u64> {
+        let step = self.runs() - 1;
+        let of = |first: u64| (first % step..self.records).step_by(step as usize).filter(move |_| first < step);
+        let place = run - FIRST_RUN;
+        let mut found: Vec<u64> = of(place).chain(place.checked_sub(1).into_iter().flat_map(of)).collect();
+        found.retain(|number| self.blocks(&self.dataset(*number)).any(|block| block.catalogued));
+        found.sort_unstable();
+        found
+    }
+
+    /// What a dataset was made from, by number: they are families of three, each made from the one before.
+    pub fn parent(&self, number: u64) -> Option<u64> {
+        number.checked_sub(1).filter(|_| !number.is_multiple_of(3))
     }
 
     /// The number in a dataset's name, if there is such a dataset.
@@ -246,9 +278,12 @@ impl Datasets {
             name: format!("/store{}/{number:04}.root", own.name.replace('#', "/")),
             size: random.between(500_000_000, 4_000_000_000),
             events: random.between(100, 20_000),
+            valid: number % 50 != 7,
             lumis: {
-                let first = FIRST_RUN + random.below(1_000);
-                (0..random.between(1, 2)).map(|later| (first + later, sections(&mut random))).collect()
+                let first = self.first_run(dataset.number);
+                // the first file of a block is of both runs of its dataset
+                let more = random.between(1, 2);
+                (0..if number == 0 { 2 } else { more }).map(|later| (first + later, sections(&mut random))).collect()
             },
         })
     }
@@ -266,8 +301,10 @@ impl Datasets {
     pub fn run(&self, number: u64) -> Run {
         let mut random = self.random(5, number);
         let start = BEGIN + (number - FIRST_RUN) * 5_400;
-        let datasets = (0..random.between(1, 4)).map(|_| random.below(self.records)).collect();
-        Run { number, start, stop: start + random.between(600, 5_000), bfield: random.between(0, 3_811), events: random.below(1 << 24), datasets }
+        let stop = start + random.between(600, 5_000);
+        let (bfield, events) = (random.between(0, 3_811), random.below(1 << 24));
+        let (sections, delivered) = (random.between(1, 700), random.below(1_000));
+        Run { number, start, stop, bfield, events, datasets: self.taken_in(number), sections, delivered }
     }
 }
 
@@ -286,7 +323,7 @@ fn sections(random: &mut Random) -> Vec<(u64, u64)> {
 pub fn dataset_json(dataset: &Dataset) -> Json {
     json!({
         "dataset": dataset.name, "creation_date": dataset.created, "dataset_access_type": dataset.status, "primary_ds_type": dataset.datatype,
-        "release_version": dataset.release,
+        "release_version": dataset.release, "physics_group_name": dataset.group,
     })
 }
 
@@ -316,7 +353,11 @@ pub fn block_xml(block: &Block, replicas: &[Replica], out: &mut String) {
 /// A file as the catalogue says it.
 pub fn file_json(block: &Block, file: &StoredFile) -> Json {
     let lumis: Vec<Json> = file.lumis.iter().map(|(run, sections)| json!({ "run_num": run, "sections": sections })).collect();
-    json!({ "logical_file_name": file.name, "block_name": block.name, "file_size": file.size, "event_count": file.events, "lumis": lumis })
+    let valid = u8::from(file.valid);
+    json!({
+        "logical_file_name": file.name, "is_file_valid": valid, "block_name": block.name, "file_size": file.size, "event_count": file.events,
+        "lumis": lumis,
+    })
 }
 
 /// A site as the site service says it.
@@ -327,8 +368,12 @@ pub fn site_json(site: &Site) -> Json {
 
 /// A run as the run service says it.
 pub fn run_json(data: &Datasets, run: &Run) -> Json {
+    let Run { number, start, stop, bfield, events, sections, delivered, .. } = run;
     let datasets: Vec<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
-    json!({ "run": run.number, "start": run.start, "stop": run.stop, "bfield": run.bfield as f64 / 1_000.0, "events": run.events, "datasets": datasets })
+    json!({
+        "run": number, "start": start, "stop": stop, "bfield": *bfield as f64 / 1_000.0, "events": events, "lumi_sections": sections,
+        "delivered_lumi": *delivered as f64 / 10.0, "datasets": datasets,
+    })
 }
 
 /// Begin and end of what transfers answer.
@@ -382,7 +427,7 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
 pub fn truth(data: &Datasets, block: &Block) -> Json {
     let replica = |own: Replica| {
         let Replica { site, se, size, files, complete, custodial } = own;
-        json!({ "site": site, "se": se, "size": size, "files": files, "complete": complete, "custodial": custodial })
+        json!({ "site": site, "se": se, "size": size, "nfiles": files, "complete": complete, "custodial": custodial })
     };
     let replicas: Vec<Json> = data.replicas(block).into_iter().map(replica).collect();
     let of = |known: bool, value: Json| if known { value } else { Json::Null };
@@ -392,7 +437,7 @@ pub fn truth(data: &Datasets, block: &Block) -> Json {
         "size": if block.catalogued { block.size } else { block.transferred },
         "nfiles": block.files,
         "nevents": of(block.catalogued, json!(block.events)),
-        "open": of(block.transferable, json!(block.open)),
+        "is_open": of(block.transferable, json!(block.open)),
         "replica": of(block.transferable, json!(replicas)),
         "conflict": block.catalogued && block.transferable && block.size != block.transferred,
     })

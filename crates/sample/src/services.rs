@@ -1,6 +1,6 @@
 //! The four services of the sample `datasets`, over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
 
-use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, Replica, SITES, TRANSFERS};
+use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, GROUPS, Replica, SITES, TRANSFERS};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -84,6 +84,9 @@ impl SampleServices {
             .route("/catalog/datasets", get(catalog_datasets))
             .route("/catalog/blocks", get(catalog_blocks))
             .route("/catalog/files", get(catalog_files))
+            .route("/catalog/datasetparents", get(catalog_parents))
+            .route("/catalog/datasetchildren", get(catalog_children))
+            .route("/catalog/physicsgroups", get(catalog_groups))
             .route("/transfer/blockreplicas", get(transfer_replicas))
             .route("/sites/sites", get(sites))
             .route("/runs/runs", get(runs))
@@ -320,6 +323,46 @@ async fn catalog_files(State(services): ServicesState, Query(arguments): QueryAr
         wanted.map(|file| datasets::file_json(&own, &file).to_string()).collect::<Vec<String>>()
     });
     array(fault, found)
+}
+
+/// What a dataset was made from.
+async fn catalog_parents(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
+    let data = services.data;
+    related(&services, ("catalog/datasetparents", &arguments), |number| {
+        let parent =
+            data.parent(number).map(|parent| json!({ "parent_dataset": data.dataset(parent).name, "this_dataset": data.dataset(number).name }));
+        parent.into_iter().collect()
+    })
+    .await
+}
+
+/// What was made from a dataset.
+async fn catalog_children(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
+    let data = services.data;
+    related(&services, ("catalog/datasetchildren", &arguments), |number| {
+        let children = [number + 1].into_iter().filter(|child| *child < data.records && data.parent(*child) == Some(number));
+        children.map(|child| json!({ "child_dataset": data.dataset(child).name, "dataset": data.dataset(number).name })).collect()
+    })
+    .await
+}
+
+async fn related(services: &SampleServices, (call, arguments): (&str, &HashMap<String, String>), of: impl Fn(u64) -> Vec<Json>) -> Response {
+    let fault = services.note(call, arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let number = arguments.get("dataset").and_then(|name| services.data.number_of(name));
+    array(fault, number.map(of).unwrap_or_default().into_iter().map(|item| item.to_string()))
+}
+
+async fn catalog_groups(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
+    let fault = services.note("catalog/physicsgroups", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let wanted = arguments.get("physics_group_name").cloned();
+    let found = GROUPS.into_iter().filter(move |group| wanted.as_ref().is_none_or(|wanted| fits(wanted, '*', group)));
+    array(fault, found.map(|group| json!({ "physics_group_name": group }).to_string()))
 }
 
 async fn transfer_replicas(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {

@@ -11,7 +11,8 @@ pub fn shown_status(status: &ServiceStatus) -> String {
 
 /// What a service has answered.
 pub fn shown_state(status: &ServiceStatus) -> String {
-    let name = format!("{} ({})", status.service, status.source);
+    let through = status.through.as_ref().map_or(String::new(), |link| format!(", through {link}"));
+    let name = format!("{} ({}{through})", status.service, status.source);
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
     match (status.state(), status.reason()) {
         ("complete", _) if status.cached => format!("{name}: {} from an earlier fetch{}", count(documents, "document"), unreadable(status)),

@@ -189,10 +189,16 @@ impl<'c> AliasResolver<'c> {
     /// A word in the place of a field of the collection.
     fn rename(&self, path: &mut FieldPath, selected: CollectionId) {
         let own = &self.catalogue.collections[selected];
-        let is_field = own.field(&path.text).is_some() || own.state(&path.text).is_some() || path.text == own.name;
-        if !is_field
-            && self.named(&path.text).is_some()
-            && let Some(field) = self.column(&path.text, selected)
+        let is_field = |name: &str| own.field(name).is_some() || own.state(name).is_some() || name == own.name;
+        // `run.run_number` is what `run` stands for, where rows have runs
+        let key_of_other = |(name, member): (&str, &str)| {
+            let other = self.of_name(name).filter(|other| *other != selected)?;
+            (key_of(&self.catalogue.collections[other]) == member).then(|| name.to_owned())
+        };
+        let name = path.text.split_once('.').and_then(key_of_other).filter(|_| !is_field(&path.text)).unwrap_or_else(|| path.text.clone());
+        if !is_field(&name)
+            && self.named(&name).is_some()
+            && let Some(field) = self.column(&name, selected)
         {
             field.clone_into(&mut path.text);
         }
