@@ -5,6 +5,7 @@ use super::link::{Link, TargetRule};
 use crate::eval::Expression;
 use crate::model::definition::{Catalogue, Collection};
 use crate::model::ids::{CollectionId, FieldId, LinkId};
+use std::collections::HashSet;
 
 /// Which end of a link is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,9 +97,17 @@ impl Catalogue {
 
     /// Whether what a linked read reads is asked of services, there or further along.
     pub fn asks_for(&self, read: &LinkedRead) -> bool {
+        self.asks_beyond(read, &mut HashSet::new())
+    }
+
+    /// Fields may read each other in a circle: each is looked at once.
+    fn asks_beyond(&self, read: &LinkedRead, seen: &mut HashSet<(CollectionId, FieldId)>) -> bool {
         let to = read.collection(self);
-        let further = || read.fields.iter().flat_map(|field| self.linked_reads(to, *field)).any(|read| self.asks_for(&read));
-        self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) || further()
+        if self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) {
+            return true;
+        }
+        let mut further = |field: FieldId| seen.insert((to, field)) && self.linked_reads(to, field).iter().any(|read| self.asks_beyond(read, seen));
+        read.fields.iter().any(|field| further(*field))
     }
 
     /// Whether a field says what services are asked of linked records, other than those because of which its own record exists.
