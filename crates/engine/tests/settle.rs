@@ -602,7 +602,7 @@ fn checked(desk: &Desk, histories: impl Iterator<Item = Vec<Step>>, sessions: us
     std::thread::scope(|scope| {
         let checker = scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks");
+                let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks").expect("nobody stops it");
                 assert_eq!(found.incorrect, [], "{} are undecided", found.inconclusive);
             }
         });
@@ -722,7 +722,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
             wait("nobody looks for children", || !has(FOUND));
             behind.let_go.store(true, Ordering::SeqCst);
         });
-        settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &meanwhile).expect("it looks")
+        settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &meanwhile).expect("it looks").expect("nobody stops it")
     });
     assert_eq!(checked.incorrect, []);
     assert!(checked.inconclusive > 0);

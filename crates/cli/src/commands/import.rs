@@ -138,7 +138,8 @@ fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) ->
 fn one(import: &Import<'_>, id: JobId) -> CommandResult {
     let Import { catalogue, store, arguments, stop } = import;
     let start = store.job(id)?;
-    if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
+    let is_over = start.state.is_final() && start.state != JobState::Failed;
+    if arguments.resume.is_some() && is_over && !arguments.json && (arguments.wait != WaitFor::Settled || store.is_settled(id)?) {
         say!("job {id} is already {}; nothing to do", words(start.state));
         return Ok(0);
     }
@@ -181,6 +182,9 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
     report((catalogue, &**store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
         return Err(CommandError::new(left(&job)));
+    }
+    if arguments.wait == WaitFor::Settled && stop.load(Ordering::SeqCst) && !store.is_settled(id)? {
+        return Err(CommandError::new(format!("job {id}: all documents are committed, but {}", settle::LEFT)));
     }
     Ok(exit_code(job.state))
 }

@@ -7,6 +7,7 @@ use crate::output::{count, number, seconds, stream, table, writer, yaml};
 use crate::{CommandError, CommandResult};
 use serde_json::{Value as Json, json};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_engine::export;
 use stook_engine::{record, withdraw};
@@ -114,7 +115,7 @@ pub fn withdraw(place: &CatalogueLocation, source: &str, collection: Option<&str
     let tenant = open::tenant(tenant)?;
     let began = Instant::now();
     let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
-    let settled = settle::drain(&catalogue, &*store)?;
+    let settled = settle::drain(&catalogue, &*store, &AtomicBool::new(false))?;
     let mut failures = done.failures;
     failures.include(settled.failures);
     settle::warn(&failures);

@@ -2,10 +2,11 @@
 
 use crate::open::CatalogueLocation;
 use crate::output::{count, number, seconds};
+use crate::process::stop_signal;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
@@ -17,13 +18,22 @@ use stook_store::{DEFAULT_TENANT, PassReport, SettlePass, Store, Tenant};
 /// Records that a check names.
 const SHOWN: usize = 20;
 
-/// Settles what is marked.
-pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<PassReport, CommandError> {
+/// Settles what is marked, or as much as it can until `stop` says otherwise.
+pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<PassReport, CommandError> {
     let rules = Arc::new(SettleRules::new(catalogue));
-    settle::bring_up(store, &rules, &|_| ())?;
+    settle::until_stopped(&|| stop.load(Ordering::SeqCst), || settle::bring_up(store, &rules, &|_| ()))?;
     let pass: Arc<dyn SettlePass> = rules;
-    Ok(settle::drain(store, &pass, &AtomicBool::new(false))?)
+    Ok(settle::drain(store, &pass, stop)?)
 }
+
+/// What is left of settling, and who goes on with it, if `stop` has ended it too early.
+pub fn left(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<Option<&'static str>, CommandError> {
+    let is_left = stop.load(Ordering::SeqCst) && !settle::is_settled(store, &SettleRules::new(catalogue))?;
+    Ok(is_left.then_some(LEFT))
+}
+
+/// That settling was interrupted, and who goes on with it.
+pub const LEFT: &str = "settling was interrupted: derived values are not yet what the records say\n  workers will settle them (`stook work`, or a running `stook serve`), or run: stook settle";
 
 /// Settles everything again if the store was settled by other rules.
 ///
@@ -58,14 +68,17 @@ pub fn warn(failures: &ExpressionFailures) {
 
 pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     let (catalogue, store) = place.written_existing()?;
+    let stop = stop_signal()?;
     let began = Instant::now();
-    let passed = drain(&catalogue, &*store)?;
+    let passed = drain(&catalogue, &*store, &stop)?;
+    let left = left(&catalogue, &*store, &stop)?;
     if as_json {
         let failures = passed.failures;
         say!(
             "{}",
             json!({
                 "answered": passed.marks_cleared, "changed": passed.rows, "damaged": passed.damaged, "fails": failures.first, "more_fail": failures.truncated,
+                "finished": left.is_none(),
             })
         );
     } else {
@@ -78,7 +91,10 @@ pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
             count(passed.rows, "record")
         );
     }
-    Ok(u8::from(!passed.damaged.is_empty()))
+    match left {
+        Some(left) => Err(CommandError::new(left)),
+        None => Ok(u8::from(!passed.damaged.is_empty())),
+    }
 }
 
 /// Names another tenant than the usual one.
@@ -119,8 +135,11 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         }
         return Ok(1);
     }
-    let DeepCheckReport { records, incorrect: wrong, inconclusive: undecided, failed } =
-        settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
+    let stop = stop_signal()?;
+    let checked = settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &stop, &|_| ())?;
+    let Some(DeepCheckReport { records, incorrect: wrong, inconclusive: undecided, failed }) = checked else {
+        return Err(CommandError::new("the check was interrupted: nothing is known about derived values; run it again: stook check --deep"));
+    };
     let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {
         let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();

@@ -2,11 +2,11 @@
 
 use super::jobs::{exit_code, report, words};
 use super::settle;
-use crate::CommandResult;
 use crate::arguments::import::WorkArgs;
 use crate::open::CatalogueLocation;
 use crate::output::{count, failure, number};
 use crate::process::{stop_signal, threads};
+use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -50,6 +50,15 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
     bar.finish_and_clear();
     ended?;
+    match settle::left(&catalogue, &*store, &stop)? {
+        // who drains the queue is done when all is settled
+        Some(left) if arguments.drain => return Err(CommandError::new(left)),
+        Some(left) => eprintln!("note: {left}"),
+        None if arguments.drain && stop.load(Ordering::SeqCst) && !store.is_idle()? => {
+            return Err(CommandError::new("work was interrupted: the queue still has chunks; run `stook work --drain` again"));
+        }
+        None => {}
+    }
     // workers that drain the queue answer for what they did
     Ok(if arguments.drain { severity(worst.into_inner()) } else { 0 })
 }

@@ -3,11 +3,12 @@
 use super::drain::answer;
 use super::notes::{FAILED, UNDECIDED, WRONG, notes};
 use super::remake::{bring_up, created, mark_all};
+use super::stop::until_stopped;
 use crate::Result;
 use crate::relations::marks::CHECK;
 use crate::relations::{SettleRules, SettlingUnit};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
 use stook_store::{EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
@@ -30,11 +31,17 @@ pub struct DeepCheckReport {
 }
 
 /// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
-/// answer the marks: whoever finds something notes it in the transaction that mends it.
+/// answer the marks: whoever finds something notes it in the transaction that mends it. When `stop` says so, it ends without a report.
 ///
 /// # Errors
 /// When the store fails.
-pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<DeepCheckReport> {
+pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<Option<DeepCheckReport>> {
+    let is_stopping = || stop.load(Ordering::SeqCst);
+    let checked = until_stopped(&is_stopping, || compared(store, rules, stop, show))?;
+    Ok(checked.filter(|_| !is_stopping()))
+}
+
+fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> stook_store::Result<DeepCheckReport> {
     let pass: Arc<dyn SettlePass> = rules.clone();
     // what other rules have settled is not wrong, it is to be settled by these
     bring_up(store, rules, &|_| ())?;

@@ -2,6 +2,7 @@
 
 use super::linked_values::read_through;
 use super::pass::{CausingJobs, PassState};
+use super::stop::go_on;
 use super::targets::{find, keys_of, sought};
 use crate::relations::ChangeCause;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,6 +53,7 @@ impl PassState<'_> {
             for (values, record) in golden.iter_mut().zip(records) {
                 let found = keyed(self.evaluator, definition, &link.name, link.when.as_ref(), key, values);
                 self.note_failed(collection, &record.key);
+                go_on()?;
                 if values[link.field] != found {
                     Arc::make_mut(values)[link.field] = found;
                 }
@@ -90,6 +92,7 @@ impl PassState<'_> {
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }
         for (values, record) in golden.iter_mut().zip(records) {
+            go_on()?;
             read_through(self.rules, self.evaluator, collection, Arc::make_mut(values), &|link, key| targets.get(&link)?.get(key).map(Vec::as_slice));
             self.note_failed(collection, &record.key);
         }

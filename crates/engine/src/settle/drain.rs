@@ -1,9 +1,10 @@
 //! Settles whatever waits, tenant by tenant, until nothing does.
 
+use super::stop::until_stopped;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stook_store::{PassReport, Result, SettlePass, Store, Tenant};
+use stook_store::{PassReport, Result, SettlePass, Store, StoreError, Tenant};
 
 /// Answers marks until there are none, or `stop` says so; returns what was done.
 ///
@@ -16,14 +17,18 @@ pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) 
 /// Answers marks until `is_over`, or `stop` says so; returns what was done.
 pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<PassReport> {
     let mut total = PassReport::default();
-    while !stop.load(Ordering::SeqCst) && !is_over()? {
-        let round = round(store, rules, stop, &|_, _, _| ())?;
-        if round.marks_cleared == 0 {
-            // others are at it
-            std::thread::sleep(Duration::from_millis(5));
+    let is_stopping = || stop.load(Ordering::SeqCst);
+    until_stopped(&is_stopping, || {
+        while !is_stopping() && !is_over()? {
+            let round = round(store, rules, stop, &|_, _, _| ())?;
+            if round.marks_cleared == 0 {
+                // others are at it
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            total.include(round);
         }
-        total.include(round);
-    }
+        Ok(())
+    })?;
     Ok(total)
 }
 
@@ -38,7 +43,10 @@ pub fn round(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, 
             break;
         }
         let began = Instant::now();
-        let passed = store.settle(&tenant, rules)?;
+        let passed = match store.settle(&tenant, rules) {
+            Err(StoreError::Unwanted) if stop.load(Ordering::SeqCst) => break,
+            passed => passed?,
+        };
         if passed.marks_cleared > 0 {
             tell(&tenant, &passed, began.elapsed());
         }

@@ -13,7 +13,8 @@
 //!
 //! A pass is a function of what it reads, so it may come late, twice, or for nothing; what matters is that one comes after
 //! every change. Values stay what they were until then. [`drain`] runs passes until no mark is left; [`at_once`] settles records in the transaction
-//! that writes them, where everything they depend on is known there.
+//! that writes them, where everything they depend on is known there. Who is told to stop gives up the pass at hand ([`until_stopped`]): nothing of it
+//! is written, and its marks stay.
 
 mod check;
 mod child;
@@ -29,6 +30,7 @@ mod parent;
 mod pass;
 mod phases;
 mod remake;
+mod stop;
 mod targets;
 mod waiting;
 
@@ -39,4 +41,5 @@ pub use inline::{InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
 pub(crate) use pass::why_refused;
-pub use remake::bring_up;
+pub use remake::{bring_up, is_settled};
+pub use stop::until_stopped;

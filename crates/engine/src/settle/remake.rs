@@ -1,7 +1,6 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. Values stay what they are until a pass
 //! finds others.
 
-use crate::Result;
 use crate::job::sizes::PAGE;
 use crate::relations::marks::MADE;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
@@ -11,7 +10,7 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
-use stook_store::{Priority, ReadDetail, ReadSet, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
+use stook_store::{Priority, ReadDetail, ReadSet, Result, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -29,6 +28,14 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64))
     let waiting = rules.waiting.keys().copied();
     store.set_settled_by(wanted, &known.into_iter().chain(kept).chain(waiting).collect::<Vec<u32>>())?;
     Ok(marked)
+}
+
+/// Whether everything is settled, by these rules.
+///
+/// # Errors
+/// When the store fails.
+pub fn is_settled(store: &dyn Store, rules: &SettleRules) -> Result<bool> {
+    Ok(behind(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
 }
 
 /// The rules by which the store was settled, if they are not these and anything follows from either.

@@ -1,5 +1,6 @@
 //! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
 
+use super::stop::go_on;
 use crate::relations::SettleRules;
 use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
@@ -48,6 +49,7 @@ pub(super) fn find(
     let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
     let candidates = candidates(&edges)?;
     for (values, sought) in golden.iter_mut().zip(&wanted) {
+        go_on()?;
         if link.many {
             let near = sought.iter().flat_map(|sought| &sought.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));
             Arc::make_mut(values)[link.field] = in_order(near.flatten().map(|(.., key)| (*key).into()).collect());

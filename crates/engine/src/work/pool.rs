@@ -218,11 +218,17 @@ impl<'c> WorkerPool<'c> {
     /// Runs settle passes for all jobs until all work is done, the job of this pool is settled, or it is stopped.
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.give_way();
+        let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
+        let is_stopping = || self.stop.load(Ordering::SeqCst) || failed();
+        settle::until_stopped(&is_stopping, || self.settle_until(done, &is_stopping))?;
+        Ok(())
+    }
+
+    fn settle_until(&self, done: &AtomicBool, is_stopping: &dyn Fn() -> bool) -> stook_store::Result<()> {
         let rules: Arc<dyn SettlePass> = self.rules.clone();
         settle::bring_up(self.store, &self.rules, &|_| ())?;
         loop {
-            let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
-            if self.stop.load(Ordering::SeqCst) || failed() {
+            if is_stopping() {
                 return Ok(());
             }
             // what is done before this is known is seen by the round

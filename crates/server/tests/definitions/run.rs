@@ -172,6 +172,7 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
         let stop = AtomicBool::new(false);
         let checked =
             settle::check(&*place.store, &place.rules, &stop, &|_| ()).map_err(|error| whole(format!("{}: check --deep: {error}", place.kind)))?;
+        let checked = checked.unwrap_or_default();
         if let Some((tenant, collection, key)) = checked.incorrect.first() {
             let case = tenant.as_str().split('-').next().and_then(|name| name.strip_prefix('t')?.parse().ok());
             return Err(Fault { case, what: format!("{}: check --deep: {collection} {key} of {tenant} is not what it must be", place.kind) });

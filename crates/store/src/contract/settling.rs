@@ -217,7 +217,8 @@ pub trait Settling {
     fn is_settled(&self, job: JobId) -> Result<bool>;
 
     /// Lets `pass` answer some marks of a tenant, in a transaction. Nothing is answered where there are none, or where other
-    /// processes answer them.
+    /// processes answer them. On the thread on which the pass runs [`CancelToken::now`](super::wanted::CancelToken::now) is that of the caller:
+    /// when it ends the pass is given up with [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
     ///
     /// # Errors
     /// When the database or the pass fails.

@@ -31,8 +31,8 @@ impl Drop for CancelScope {
 }
 
 impl CancelToken {
-    /// Does `work` on this thread. What it asks of stores is given up when the answer is not wanted any more; what it submits to be written
-    /// is not.
+    /// Does `work` on this thread. What it asks of stores is given up when the answer is not wanted any more, settle passes included, of which
+    /// nothing is written then; what it submits to be written is not.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let _before = CancelScope(NOW.with_borrow_mut(|now| now.replace(self.clone())));
         work()

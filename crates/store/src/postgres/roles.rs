@@ -12,6 +12,7 @@ use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
+use crate::wanted::CancelToken;
 use crate::*;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -215,7 +216,11 @@ impl Settling for PostgresStore {
         let work = |session: &mut Session, stamp: i64| {
             pass::pass(session, &context.tables, context.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp)
         };
-        let (passed, sizes) = context.transaction(work)?;
+        let (passed, sizes) = match context.transaction(work) {
+            // whatever the server says to a statement that it was asked to give up
+            Err(_) if CancelToken::now().is_some_and(|wanted| wanted.is_over()) => return Err(StoreError::Unwanted),
+            settled => settled?,
+        };
         context.count(sizes);
         Ok(passed)
     }

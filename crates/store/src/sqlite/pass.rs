@@ -5,7 +5,10 @@ use super::error::failure;
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use super::{marks, records, unit};
-use crate::{ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoredRecord, Tenant, UniqueConflict};
+use crate::wanted::CancelToken;
+use crate::{
+    ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict,
+};
 use rusqlite::{Connection, params};
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
@@ -77,12 +80,21 @@ impl PassContext for SqlitePassContext<'_> {
     }
 }
 
+/// What `run` gives, which only reads; given up when its caller does not want it any more: the writer's connection looks at that.
+fn while_wanted<T>(wanted: Option<&CancelToken>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    match wanted {
+        None => run(),
+        Some(wanted) if wanted.is_over() => Err(StoreError::Unwanted),
+        Some(wanted) => wanted.during(run),
+    }
+}
+
 /// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
 pub fn pass(
     connection: &Connection,
     tables: &StoreTables,
     owner: &Tenant,
-    pass: &dyn SettlePass,
+    (pass, wanted): (&dyn SettlePass, Option<&CancelToken>),
     stamp: i64,
 ) -> Result<(PassReport, Vec<ChangedRecord>)> {
     let tenant = tenant_id(connection, owner)?;
@@ -92,7 +104,7 @@ pub fn pass(
     let can_refuse = tables.collections.iter().any(|own| !own.uniques.is_empty());
     let mut refused: Vec<UniqueConflict> = Vec::new();
     loop {
-        let mut settled = pass.run(owner, &marks, &refused, &mut SqlitePassContext { connection, tables, tenant })?;
+        let mut settled = while_wanted(wanted, || pass.run(owner, &marks, &refused, &mut SqlitePassContext { connection, tables, tenant }))?;
         let answered = settled.settling.cleared.len() as u64;
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
         let changed = |write: &RecordWrite| ChangedRecord {

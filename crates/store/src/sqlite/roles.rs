@@ -13,6 +13,7 @@ use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
+use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, params};
 use std::sync::atomic::Ordering;
@@ -263,8 +264,9 @@ impl Settling for SqliteStore {
         let changed = Arc::new(Mutex::new(Vec::new()));
         let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());
         let (answer, told) = (passed.clone(), changed.clone());
+        let wanted = CancelToken::now();
         let work = move |connection: &Connection, stamp: i64| {
-            let (passed, changed) = pass::pass(connection, &tables, &tenant, &*pass, stamp)?;
+            let (passed, changed) = pass::pass(connection, &tables, &tenant, (&*pass, wanted.as_ref()), stamp)?;
             let rows = passed.rows;
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;

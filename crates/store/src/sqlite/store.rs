@@ -60,7 +60,7 @@ impl ChangeProbe {
 }
 
 /// Instructions of the database after which it is looked whether their answer is still wanted: some ten microseconds.
-const LOOK_EVERY: i32 = 1_000;
+pub(super) const LOOK_EVERY: i32 = 1_000;
 
 /// Wakes those who wait for chunks.
 #[derive(Default)]

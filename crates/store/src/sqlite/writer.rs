@@ -10,9 +10,11 @@ use super::connection::SqliteOptions;
 use super::error::{failure, is_busy};
 use super::log::{Checkpointer, CommitSyncer, OnDurable};
 use super::room::DiskSpace;
+use super::store::LOOK_EVERY;
 use super::tables::{self, StoreTables};
 use super::unit;
 use crate::vitals::{CommitCounters, StoreStats};
+use crate::wanted::CancelToken;
 use crate::{
     ChangedRecord, CommitObserver, CommitReceipt, CommitReply, PendingCommit, Priority, RecordChange, RecordWrite, Result, StoreError, Unit, WakeFn,
 };
@@ -112,6 +114,8 @@ pub fn now() -> i64 {
 impl SqliteWriter {
     pub fn start(mut connection: Connection, path: &Path, tables: Arc<StoreTables>, options: &SqliteOptions) -> Result<Self> {
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
+        // what a pass reads is given up when its caller has gone; nothing else on the writer's thread is asked for by somebody who may go
+        connection.progress_handler(LOOK_EVERY, Some(|| CancelToken::now().is_some_and(|wanted| wanted.is_over()))).map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
         let shared = Arc::new(WriterShared {
             lines: Mutex::default(),

@@ -9,6 +9,7 @@ use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::number;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use crate::settle::stop::go_on;
 use crate::settle::waiting::WaitingMark;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
@@ -109,6 +110,7 @@ impl PassState<'_> {
             let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
             let held = context.hold(collection, &keys)?;
             for (key, stored) in keys.into_iter().zip(held) {
+                go_on()?;
                 let own = found.remove(&(collection, key)).unwrap_or_default();
                 let caused: CausingJobs = own.iter().filter_map(|own| jobs.get(&own.edge.target)).flatten().copied().collect();
                 let scope = own.first().map(|own| own.scope.clone()).unwrap_or_default();

@@ -5,6 +5,7 @@ use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
 use crate::job::NO_JOB;
 use crate::settle::pass::{CausingJobs, PassState};
+use crate::settle::stop::go_on;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
@@ -39,6 +40,7 @@ impl PassState<'_> {
             known.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);
         }
         for (place, ParentAtHand { key, state: parent, wanted, children: told }) in parents.iter().enumerate() {
+            go_on()?;
             let stored = known.remove(key.as_str()).unwrap_or_default();
             let counts = |parent: &&ParentState| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
             let Some(parent) = parent.as_ref().filter(counts) else {

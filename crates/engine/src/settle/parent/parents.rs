@@ -6,6 +6,7 @@ use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
 use crate::settle::measured::measures;
 use crate::settle::pass::PassState;
+use crate::settle::stop::go_on;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
@@ -35,6 +36,7 @@ impl PassState<'_> {
         let told = self.told(context, collection, &wanted)?;
         let mut parents: Vec<ParentAtHand> = Vec::with_capacity(keys.len());
         for (((key, wanted), record), told) in wanted.into_iter().zip(held).zip(told) {
+            go_on()?;
             let state = self.exists(collection, &key, record.as_ref(), &wanted, &told)?;
             parents.push(ParentAtHand { key, state, wanted, children: told });
         }
@@ -88,6 +90,7 @@ impl PassState<'_> {
         for link in links {
             let definition = &self.rules.catalogue.links[link];
             for Edge { target, group, child, payload, .. } in context.edges(definition.edges(), &asked, None)? {
+                go_on()?;
                 let Some(place) = places.get(target.as_str()) else { continue };
                 let child = ChildAtHand { group, key: child, told: ChildPayload::unpack(&payload, definition).map_err(damaged)? };
                 told[*place].entry(link).or_default().push(child);

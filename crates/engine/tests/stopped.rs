@@ -1,0 +1,190 @@
+//! Who settles and is told to stop gives up the pass at hand: nothing of it is written, its marks stay, and whoever comes next finishes it.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, FieldId};
+use stook_catalogue::key::Key;
+use stook_catalogue::parse::parse;
+use stook_engine::import;
+use stook_engine::settle::{self, SettleRules};
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::queue::{JobId, JobState};
+use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, UniqueConflict};
+
+/// Longer than anything here takes, and shorter than what is given up would.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every child reads of its parent, and takes its time: a pass takes thousands of them.
+const DEFINITION: &str = "\
+catalogue: stopped
+sources:
+  parent: { format: csv, let: { made: { path: made, type: timestamp } }, as_of: made, into: parent }
+  child: { format: csv, as_of: meta.received, into: child }
+collections:
+  parent:
+    key: id
+    fields: { id: { path: id, type: text }, number: { path: number, type: integer } }
+  child:
+    key: id
+    fields:
+      id: { path: id, type: text }
+      of: { path: of, type: text }
+      slow: { type: integer, derive: \"size(LIST.filter(a, LIST.filter(b, a * b == number_of).size() > 40)) + number_of\" }
+      number_of: { type: integer, derive: up.number }
+    links: { up: { to: parent, key: of } }
+";
+
+const CHILDREN: usize = 800;
+
+fn definition() -> Arc<Catalogue> {
+    let list = (0..40).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let text = DEFINITION.replace("LIST", &format!("[{list}]"));
+    Arc::new(parse(&text).unwrap_or_else(|problems| panic!("{problems:?}")))
+}
+
+fn stores(name: &str, catalogue: &Arc<Catalogue>) -> Vec<Box<dyn Store>> {
+    let places = [Some(support::on_a_file(&support::folder(name), catalogue, 1)), support::on_a_server(name, catalogue)];
+    places.into_iter().flatten().map(|mut openings| openings.remove(0)).collect()
+}
+
+fn tenant() -> Tenant {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
+}
+
+/// Makes a job of a file that gives the parent another number, newer than smaller ones.
+fn deliver_parent(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i64) -> JobId {
+    let path = support::folder("stopped files").join(format!("parent {} {number}.csv", tenant.as_str()));
+    let text = format!("id,number,made\np,{number},201{number}-01-01T00:00:00Z\n");
+    support::job(catalogue, store, tenant, "parent", (&path, &text), 1_000)
+}
+
+/// Writes children and their parent, without settling them.
+fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant) {
+    let folder = support::folder("stopped files");
+    let rows: String = (0..CHILDREN).map(|number| format!("c{number},p\n")).collect();
+    support::job(catalogue, store, tenant, "child", (&folder.join(format!("child {}.csv", tenant.as_str())), &format!("id,of\n{rows}")), 1_000);
+    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false };
+    let works = || work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
+    // the parent comes last: children that find it when they come are settled at once
+    works();
+    deliver_parent(catalogue, store, tenant, 5);
+    works();
+}
+
+/// How many children have read this number of their parent.
+fn settled(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i64) -> u64 {
+    let (collection, child) = catalogue.collection("child").expect("a collection");
+    let (field, _) = child.field("number_of").expect("a field");
+    let condition = Condition { column: PlanColumn::Field(field), test: Comparison::Equal(stook_catalogue::value::Value::Int(number)) };
+    store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) }).expect("a number")
+}
+
+/// Does something on a thread of its own, which has to end soon after it is told to stop, when it has begun.
+fn is_stopped_soon<T: Send>(what: &str, (stop, has_begun): (&AtomicBool, &dyn Fn() -> bool), work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        scope.spawn(move || tell.send(work()));
+        while !has_begun() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // long enough to be inside of a pass
+        std::thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::SeqCst);
+        match told.recv_timeout(PATIENCE) {
+            Ok(done) => done,
+            // the thread cannot be ended
+            Err(_) => {
+                eprintln!("{what} goes on after it was told to stop");
+                std::process::exit(1)
+            }
+        }
+    })
+}
+
+/// A pass that reads for ever.
+struct Endless {
+    child: (CollectionId, FieldId),
+    has_begun: AtomicBool,
+}
+
+impl SettlePass for Endless {
+    fn max_marks(&self) -> usize {
+        1_000
+    }
+
+    fn run(&self, _: &Tenant, _: &[StaleMark], _: &[UniqueConflict], context: &mut dyn PassContext) -> stook_store::Result<PassWrites> {
+        loop {
+            context.read(self.child.0, &[Key::new("c1").expect("a key")])?;
+            self.has_begun.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_pass_without_an_end_is_given_up_by_the_store() {
+    let catalogue = definition();
+    for store in stores("stopped_endless", &catalogue) {
+        let tenant = tenant();
+        fill(&catalogue, &*store, &tenant);
+        let (collection, _) = catalogue.collection("child").expect("a collection");
+        let endless = Arc::new(Endless { child: (collection, FieldId::from(0)), has_begun: AtomicBool::new(false) });
+        let (pass, stop): (Arc<dyn SettlePass>, _) = (endless.clone(), AtomicBool::new(false));
+        let marks = store.marks(&tenant, 10_000).expect("marks");
+        assert!(!marks.is_empty());
+        let done = is_stopped_soon("a pass", (&stop, &|| endless.has_begun.load(Ordering::SeqCst)), || {
+            settle::drain(&*store, &pass, &stop).expect("it is given up")
+        });
+        assert_eq!((done.marks_cleared, done.rows), (0, 0));
+        assert_eq!(store.marks(&tenant, 10_000).expect("marks"), marks);
+        // the store does other work as before
+        fill(&catalogue, &*store, &tenant);
+    }
+}
+
+#[test]
+fn settling_that_takes_long_stops_inside_of_a_pass_and_is_finished_by_the_next() {
+    let catalogue = definition();
+    for store in stores("stopped_slow", &catalogue) {
+        let (tenant, stop) = (tenant(), AtomicBool::new(false));
+        fill(&catalogue, &*store, &tenant);
+        let rules: Arc<SettleRules> = Arc::new(SettleRules::new(&catalogue));
+        let pass: Arc<dyn SettlePass> = rules.clone();
+        is_stopped_soon("settling", (&stop, &|| true), || settle::drain(&*store, &pass, &stop).expect("it is given up"));
+        assert_eq!(settled(&catalogue, &*store, &tenant, 5), 0, "a pass is written as a whole");
+        assert!(!settle::is_settled(&*store, &rules).expect("marks"));
+        settle::drain(&*store, &pass, &AtomicBool::new(false)).expect("it settles");
+        assert_eq!(settled(&catalogue, &*store, &tenant, 5), CHILDREN as u64);
+        settle::bring_up(&*store, &rules, &|_| ()).expect("it is marked");
+        settle::drain(&*store, &pass, &AtomicBool::new(false)).expect("it settles");
+        assert!(settle::is_settled(&*store, &rules).expect("marks"));
+    }
+}
+
+#[test]
+fn an_import_that_waits_until_its_documents_are_settled_stops() {
+    let catalogue = definition();
+    for store in stores("stopped_import", &catalogue) {
+        let (tenant, stop) = (tenant(), AtomicBool::new(false));
+        fill(&catalogue, &*store, &tenant);
+        let job = deliver_parent(&catalogue, &*store, &tenant, 7);
+        let done = is_stopped_soon("an import", (&stop, &|| store.job(job).expect("the job").state.is_final()), || {
+            import::run(&catalogue, &*store, job, (1, true), &stop, &|_| ()).expect("it is stopped")
+        });
+        assert_eq!(done.state, JobState::Completed, "its documents are committed");
+        assert_eq!(settled(&catalogue, &*store, &tenant, 7), 0);
+        let stop = AtomicBool::new(false);
+        is_stopped_soon("a deep check", (&stop, &|| true), || {
+            assert!(settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &stop, &|_| ()).expect("it is stopped").is_none());
+        });
+        // resumed, it is settled
+        import::run(&catalogue, &*store, job, (1, true), &AtomicBool::new(false), &|_| ()).expect("it is settled");
+        assert_eq!(settled(&catalogue, &*store, &tenant, 7), CHILDREN as u64);
+    }
+}
