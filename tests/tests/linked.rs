@@ -152,6 +152,8 @@ fn what_is_read_through_links_is_asked_for_as_narrowly_as_it_is_known() {
     let of_bern = [0, 4, 8];
     let essays_of_a01 = json!([{ "id": "a01" }]);
     let by_bern = |number: usize| of_bern.contains(&(number % AUTHORS));
+    let of_works: Vec<String> =
+        works(|number, _| by_bern(number)).iter().map(|work| format!("/critics/reviews?work={}", work["id"].as_str().unwrap())).collect();
     let cases: Vec<(&str, Json, Vec<&str>)> = vec![
         // a condition through a link by equal fields: with what holds at the other end, and whose records they are, if that is one
         ("author id=a01 genres=essay | grep id", essays_of_a01.clone(), vec!["/people/authors?id=a01", "/shelf/works?author=a01&genre=essay"]),
@@ -195,6 +197,12 @@ fn what_is_read_through_links_is_asked_for_as_narrowly_as_it_is_known() {
             "review work=w005 | grep id, city",
             json!([{ "id": "w005.0", "city": "Oslo" }, { "id": "w005.1", "city": "Oslo" }]),
             vec!["/critics/reviews?work=w005", "/people/authors?id=a05", "/shelf/prices", "/shelf/works"],
+        ),
+        // what a service requires is known from the linked records
+        (
+            "review city=Bern | count(id)",
+            json!([{ "count(id)": 2 * works(|number, _| by_bern(number)).len() }]),
+            of_works.iter().map(String::as_str).chain(["/people/authors?city=Bern", "/shelf/prices", "/shelf/works"]).collect(),
         ),
         // records that exist because others name them
         ("genre name=w003", json!([{ "key": "w003", "name": "w003", "best": 4 }]), vec!["/critics/reviews?work=w003"]),

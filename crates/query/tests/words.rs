@@ -85,6 +85,8 @@ fn examples_of_das_mean_what_they_say() {
         ("block dataset=/A/B/RAW run=7", "file dataset=/A/B/RAW lumis.run=7 | grep block | unique"),
         ("run block=/A/B/RAW#1 | sort run-", "file block=/A/B/RAW#1 | each lumis | grep lumis.run | unique | sort lumis.run-"),
         ("release file=/store/x.root", "file name=/store/x.root | grep release | unique"),
+        ("block file=/store/x.root | grep block.name", "file name=/store/x.root | grep block | unique"),
+        ("block file=/store/x.root | grep name | sort name", "file name=/store/x.root | grep block | unique | sort block"),
         ("site", "site"),
         ("dataset site=T1_CH_CERN", "dataset sites=T1_CH_CERN"),
         ("file,run,lumi dataset=/a/b/c | grep file.name, run.run_number", "file dataset=/a/b/c | each lumis | grep name, lumis.run"),
@@ -98,6 +100,9 @@ fn examples_of_das_mean_what_they_say() {
 #[test]
 fn what_a_word_cannot_mean_is_an_error() {
     for (query, message, help) in [
+        ("block file=/store/x.root | grep name, size", "`size` of `block` is not known here: each is a column of `file`", "block key=KEY"),
+        ("block file=/store/x.root | grep block, size>5", "`size` of `block` is not known here", ""),
+        ("block file=/store/x.root | sum(block.size)", "`size` of `block` is not known here", ""),
         ("era=Run2011A datatype=mc", "`era` does not select a collection", "name a collection: block, dataset"),
         ("latitude=42 longitude=-72", "there is no collection `latitude`", "collections are"),
         ("block datatype=mc", "`datatype` has no meaning for `block`", "it is a condition on dataset"),

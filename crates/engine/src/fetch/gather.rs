@@ -1,7 +1,8 @@
 //! Fetches what a query needs, collection after collection: first of its own records, then of those it reads through links.
 //!
 //! Linked records are asked for with what the query's conditions say of them (`implied.rs`), and with the values of the link's fields in the
-//! records that are here by then. The conditions that are read through links are served first, as fewer records then remain of which columns
+//! records that are here by then. Where a source of the query's own collection requires a condition that the query has through a link alone, it
+//! is the other way round. The conditions that are read through links are served first, as fewer records then remain of which columns
 //! are read.
 
 use super::bind::QueryConditions;
@@ -57,6 +58,8 @@ struct LinkedPlan {
     values: Option<(PlanColumn, LinkedValues)>,
     /// Sources of which nothing is read are not asked.
     read: Vec<FieldId>,
+    /// The only sources to be asked.
+    sources: Option<Vec<SourceId>>,
 }
 
 #[derive(Clone)]
@@ -84,7 +87,7 @@ impl Fetcher {
         }
         let (said, asked) = (Vec::new(), HashSet::new());
         let mut gathering = Gathering { fetcher: self, store, wish, began: Instant::now(), said, calls_left: MAX_LINKED_CALLS, asked };
-        if gathering.own(plan, aggregates)? == Progress::Answered {
+        if gathering.own(plan, aggregates)? == Progress::Answered && gathering.by_linked(plan)? == Progress::Answered {
             gathering.linked(plan, aggregates, 0)?;
         }
         Ok(gathering.said)
@@ -160,6 +163,49 @@ impl Gathering<'_> {
         Ok(self.wait(steps, None))
     }
 
+    /// Own sources that require a condition which the query has only through a link: they are told what the linked records say.
+    fn by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
+        let catalogue = self.catalogue().clone();
+        let is_unasked = |status: &ServiceStatus| status.through.is_none() && status.state() == "unasked";
+        let sources: Vec<SourceId> =
+            self.said.iter().filter(|status| is_unasked(status)).filter_map(|status| Some(catalogue.source(&status.source)?.0)).collect();
+        if sources.is_empty() {
+            return Ok(Progress::Answered);
+        }
+        let is_own = |condition: &&Condition| reads_of(&catalogue, plan.collection, &condition.column).iter().all(|read| !catalogue.asks_for(read));
+        let before = QueryPlan { conditions: plan.conditions.iter().filter(is_own).cloned().collect(), ..plan.clone() };
+        let linked = plan.conditions.iter().flat_map(|condition| linked_conditions(&catalogue, plan.collection, condition));
+        for own in linked.filter(|own| catalogue.asks_for(&own.read)) {
+            let Some(test) = own.test else { continue };
+            let is_told = |pair: &EqualFields| field_of(pair.own).is_some_and(|field| self.fetcher.takes(plan.collection, field));
+            let Some(pair) = equal_fields(&catalogue, &own.read).into_iter().find(is_told) else { continue };
+            if self.read(&before, &own.read, Some(&test), None, 0)? == Progress::Running {
+                return Ok(Progress::Running);
+            }
+            let to = own.read.collection(&catalogue);
+            let mut conditions = passed_on(&catalogue, plan.collection, &own.read, &before.conditions);
+            conditions.push(test);
+            let found = QueryPlan { conditions, ..QueryPlan::all(plan.tenant.clone(), to) };
+            let turned = EqualFields { own: pair.other, other: pair.own };
+            let values = self.values(&found, &turned, (&catalogue.collections[to], &catalogue.collections[plan.collection]))?;
+            let mut unasked = Vec::new();
+            if !matches!(&values, LinkedValues::Some(values) if values.is_empty()) {
+                let through = name_of(&catalogue, &own.read);
+                let values = Some((pair.own, values));
+                let own = LinkedPlan { plan: before.clone(), through, values, read: Vec::new(), sources: Some(sources.clone()) };
+                if self.ask(&own, &mut unasked)? == Progress::Running {
+                    return Ok(Progress::Running);
+                }
+            }
+            // what one link tells is enough
+            if unasked.is_empty() {
+                self.said.retain(|status| !is_unasked(status));
+                break;
+            }
+        }
+        Ok(Progress::Answered)
+    }
+
     /// Everything that a plan reads through links.
     fn linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
@@ -233,8 +279,7 @@ impl Gathering<'_> {
             (Some(pair), Some(readers)) => Some((pair.other, self.values(readers, pair, (own, other))?)),
             _ => None,
         };
-        let link = &catalogue.links[read.link];
-        let through = format!("{}.{}", catalogue.collections[link.child_collection].name, link.name);
+        let through = name_of(&catalogue, read);
         let mut wanted: Vec<FieldId> = read.fields.clone();
         wanted.extend(test.and_then(|test| field_of(test.column)));
         let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| field_of(pair.other)).collect();
@@ -249,7 +294,7 @@ impl Gathering<'_> {
         };
         let one = |conditions: Vec<Condition>| {
             let plan = QueryPlan { conditions, columns: columns.clone(), ..QueryPlan::all(plan.tenant.clone(), to) };
-            LinkedPlan { plan, through: through.clone(), values: values.clone(), read: read_fields.clone() }
+            LinkedPlan { plan, through: through.clone(), values: values.clone(), read: read_fields.clone(), sources: None }
         };
         self.alternatives(closed(other, &conditions).into_iter().map(one).collect(), depth)
     }
@@ -337,6 +382,7 @@ impl Gathering<'_> {
         if candidates.iter().any(says) {
             candidates.retain(says);
         }
+        candidates.retain(|candidate| own.sources.as_ref().is_none_or(|sources| sources.contains(&candidate.index)));
         let mut steps = Vec::new();
         for candidate in &candidates {
             match self.plans(own, candidate) {
@@ -400,6 +446,12 @@ impl Gathering<'_> {
             _ => Err(limit(format!("more than {MAX_LINKED_CALLS}"))),
         }
     }
+}
+
+/// A link as it is shown.
+fn name_of(catalogue: &Catalogue, read: &LinkedRead) -> String {
+    let link = &catalogue.links[read.link];
+    format!("{}.{}", catalogue.collections[link.child_collection].name, link.name)
 }
 
 fn field_of(column: PlanColumn) -> Option<FieldId> {

@@ -22,37 +22,43 @@ impl Query {
         let Some(selected) = words.selected(self)? else { return Ok(()) };
         let shown = words.columns(self, selected)?;
         let lookup = &mut self.lookup;
+        let several = !lookup.extra_names.is_empty();
         lookup.extra_names.clear();
-        lookup.collection.text.clone_from(&catalogue.collections[selected].name);
         let apply = |condition: &mut QueryCondition| match words.named(&condition.path.text) {
             Some(word) => tested(catalogue, word, selected, condition),
             None => Ok(()),
         };
         lookup.conditions.iter_mut().try_for_each(apply)?;
+        let named = words.of_name(&lookup.collection.text).filter(|own| *own != selected && !several);
+        let rows = RowNames { words: &words, selected, named: named.map(|own| (lookup.collection.text.clone(), own)) };
+        lookup.collection.text.clone_from(&catalogue.collections[selected].name);
         for stage in &mut self.stages {
             match stage {
                 Stage::Grep(items) => {
                     for item in items {
                         match item {
-                            GrepItem::Condition(condition) => apply(condition)?,
-                            GrepItem::Column(path) => words.rename(path, selected),
+                            GrepItem::Condition(condition) => {
+                                rows.put(&mut condition.path, false)?;
+                                apply(condition)?;
+                            }
+                            GrepItem::Column(path) => rows.put(path, true)?,
                         }
                     }
                 }
-                Stage::Sort(order) => order.iter_mut().for_each(|(path, _)| words.rename(path, selected)),
-                Stage::Aggregates(wanted) => wanted.iter_mut().for_each(|(_, path)| words.rename(path, selected)),
-                Stage::Each(path) => words.rename(path, selected),
+                Stage::Sort(order) => order.iter_mut().try_for_each(|(path, _)| rows.put(path, true))?,
+                Stage::Aggregates(wanted) => wanted.iter_mut().try_for_each(|(_, path)| rows.put(path, true))?,
+                Stage::Each(path) => rows.put(path, true)?,
                 Stage::Unique => {}
             }
         }
         if let Some(shown) = shown {
-            self.show(shown, &catalogue.collections[selected]);
+            self.show(shown, &catalogue.collections[selected], rows.named.is_some());
         }
         Ok(())
     }
 
-    /// Puts the stages that show these columns before the others.
-    fn show(&mut self, shown: Vec<FieldPath>, collection: &Collection) {
+    /// Puts the stages that show these columns before the others. Where the collection that is named is one of them, rows are its records.
+    fn show(&mut self, shown: Vec<FieldPath>, collection: &Collection, is_named: bool) {
         let list_of = |path: &FieldPath| match collection.field(&path.text)?.1.derive {
             Some(Derivation::Member(list, _)) => Some(collection.fields[list].name.as_str()),
             _ => None,
@@ -68,11 +74,12 @@ impl Query {
         }
         let keyless = collection.key_field().is_none_or(|key| shown.iter().all(|path| path.text != collection.fields[key].name));
         let chooses = |stage: &Stage| matches!(stage, Stage::Grep(items) if items.iter().any(|item| matches!(item, GrepItem::Column(_))));
-        if !self.stages.iter().any(chooses) {
+        let has_columns = self.stages.iter().any(chooses);
+        if !has_columns {
             first.push(Stage::Grep(shown.into_iter().map(GrepItem::Column).collect()));
-            // the same of several records is said once
-            first.extend(keyless.then_some(Stage::Unique));
         }
+        // the same of several records is said once
+        first.extend((keyless && (is_named || !has_columns)).then_some(Stage::Unique));
         self.stages.splice(0..0, first);
     }
 }
@@ -185,23 +192,55 @@ impl<'c> AliasResolver<'c> {
         }
         Ok(Some(columns))
     }
+}
 
-    /// A word in the place of a field of the collection.
-    fn rename(&self, path: &mut FieldPath, selected: CollectionId) {
-        let own = &self.catalogue.collections[selected];
+/// What names after the first `|` mean in the rows of a collection.
+struct RowNames<'w, 'c> {
+    words: &'w AliasResolver<'c>,
+    selected: CollectionId,
+    /// The collection that the query names, where it is a column of the selected one's rows.
+    named: Option<(String, CollectionId)>,
+}
+
+impl RowNames<'_, '_> {
+    /// Puts the field into the place of what stands for it; of words only where that is wanted: conditions choose by their value.
+    ///
+    /// # Errors
+    /// For fields of the collection that is named, of which the rows know no more than which it is.
+    fn put(&self, path: &mut FieldPath, words_too: bool) -> Result<(), Diagnostic> {
+        let (words, own) = (self.words, &self.words.catalogue.collections[self.selected]);
+        if let Some((name, named)) = &self.named {
+            let other = &words.catalogue.collections[*named];
+            let member = |of: &str| path.text.strip_prefix(of).and_then(|rest| rest.strip_prefix('.'));
+            let member = member(name).or(member(&other.name)).unwrap_or(&path.text);
+            if (member == key_of(other) || path.text == *name || path.text == other.name)
+                && let Some(field) = words.column(name, self.selected)
+            {
+                field.clone_into(&mut path.text);
+                return Ok(());
+            }
+            if other.field(member).is_some() {
+                let message = format!("`{member}` of `{}` is not known here: each is a column of `{}`", other.name, own.name);
+                return Err(
+                    Diagnostic::new(path.span.clone(), message).help(format!("leave it out, or ask for each by its key: {} key=KEY", other.name))
+                );
+            }
+        }
         let is_field = |name: &str| own.field(name).is_some() || own.state(name).is_some() || name == own.name;
         // `run.run_number` is what `run` stands for, where rows have runs
         let key_of_other = |(name, member): (&str, &str)| {
-            let other = self.of_name(name).filter(|other| *other != selected)?;
-            (key_of(&self.catalogue.collections[other]) == member).then(|| name.to_owned())
+            let other = words.of_name(name).filter(|other| *other != self.selected)?;
+            (key_of(&words.catalogue.collections[other]) == member).then(|| name.to_owned())
         };
         let name = path.text.split_once('.').and_then(key_of_other).filter(|_| !is_field(&path.text)).unwrap_or_else(|| path.text.clone());
-        if !is_field(&name)
-            && self.named(&name).is_some()
-            && let Some(field) = self.column(&name, selected)
+        if (words_too || name != path.text)
+            && !is_field(&name)
+            && words.named(&name).is_some()
+            && let Some(field) = words.column(&name, self.selected)
         {
             field.clone_into(&mut path.text);
         }
+        Ok(())
     }
 }
 
