@@ -47,7 +47,8 @@
 //!   Of several names that stand alone (`file, run, lumi dataset=D`) the first collection of which all has a meaning is asked, and each is a
 //!   column; where one is a member of structs, rows are of these, and conditions on them are about the row's own. Without the key among the
 //!   columns, equal rows are one.
-//! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record. The order in which
+//! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record, but for what is read through links of
+//!   records that services are asked for: that must be named. The order in which
 //!   stages of different kinds are written does not matter: conditions, then order, then columns, then `unique`, then the
 //!   page; aggregates see all rows, not a page, and with `unique` the unique rows, of which they need a column.
 //! * `unique` leaves one of each set of equal rows, over the whole answer, before the page is cut.
