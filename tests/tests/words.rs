@@ -128,8 +128,8 @@ fn json_has_the_documented_keys() {
     assert!(imported["created"].as_u64() <= imported["finished"].as_u64());
 
     let preview = place.run(&["import", "--json", "--dry-run", &broken, "--profile", "stock"]).exits(2).json();
-    let both: BTreeSet<String> = keys(&preview).union(&keys(&preview["troubles"][0])).cloned().collect();
-    assert_eq!(both, documented("| `import --dry-run --json`"));
+    let all: BTreeSet<String> = [&preview, &preview["files"][0], &preview["troubles"][0]].into_iter().flat_map(keys).collect();
+    assert_eq!(all, documented("| `import --dry-run --json`"));
 
     for entry in place.journal(2) {
         assert_eq!(keys(&entry), documented("| `journal --json`"));
@@ -182,7 +182,7 @@ fn help_has_examples_that_the_command_understands() {
         }
     }
     let front = place.ok(&["--help"]);
-    assert!(front.contains("First steps:") && front.contains("Exit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage."));
+    assert!(front.contains("First steps:") && front.contains("Exit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."));
 }
 
 /// The words of a command line up to a pipe, quotes taken off.

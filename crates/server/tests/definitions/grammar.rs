@@ -1169,11 +1169,19 @@ impl Grammar<'_> {
                 "args": { "n": "params.n" }
             }));
         }
-        routes.push(json!({
+        let mut ask = json!({
             "get": format!("/{prefix}/ask"), "params": { "input": { "type": "text", "required": true }, "idx": "integer", "limit": "integer", "pid": "text" },
             "ask": { "query": "input", "offset": "idx", "limit": "limit", "ticket": "pid", "by_source": true },
             "answer": { "status": "status", "nresults": "total", "data": "rows", "reason": "reason", "at": "at", "seconds": "seconds", "query": "query", "parsed": "parsed", "cached": "cached", "services": "services" }
-        }));
+        });
+        if self.chance(500) {
+            ask["ask"]["one_is_enough"] = true.into();
+            ask["answer"]["client_message"] = "warning".into();
+        }
+        if self.chance(500) {
+            ask["ask"]["answers_mistakes"] = true.into();
+        }
+        routes.push(ask);
         definition["routes"] = routes.into();
     }
 }

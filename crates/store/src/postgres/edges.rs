@@ -1,7 +1,7 @@
 //! Edges: those that are kept, and those that follow from a field of the children.
 
 use super::session::{DbResult, Session};
-use super::tables::{StoreTables, indexed, name};
+use super::tables::{StoreTables, TenantTables, indexed, name};
 use super::values::RowExt;
 use crate::Edge;
 use crate::contract::edges::limit_in_sql;
@@ -94,14 +94,8 @@ impl<'t> ChildrenByField<'t> {
 }
 
 /// Edges of targets, each of one group or of all.
-pub fn edges(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    link: u32,
-    targets: &[(String, Option<String>)],
-    limit: Option<usize>,
-) -> DbResult<Vec<Edge>> {
+pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
+    let TenantTables { session, tables, tenant } = own;
     if let Some(by_field) = ChildrenByField::of(tables, link) {
         let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
         return by_field.children(session, tables, tenant, &targets, limit);
@@ -159,14 +153,8 @@ pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32
 }
 
 /// Edges of targets that start between bounds.
-pub fn edges_starting_between(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    link: u32,
-    ranges: &[(SmolStr, i64, i64)],
-    limit: Option<usize>,
-) -> DbResult<Vec<Edge>> {
+pub fn edges_starting_between(own: TenantTables<'_>, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
+    let TenantTables { session, tables, tenant } = own;
     let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
     let sql = format!(

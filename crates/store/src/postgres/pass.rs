@@ -4,7 +4,7 @@
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::session::{DatabaseError, DbResult, Session};
-use super::tables::{StoreTables, indexed, name};
+use super::tables::{StoreTables, TenantTables, indexed, name};
 use super::values::RowExt;
 use super::{marks, unit};
 use crate::{Edge, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
@@ -22,8 +22,8 @@ struct PostgresPassContext<'d> {
 }
 
 impl PostgresPassContext<'_> {
-    fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &StoreTables, i64) -> DbResult<T>) -> Result<T> {
-        match ask(self.session, self.tables, self.tenant) {
+    fn ask<T: Default>(&mut self, ask: impl FnOnce(TenantTables<'_>) -> DbResult<T>) -> Result<T> {
+        match ask(TenantTables { session: self.session, tables: self.tables, tenant: self.tenant }) {
             Ok(value) => Ok(value),
             // nothing is wrong with the transaction: the pass may do without
             Err(DatabaseError::Store(error @ StoreError::Damaged(_))) => Err(error),
@@ -37,30 +37,30 @@ impl PostgresPassContext<'_> {
 
 impl PassContext for PostgresPassContext<'_> {
     fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        self.ask(|session, tables, tenant| {
+        self.ask(|TenantTables { session, tables, tenant }| {
             let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
             if !tables.distributed() {
                 let rows = by_key_locked(tables, &tables.collections[collection].table, "1", 2, "FOR UPDATE");
                 session.one(&format!("SELECT count(*) FROM ({rows}) AS held"), &[&tenant, &wanted])?;
             }
-            records::read(session, tables, tenant, collection, keys, ReadDetail::Full)
+            records::read(TenantTables { session, tables, tenant }, collection, keys, ReadDetail::Full)
         })
     }
 
     fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, ReadDetail::Values))
+        self.ask(|own| records::read(own, collection, keys, ReadDetail::Values))
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>> {
-        self.ask(|session, tables, tenant| edges::edges(session, tables, tenant, link, targets, limit))
+        self.ask(|own| edges::edges(own, link, targets, limit))
     }
 
     fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
-        self.ask(|session, tables, tenant| edges::edges_starting_between(session, tables, tenant, link, ranges, limit))
+        self.ask(|own| edges::edges_starting_between(own, link, ranges, limit))
     }
 
     fn edges_after(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, tables, tenant| {
+        self.ask(|TenantTables { session, tables, tenant }| {
             if let Some(by_field) = edges::ChildrenByField::of(tables, link) {
                 return by_field.edges_after(session, tenant, target, child, limit);
             }
@@ -72,7 +72,7 @@ impl PassContext for PostgresPassContext<'_> {
     }
 
     fn wait_for_new(&mut self) -> Result<()> {
-        self.ask(|session, _, tenant| {
+        self.ask(|TenantTables { session, tenant, .. }| {
             // given back at once: it is enough that those who had it before have ended
             session.execute(&format!("SELECT pg_advisory_lock({NEW_RECORDS})"), &[&tenant])?;
             session.execute(&format!("SELECT pg_advisory_unlock({NEW_RECORDS})"), &[&tenant])?;
@@ -81,7 +81,7 @@ impl PassContext for PostgresPassContext<'_> {
     }
 
     fn keys_by(&mut self, collection: CollectionId, field: FieldId, values: &[&str]) -> Result<Vec<Key>> {
-        self.ask(|session, tables, tenant| {
+        self.ask(|TenantTables { session, tables, tenant }| {
             let own = &tables.collections[collection];
             let field = &tables.catalogue().collections[collection].fields[field];
             let column = name(&["f", &field.name]);
@@ -96,11 +96,11 @@ impl PassContext for PostgresPassContext<'_> {
     }
 
     fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.ask(|session, tables, tenant| records::keys_after(session, tables, tenant, collection, key, limit))
+        self.ask(|own| records::keys_after(own, collection, key, limit))
     }
 
     fn marking(&mut self) -> Result<Vec<u64>> {
-        self.ask(|session, _, tenant| marks::marking(session, tenant))
+        self.ask(|TenantTables { session, tenant, .. }| marks::marking(session, tenant))
     }
 }
 

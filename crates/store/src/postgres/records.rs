@@ -1,7 +1,7 @@
 //! Reads records in bulk, and the log of their changes.
 
 use super::session::{DatabaseError, DbResult, Session};
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::values::{self, RowExt};
 use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::sql::row::{conflicts_of, read_json, unpack_state};
@@ -40,32 +40,19 @@ pub fn by_key_locked(tables: &StoreTables, table: &str, columns: &str, keys: usi
 }
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    keys: &[Key],
-    detail: ReadDetail,
-) -> DbResult<Vec<Option<StoredRecord>>> {
-    let found = read_damaged(session, tables, tenant, collection, keys, detail)?;
-    let name = &tables.catalogue().collections[collection].name;
+pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
+    let name = &own.tables.catalogue().collections[collection].name;
+    let found = read_damaged(own, collection, keys, detail)?;
     found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
 }
 
 /// The same, with records that are damaged.
-pub fn read_damaged(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    keys: &[Key],
-    detail: ReadDetail,
-) -> DbResult<Vec<Option<StoredRecord>>> {
-    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
+    let TenantTables { session, tables, tenant } = own;
+    let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
-    let columns = &own.read[detail as usize];
-    let sql = by_key(tables, &own.table, columns);
+    let columns = &table.read[detail as usize];
+    let sql = by_key(tables, &table.table, columns);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: Vec<Option<StoredRecord>> = vec![None; keys.len()];
     // of a key that is asked for twice the last place
@@ -166,15 +153,8 @@ pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collec
     Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
 }
 
-pub fn log(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    key: &Key,
-    before: Option<i64>,
-    limit: usize,
-) -> DbResult<Vec<ChangeLogEntry>> {
+pub fn log(own: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> DbResult<Vec<ChangeLogEntry>> {
+    let TenantTables { session, tables, tenant } = own;
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     let name = &tables.catalogue().collections[collection].name;
     let entry = |row: Row| -> DbResult<ChangeLogEntry> {
@@ -192,7 +172,8 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
 }
 
 /// Keys of a collection after one.
-pub fn keys_after(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
+pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
+    let TenantTables { session, tables, tenant } = own;
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }

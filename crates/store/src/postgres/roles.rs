@@ -2,7 +2,8 @@
 
 use super::session::{DbResult, Session};
 use super::store::{ObservedSnapshot, PostgresStore};
-use super::tenants::NO_TENANT;
+use super::tables::TenantTables;
+use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
 use super::work::{self, LeaseView};
 use super::{edges, marks, pass, query, records, tables, tags};
@@ -60,14 +61,14 @@ impl Records for PostgresStore {
     fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read(session, &self.context.tables, tenant, collection, keys, detail)
+            records::read(TenantTables { session, tables: &self.context.tables, tenant }, collection, keys, detail)
         })
     }
 
     fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.ask(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read_damaged(session, &self.context.tables, tenant, collection, keys, detail)
+            records::read_damaged(TenantTables { session, tables: &self.context.tables, tenant }, collection, keys, detail)
         })
     }
 
@@ -80,14 +81,14 @@ impl Records for PostgresStore {
 
     fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::keys_after(session, &self.context.tables, tenant, collection, key, limit),
+            Some(tenant) => records::keys_after(TenantTables { session, tables: &self.context.tables, tenant }, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
     fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::log(session, &self.context.tables, tenant, collection, key, before, limit),
+            Some(tenant) => records::log(TenantTables { session, tables: &self.context.tables, tenant }, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -173,14 +174,14 @@ impl CommitNumbers for PostgresStore {
 impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::edges(session, &self.context.tables, tenant, link, &[(target.to_owned(), None)], None),
+            Some(tenant) => edges::edges(TenantTables { session, tables: &self.context.tables, tenant }, link, &[(target.to_owned(), None)], None),
             None => Ok(Vec::new()),
         })
     }
 
     fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => edges::edges_starting_between(session, &self.context.tables, tenant, link, ranges, None),
+            Some(tenant) => edges::edges_starting_between(TenantTables { session, tables: &self.context.tables, tenant }, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }
@@ -248,11 +249,17 @@ impl Tags for PostgresStore {
     }
 
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
-        self.write(|session, stamp| tags::put(session, &self.context.tables, tenant, collection, &tags, new, stamp))
+        self.write(|session, stamp| {
+            let tenant = tenant_id(session, tenant)?;
+            tags::put(TenantTables { session, tables: &self.context.tables, tenant }, collection, &tags, new, stamp)
+        })
     }
 
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
-        self.write(|session, stamp| tags::delete(session, &self.context.tables, tenant, collection, name, stamp))
+        self.write(|session, stamp| {
+            let tenant = tenant_id(session, tenant)?;
+            tags::delete(TenantTables { session, tables: &self.context.tables, tenant }, collection, name, stamp)
+        })
     }
 
     fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {

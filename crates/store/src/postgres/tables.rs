@@ -99,6 +99,13 @@ pub struct CollectionTables {
     pub uniques: Vec<(FieldId, String)>,
 }
 
+/// The tables as one tenant has them, by a session.
+pub struct TenantTables<'c> {
+    pub session: &'c mut Session,
+    pub tables: &'c StoreTables,
+    pub tenant: i64,
+}
+
 /// Tables of a definition.
 pub struct StoreTables {
     /// By collection.

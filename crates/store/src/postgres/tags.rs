@@ -1,7 +1,7 @@
 //! Tags and trees.
 
 use super::session::{DbResult, Session};
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
 use crate::sql::row::read_json;
@@ -46,16 +46,9 @@ fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> DbResult<()> {
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(
-    session: &mut Session,
-    tables: &StoreTables,
-    tenant: &Tenant,
-    collection: CollectionId,
-    tags: &[Tag],
-    new: bool,
-    stamp: i64,
-) -> DbResult<()> {
-    let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
+pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
+    let TenantTables { session, tables, tenant } = own;
+    let collection = id_of(tables, collection)?;
     stamp_all(session, tenant, stamp)?;
     for tag in tags {
         let (kind, definition) = tag.definition.parts();
@@ -85,8 +78,9 @@ pub fn put(
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(session: &mut Session, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, name: &str, stamp: i64) -> DbResult<bool> {
-    let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
+pub fn delete(own: TenantTables<'_>, collection: CollectionId, name: &str, stamp: i64) -> DbResult<bool> {
+    let TenantTables { session, tables, tenant } = own;
+    let collection = id_of(tables, collection)?;
     stamp_all(session, tenant, stamp)?;
     session.execute("DELETE FROM tagged WHERE tenant = $1 AND collection = $2 AND value = $3", &[&tenant, &collection, &name])?;
     Ok(session.execute("DELETE FROM tags WHERE tenant = $1 AND collection = $2 AND name = $3", &[&tenant, &collection, &name])? > 0)

@@ -8,7 +8,7 @@ use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
 use super::rows::UnitWriter;
 use super::session::{DatabaseError, DbResult, Session};
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
 use super::{tags, work};
@@ -69,7 +69,7 @@ pub fn write(
         let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in keys {
-            let records = records::read_damaged(writer.session, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            let records = records::read_damaged(TenantTables { session: writer.session, tables, tenant }, collection, &keys, ReadDetail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
                 // it came into being after the lock: begin again, then it is locked in its turn
                 let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
@@ -169,7 +169,9 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     let mut ranges = Vec::new();
     for (place, read) in reliance.ranges.iter().enumerate() {
         // what others commit on several servers is not seen at once
-        if tables.distributed() || edges::edges_starting_between(session, tables, tenant, read.link, &read.ranges, None)? != read.edges {
+        if tables.distributed()
+            || edges::edges_starting_between(TenantTables { session, tables, tenant }, read.link, &read.ranges, None)? != read.edges
+        {
             ranges.push(place);
         }
     }
@@ -178,7 +180,9 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
         version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
     };
     let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
-    pass_on_broken(unit, (&records, &ranges), |collection, keys| records::read(session, tables, tenant, collection, keys, ReadDetail::Full))
+    pass_on_broken(unit, (&records, &ranges), |collection, keys| {
+        records::read(TenantTables { session, tables, tenant }, collection, keys, ReadDetail::Full)
+    })
 }
 
 /// Passes that look for what this transaction has not committed yet wait for it to end.

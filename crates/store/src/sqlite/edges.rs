@@ -2,7 +2,7 @@
 
 use super::error::failure;
 use super::sql::{searched, text};
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use crate::contract::edges::limit_in_sql;
 use crate::{Edge, Result};
 use rusqlite::{Connection, ToSql, params};
@@ -23,14 +23,8 @@ pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argu
 }
 
 /// Edges of a target, of one group or of all.
-pub fn edges(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: i64,
-    link: u32,
-    (target, group): (&str, Option<&str>),
-    limit: Option<usize>,
-) -> Result<Vec<Edge>> {
+pub fn edges(own: TenantTables<'_>, link: u32, (target, group): (&str, Option<&str>), limit: Option<usize>) -> Result<Vec<Edge>> {
+    let TenantTables { connection, tables, tenant } = own;
     if let Some(by_field) = ChildrenByField::of(tables, link) {
         return by_field.children(connection, tenant, target, None, limit);
     }

@@ -2,7 +2,7 @@
 
 use super::edges::{self, ChildrenByField};
 use super::error::failure;
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::{marks, records, unit};
 use crate::wanted::CancelToken;
@@ -21,13 +21,19 @@ pub struct SqlitePassContext<'c> {
     pub tenant: i64,
 }
 
+impl SqlitePassContext<'_> {
+    fn own(&self) -> TenantTables<'_> {
+        TenantTables { connection: self.connection, tables: self.tables, tenant: self.tenant }
+    }
+}
+
 impl PassContext for SqlitePassContext<'_> {
     fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Full)
+        records::read(self.own(), collection, keys, ReadDetail::Full)
     }
 
     fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
-        records::read(self.connection, self.tables, self.tenant, collection, keys, ReadDetail::Values)
+        records::read(self.own(), collection, keys, ReadDetail::Values)
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>> {
@@ -35,7 +41,7 @@ impl PassContext for SqlitePassContext<'_> {
         let mut found = Vec::new();
         for (target, group) in targets {
             let left = limit.map(|limit| limit.saturating_sub(found.len()));
-            found.extend(edges::edges(self.connection, self.tables, self.tenant, link, (target, group.as_deref()), left)?);
+            found.extend(edges::edges(self.own(), link, (target, group.as_deref()), left)?);
         }
         Ok(found)
     }
@@ -72,7 +78,7 @@ impl PassContext for SqlitePassContext<'_> {
     }
 
     fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-        records::keys_after(self.connection, self.tables, self.tenant, collection, key, limit)
+        records::keys_after(self.own(), collection, key, limit)
     }
 
     fn marking(&mut self) -> Result<Vec<u64>> {

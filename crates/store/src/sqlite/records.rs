@@ -2,7 +2,7 @@
 
 use super::error::failure;
 use super::sql::searched;
-use super::tables::{AT_VERSION, BY_KEY, StoreTables};
+use super::tables::{AT_VERSION, BY_KEY, StoreTables, TenantTables};
 use super::values::unbind_stored;
 use crate::damage::{DamagedPart, RecordPart};
 use crate::queue::JobRef;
@@ -17,37 +17,24 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    keys: &[Key],
-    detail: ReadDetail,
-) -> Result<Vec<Option<StoredRecord>>> {
-    let found = read_damaged(connection, tables, tenant, collection, keys, detail)?;
-    found.into_iter().map(|record| record.map(|record| record.sound(&tables.names[collection])).transpose()).collect()
+pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    let found = read_damaged(own, collection, keys, detail)?;
+    found.into_iter().map(|record| record.map(|record| record.sound(&own.tables.names[collection])).transpose()).collect()
 }
 
 /// The same, with records that are damaged.
-pub fn read_damaged(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    keys: &[Key],
-    detail: ReadDetail,
-) -> Result<Vec<Option<StoredRecord>>> {
-    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    let TenantTables { connection, tables, tenant } = own;
+    let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let which = detail as usize;
     if let [key] = keys {
-        let mut statement = connection.prepare_cached(&own.read_one[which]).map_err(failure)?;
+        let mut statement = connection.prepare_cached(&table.read_one[which]).map_err(failure)?;
         let mut rows = statement.query(params![tenant, key.as_str()]).map_err(failure)?;
         let row = rows.next().map_err(failure)?;
         return Ok(vec![row.map(|row| read_row(row, key, definition, detail)).transpose()?]);
     }
-    let mut statement = connection.prepare_cached(&own.read_many[which]).map_err(failure)?;
+    let mut statement = connection.prepare_cached(&table.read_many[which]).map_err(failure)?;
     let place = statement.column_count() - 1;
     let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
     let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
@@ -141,15 +128,8 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
     Ok(record)
 }
 
-pub fn log(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: i64,
-    collection: CollectionId,
-    key: &Key,
-    before: Option<i64>,
-    limit: usize,
-) -> Result<Vec<ChangeLogEntry>> {
+pub fn log(own: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+    let TenantTables { connection, tables, tenant } = own;
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let arguments = params![tenant, tables.names[collection], key.as_str(), before.unwrap_or(i64::MAX), limit as i64];
@@ -201,7 +181,8 @@ pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> 
 }
 
 /// Keys of a collection after one.
-pub fn keys_after(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+    let TenantTables { connection, tables, tenant } = own;
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }

@@ -4,7 +4,8 @@ use super::connection::{SqliteOptions, connect};
 use super::error::{after_waiting, failure};
 use super::sql::execute;
 use super::store::{ChangeProbe, SqliteStore};
-use super::tenants::NO_TENANT;
+use super::tables::TenantTables;
+use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, marks, pass, query, records, tables, tags, work};
 use crate::access::{NewToken, Token, Tokens};
@@ -91,27 +92,27 @@ impl Records for SqliteStore {
     fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read(connection, &self.tables, tenant, collection, keys, detail)
+            records::read(TenantTables { connection, tables: &self.tables, tenant }, collection, keys, detail)
         })
     }
 
     fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
-            records::read_damaged(connection, &self.tables, tenant, collection, keys, detail)
+            records::read_damaged(TenantTables { connection, tables: &self.tables, tenant }, collection, keys, detail)
         })
     }
 
     fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => records::keys_after(connection, &self.tables, tenant, collection, key, limit),
+            Some(tenant) => records::keys_after(TenantTables { connection, tables: &self.tables, tenant }, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
     fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
+            Some(tenant) => records::log(TenantTables { connection, tables: &self.tables, tenant }, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -224,7 +225,7 @@ impl CommitNumbers for SqliteStore {
 impl Settling for SqliteStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => edges::edges(connection, &self.tables, tenant, link, (target, None), None),
+            Some(tenant) => edges::edges(TenantTables { connection, tables: &self.tables, tenant }, link, (target, None), None),
             None => Ok(Vec::new()),
         })
     }
@@ -299,12 +300,18 @@ impl Tags for SqliteStore {
 
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
         let (tables, tenant) = (self.tables.clone(), tenant.clone());
-        self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
+        self.write(move |connection, stamp| {
+            let tenant = tenant_id(connection, &tenant)?;
+            tags::put(TenantTables { connection, tables: &tables, tenant }, collection, &tags, new, stamp)
+        })
     }
 
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
         let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
-        self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
+        self.write(move |connection, stamp| {
+            let tenant = tenant_id(connection, &tenant)?;
+            tags::delete(TenantTables { connection, tables: &tables, tenant }, collection, &name, stamp)
+        })
     }
 
     fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {

@@ -117,6 +117,14 @@ pub struct CollectionTables {
     pub uniques: Vec<(FieldId, String)>,
 }
 
+/// The tables as one tenant has them, by a connection.
+#[derive(Clone, Copy)]
+pub struct TenantTables<'c> {
+    pub connection: &'c Connection,
+    pub tables: &'c StoreTables,
+    pub tenant: i64,
+}
+
 /// Tables of a definition.
 pub struct StoreTables {
     /// By collection.

@@ -2,7 +2,7 @@
 
 use super::error::failure;
 use super::sql::execute;
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use crate::sql::row::read_json;
 use crate::sql::tagging::{differences, id_of};
@@ -50,16 +50,9 @@ pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collecti
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
-pub fn put(
-    connection: &Connection,
-    tables: &StoreTables,
-    tenant: &Tenant,
-    collection: CollectionId,
-    tags: &[Tag],
-    new: bool,
-    stamp: i64,
-) -> Result<()> {
-    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
+pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
+    let TenantTables { connection, tables, tenant } = own;
+    let collection = id_of(tables.catalogue(), collection)?;
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     for tag in tags {
         let sql = "SELECT EXISTS(SELECT 1 FROM tags WHERE tenant = ? AND collection = ? AND name = ?)";
@@ -82,8 +75,9 @@ pub fn put(
 }
 
 /// Removes a tag, and everybody's.
-pub fn delete(connection: &Connection, tables: &StoreTables, tenant: &Tenant, collection: CollectionId, name: &str, stamp: i64) -> Result<bool> {
-    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
+pub fn delete(own: TenantTables<'_>, collection: CollectionId, name: &str, stamp: i64) -> Result<bool> {
+    let TenantTables { connection, tables, tenant } = own;
+    let collection = id_of(tables.catalogue(), collection)?;
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
     let mut statement = connection.prepare_cached("DELETE FROM tags WHERE tenant = ? AND collection = ? AND name = ?").map_err(failure)?;

@@ -3,7 +3,7 @@
 use super::error::failure;
 use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
-use super::tables::StoreTables;
+use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::{edges, records, tags, unique, work};
 use crate::sql::unit::pass_on_broken;
@@ -75,7 +75,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         let waiting: Vec<RecordWrite> = waiting.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in lost {
-            let records = records::read_damaged(connection, tables, tenant, collection, &keys, ReadDetail::Full)?;
+            let records = records::read_damaged(TenantTables { connection, tables, tenant }, collection, &keys, ReadDetail::Full)?;
             conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
         }
         let resolved = unit.resolve(conflicts)?;
@@ -130,7 +130,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
         let mut named = Vec::new();
         for mark in new {
             let own = own.get(&(mark.rule, mark.target.as_str())).copied().unwrap_or(0);
-            if edges::edges(connection, tables, tenant, mark.rule, (&mark.target, None), Some(own + 1))?.len() > own {
+            if edges::edges(TenantTables { connection, tables, tenant }, mark.rule, (&mark.target, None), Some(own + 1))?.len() > own {
                 named.push(mark);
             }
         }
@@ -181,5 +181,7 @@ pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
             ranges.push(place);
         }
     }
-    pass_on_broken(unit, (&records, &ranges), |collection, keys| records::read(connection, tables, tenant, collection, keys, ReadDetail::Full))
+    pass_on_broken(unit, (&records, &ranges), |collection, keys| {
+        records::read(TenantTables { connection, tables, tenant }, collection, keys, ReadDetail::Full)
+    })
 }

@@ -1,0 +1,12 @@
+//! The program starts and says what it is. Because of this test, `cargo test --workspace` builds the program beside the tests.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::process::Command;
+
+#[test]
+fn the_program_says_its_version() {
+    let output = Command::new(env!("CARGO_BIN_EXE_stook")).arg("--version").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), concat!("stook ", env!("CARGO_PKG_VERSION")));
+    assert!(output.status.success());
+}
