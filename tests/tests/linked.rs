@@ -32,7 +32,7 @@ sources:
     format: json
     records: $[*]
     as_of: meta.received
-    into: work
+    feeds: [ {{ into: work, map: {{ id: $.id, author: $.author, genre: $.genre, pages: $.pages }} }} ]
     asks: {{ service: shelf, calls: {{ works: {{ get: /works, args: {{ author: author, genre: {{ field: genre, takes: pattern }} }} }} }} }}
   prices:                                             # says nothing of what is read below but the price
     format: json
@@ -61,10 +61,10 @@ collections:
   work:
     key: id
     fields:
-      id: {{ path: $.id, type: text }}
-      author: {{ path: $.author, type: text, index: equal }}
-      genre: {{ path: $.genre, type: text, index: equal }}
-      pages: {{ path: $.pages, type: integer }}
+      id: text
+      author: {{ type: text, index: equal }}
+      genre: {{ type: text, index: equal }}
+      pages: integer
       price: integer
       city: {{ type: text, derive: by.city }}
       stars: {{ type: integer, rollup: {{ over: review.of, max: stars }} }}
