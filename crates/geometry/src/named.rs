@@ -1,0 +1,122 @@
+//! Areas with names, such as countries or seas, and which of them a geometry touches.
+
+use std::collections::BTreeMap;
+
+use rstar::{AABB, RTree, RTreeObject};
+use serde_json::Value;
+
+use crate::bounds::Bounds;
+use crate::error::{Error, Fault, Limits, Place, TooIntricate, Warning};
+use crate::grid::{HALF_TURN, POLE, Point};
+use crate::read::{self, PathTo};
+use crate::{Geometry, Reading};
+
+/// Named areas with an index of where they are.
+pub struct NamedAreas {
+    /// By name; several features with one name are one area.
+    areas: Vec<(String, Vec<Geometry>)>,
+    index: RTree<Indexed>,
+}
+
+/// One box of an area.
+struct Indexed {
+    area: usize,
+    bounds: AABB<[f64; 2]>,
+}
+
+impl RTreeObject for Indexed {
+    type Envelope = AABB<[f64; 2]>;
+
+    fn envelope(&self) -> Self::Envelope {
+        self.bounds
+    }
+}
+
+fn envelope(bounds: Bounds) -> AABB<[f64; 2]> {
+    AABB::from_corners([bounds.low.x as f64, bounds.low.y as f64], [bounds.high.x as f64, bounds.high.y as f64])
+}
+
+impl NamedAreas {
+    /// Reads a FeatureCollection of GeoJSON; `property` of each feature is its name. The limits are those of one feature, but for the
+    /// bytes, which are those of the text.
+    ///
+    /// # Errors
+    /// When it is none, or a feature has no name or no geometry that can be read.
+    pub fn read(text: &str, property: &str, limits: &Limits) -> Result<(Self, Vec<Warning>), Error> {
+        if text.len() > limits.bytes {
+            return Err(Error { place: Place::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
+        }
+        let value = read::json(text)?;
+        let at_features = PathTo::Member(&PathTo::Root, "features");
+        let mut by_name: BTreeMap<String, Vec<Geometry>> = BTreeMap::new();
+        let mut warnings = Vec::new();
+        for (number, feature) in read::collection(&value)?.iter().enumerate() {
+            let at = PathTo::Item(&at_features, number);
+            let name = match feature.get("properties").and_then(|properties| properties.get(property)) {
+                Some(Value::String(name)) if !name.is_empty() => name.clone(),
+                Some(Value::Number(name)) => name.to_string(),
+                _ => {
+                    let place = Place::Path(PathTo::Member(&at, "properties").to_string());
+                    return Err(Error { place, fault: Fault::Syntax(format!("the feature has no name in its property {property:?}")) });
+                }
+            };
+            let Reading { geometry, warnings: repaired } = Geometry::of(read::of_json(feature, limits, &at)?)?;
+            warnings.extend(repaired);
+            by_name.entry(name).or_default().push(geometry);
+        }
+        let areas: Vec<(String, Vec<Geometry>)> = by_name.into_iter().collect();
+        let boxes = |(area, (_, geometries)): (usize, &(String, Vec<Geometry>))| {
+            let bounds: Vec<Bounds> = geometries.iter().flat_map(Geometry::bounds).collect();
+            bounds.into_iter().map(move |bounds| Indexed { area, bounds: envelope(bounds) })
+        };
+        let index = RTree::bulk_load(areas.iter().enumerate().flat_map(boxes).collect());
+        Ok((Self { areas, index }, warnings))
+    }
+
+    /// The names in order, with what they stand for.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Geometry])> {
+        self.areas.iter().map(|(name, geometries)| (name.as_str(), geometries.as_slice()))
+    }
+
+    /// The names of the areas that have a point in common with a geometry, in order.
+    ///
+    /// # Errors
+    /// When finding it out would take too long.
+    pub fn touching(&self, geometry: &Geometry) -> Result<Vec<&str>, TooIntricate> {
+        let mut found: Vec<usize> = looked_up(geometry)
+            .into_iter()
+            .flat_map(|bounds| self.index.locate_in_envelope_intersecting(envelope(bounds)))
+            .map(|indexed| indexed.area)
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        let mut names = Vec::new();
+        for (name, geometries) in found.into_iter().filter_map(|area| self.areas.get(area)) {
+            for named in geometries {
+                if named.intersects(geometry)? {
+                    names.push(name.as_str());
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The boxes where something that a geometry meets can be: its own, the other side of the antimeridian and a pole, if it reaches them.
+fn looked_up(geometry: &Geometry) -> Vec<Bounds> {
+    let mut boxes = geometry.bounds();
+    for own in boxes.clone() {
+        for (reached, other) in [(own.low.x == -HALF_TURN, HALF_TURN), (own.high.x == HALF_TURN, -HALF_TURN)] {
+            if reached {
+                boxes.push(Bounds { low: Point { x: other, ..own.low }, high: Point { x: other, ..own.high } });
+            }
+        }
+        for (reached, y) in [(own.low.y == -POLE, -POLE), (own.high.y == POLE, POLE)] {
+            if reached {
+                boxes.push(Bounds { low: Point { x: -HALF_TURN, y }, high: Point { x: HALF_TURN, y } });
+            }
+        }
+    }
+    boxes
+}

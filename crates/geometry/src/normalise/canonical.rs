@@ -1,0 +1,59 @@
+//! One order of rings and points for each area.
+
+use super::areas::Shape;
+use crate::Area;
+use crate::grid::{Edge, HALF_TURN, Point, doubled_area, edges_of_ring, side};
+
+/// Shapes as areas in canonical order: each ring from its smallest point, shells counterclockwise, holes clockwise.
+pub(super) fn areas(shapes: Vec<Shape>) -> Vec<Area> {
+    let mut areas: Vec<Area> = shapes
+        .into_iter()
+        .filter_map(|shape| {
+            let mut rings = shape.into_iter();
+            let shell = ring(rings.next()?, true)?;
+            let mut holes: Vec<Vec<Point>> = rings.filter_map(|hole| ring(hole, false)).collect();
+            holes.sort_unstable();
+            Some(Area { shell, holes })
+        })
+        .collect();
+    areas.sort_unstable();
+    areas
+}
+
+fn ring(mut ring: Vec<Point>, is_shell: bool) -> Option<Vec<Point>> {
+    if (doubled_area(&ring) > 0) != is_shell {
+        ring.reverse();
+    }
+    let start = ring.iter().enumerate().min_by_key(|(_, point)| **point)?.0;
+    ring.rotate_left(start);
+    let mut ring = without_straight(&ring);
+    divide_wide(&mut ring, |ring| edges_of_ring(ring).collect());
+    (ring.len() >= 3).then_some(ring)
+}
+
+/// Without points on the line between their neighbours. The first point, the smallest, is a corner. An edge that is not along a parallel
+/// stays below 180°, or it would be read as the short way across the antimeridian.
+fn without_straight(ring: &[Point]) -> Vec<Point> {
+    let mut kept: Vec<Point> = Vec::with_capacity(ring.len());
+    for point in ring.iter().chain(ring.first()) {
+        while let [.., before, last] = kept.as_slice()
+            && side(*before, *point, *last).is_eq()
+            && (before.y == point.y || (before.x - point.x).abs() <= HALF_TURN)
+        {
+            kept.pop();
+        }
+        kept.push(*point);
+    }
+    kept.pop();
+    kept
+}
+
+/// Divides edges of more than 180° at the meridian of Greenwich. Only edges along a parallel are so long.
+pub(super) fn divide_wide(points: &mut Vec<Point>, edges: impl Fn(&[Point]) -> Vec<Edge>) {
+    let wide = |edge: &Edge| (edge.from.x - edge.to.x).abs() > HALF_TURN && edge.from.y == edge.to.y;
+    let edges = edges(points);
+    // from the end, so that indices stay
+    for (index, edge) in edges.iter().enumerate().rev().filter(|(_, edge)| wide(edge)) {
+        points.insert(index + 1, Point { x: 0, y: edge.from.y });
+    }
+}

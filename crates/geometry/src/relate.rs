@@ -1,0 +1,344 @@
+//! How two geometries lie to each other: whether they have a point in common, whether one is within the other, and how much of it.
+//! Relations are decided on the grid's integers, without rounding.
+
+use std::ops::ControlFlow;
+
+use crate::error::TooIntricate;
+use crate::grid::{Edge, HALF_TURN, Meeting, POLE, Point, TURN, side};
+use crate::normalise::{Rule, Shape, overlay};
+use crate::pairs::{Budget, between};
+use crate::{Area, Geometry, measure};
+
+/// Shares that differ from none or all by less are rounding.
+const SHARE_ROUNDING: f64 = 1e-9;
+
+/// Where a point is in relation to an area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Location {
+    Inside,
+    Boundary,
+    Outside,
+}
+
+impl Geometry {
+    /// Whether the two have a point in common.
+    ///
+    /// # Errors
+    /// When finding it out would take too long.
+    pub fn intersects(&self, other: &Self) -> Result<bool, TooIntricate> {
+        if [POLE, -POLE].iter().any(|pole| self.touches_pole(*pole) && other.touches_pole(*pole)) {
+            return Ok(true);
+        }
+        let mut budget = Budget::new();
+        let at_seam = self.vertices().any(Point::is_on_seam) && other.vertices().any(Point::is_on_seam);
+        for shift in if at_seam { &[0, TURN, -TURN][..] } else { &[0] } {
+            if intersect_on_map(self, *shift, other, &mut budget)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether every point of this one is a point of `other`. Unlike `within` of the OGC, this is also true on the boundary of `other`.
+    /// Each line has to be within the areas or within the lines of `other`, piece by piece, and areas within its areas.
+    ///
+    /// # Errors
+    /// When finding it out would take too long.
+    pub fn is_within(&self, other: &Self) -> Result<bool, TooIntricate> {
+        let mut budget = Budget::new();
+        let areas: Vec<Edge> = other.edges_of_areas().collect();
+        for point in &self.points {
+            if !is_point_within(*point, other, &areas, &mut budget)? {
+                return Ok(false);
+            }
+        }
+        let (odd, plain): (Vec<Edge>, Vec<Edge>) = self.edges_of_lines().partition(|edge| is_on_seam(edge) || is_on_pole(edge));
+        for edge in odd {
+            if !is_odd_edge_within(edge, other, &areas, &mut budget)? {
+                return Ok(false);
+            }
+        }
+        let lines: Vec<Edge> = other.edges_of_lines().collect();
+        let covered = |location| location != Location::Outside;
+        if !(Pieces { edges: &plain, areas: &areas, lines: &lines }).all(&mut budget, covered)? {
+            return Ok(false);
+        }
+        let own: Vec<Edge> = self.edges_of_areas().collect();
+        if own.is_empty() {
+            return Ok(true);
+        }
+        let Some(bounds) = box_around(&own) else { return Ok(true) };
+        if !box_around(&areas).is_some_and(|around| encloses(around, bounds)) {
+            return Ok(false);
+        }
+        if !(Pieces { edges: &own, areas: &areas, lines: &[] }).all(&mut budget, covered)? {
+            return Ok(false);
+        }
+        // no hole and no gap of the other is inside this one
+        let near: Vec<Edge> = areas.into_iter().filter(|edge| edge.is_near(&bounds)).collect();
+        Pieces { edges: &near, areas: &own, lines: &[] }.all(&mut budget, |location| location != Location::Inside)
+    }
+
+    /// The share of this one's area that `other` covers, from 0 to 1; nothing if this one has no area.
+    ///
+    /// # Errors
+    /// When computing it would take too long.
+    pub fn fraction_in(&self, other: &Self) -> Result<Option<f64>, TooIntricate> {
+        let own: Vec<Edge> = self.edges_of_areas().collect();
+        let area = self.area();
+        let Some(bounds) = box_around(&own) else { return Ok(None) };
+        let near = |area: &&Area| box_around(&crate::grid::edges_of_ring(&area.shell).collect::<Vec<_>>()).is_some_and(|own| own.is_near(&bounds));
+        let others: Vec<Shape> = other.areas.iter().filter(near).map(Area::shape).collect();
+        let edges: Vec<Edge> =
+            others.iter().flatten().flat_map(|ring| crate::grid::edges_of_ring(ring)).filter(|edge| edge.is_near(&bounds)).collect();
+        let mut budget = Budget::new();
+        between(&own, &edges, &mut budget, |one, another, budget| {
+            if let (Some(one), Some(another)) = (own.get(one), edges.get(another))
+                && one.meets(another) == Meeting::Crossing
+            {
+                budget.crossing()?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if others.is_empty() || area <= 0.0 {
+            return Ok(Some(0.0));
+        }
+        let shapes: Vec<Shape> = self.areas.iter().map(Area::shape).collect();
+        let common = overlay(&shapes, &others, Rule::Intersection);
+        let common: f64 = common.iter().flatten().map(|ring| measure::ring(ring)).sum();
+        let share = common / area;
+        Ok(Some(if share < SHARE_ROUNDING {
+            0.0
+        } else if share > 1.0 - SHARE_ROUNDING {
+            1.0
+        } else {
+            share
+        }))
+    }
+
+    pub(crate) fn touches_pole(&self, pole: i64) -> bool {
+        self.vertices().any(|point| point.y == pole)
+    }
+}
+
+fn is_on_seam(edge: &Edge) -> bool {
+    edge.from.is_on_seam() && edge.to.x == edge.from.x
+}
+
+fn is_on_pole(edge: &Edge) -> bool {
+    edge.from.is_pole() && edge.to.y == edge.from.y
+}
+
+/// The diagonal of the box around edges.
+fn box_around(edges: &[Edge]) -> Option<Edge> {
+    let corners = || edges.iter().map(Edge::corners);
+    let from = Point { x: corners().map(|[low, _]| low.x).min()?, y: corners().map(|[low, _]| low.y).min()? };
+    let to = Point { x: corners().map(|[_, high]| high.x).max()?, y: corners().map(|[_, high]| high.y).max()? };
+    Some(Edge { from, to })
+}
+
+fn encloses(outer: Edge, inner: Edge) -> bool {
+    outer.from.x <= inner.from.x && outer.from.y <= inner.from.y && inner.to.x <= outer.to.x && inner.to.y <= outer.to.y
+}
+
+/// Everything of a geometry as edges; a point is an edge from it to itself.
+fn edges(geometry: &Geometry, shift: i64) -> Vec<Edge> {
+    let points = geometry.points.iter().map(|point| Edge { from: *point, to: *point });
+    let all = points.chain(geometry.edges_of_lines()).chain(geometry.edges_of_areas());
+    all.map(|edge| Edge { from: edge.from.moved(shift), to: edge.to.moved(shift) }).collect()
+}
+
+/// One point of each connected piece.
+fn samples(geometry: &Geometry) -> impl Iterator<Item = Point> {
+    let firsts = geometry.lines.iter().chain(geometry.areas.iter().map(|area| &area.shell)).filter_map(|points| points.first());
+    geometry.points.iter().chain(firsts).copied()
+}
+
+fn intersect_on_map(one: &Geometry, shift: i64, other: &Geometry, budget: &mut Budget) -> Result<bool, TooIntricate> {
+    let (own, others) = (edges(one, shift), edges(other, 0));
+    let (Some(own_box), Some(other_box)) = (box_around(&own), box_around(&others)) else { return Ok(false) };
+    if !own_box.is_near(&other_box) {
+        return Ok(false);
+    }
+    let near = |edges: Vec<Edge>, bounds: &Edge| edges.into_iter().filter(|edge| edge.is_near(bounds)).collect::<Vec<_>>();
+    let (own, others) = (near(own, &other_box), near(others, &own_box));
+    let meet = between(&own, &others, budget, |one, another, _| {
+        let meet = own.get(one).zip(others.get(another)).is_some_and(|(one, another)| one.meets(another) != Meeting::Apart);
+        Ok(if meet { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    if meet {
+        return Ok(true);
+    }
+    // then no boundary passes another one: a piece is inside or outside as a whole
+    for (one, shift, other, bounds) in [(one, shift, other, other_box), (other, -shift, one, own_box.moved(-shift))] {
+        let areas: Vec<Edge> = other.edges_of_areas().collect();
+        for sample in samples(one).map(|sample| sample.moved(shift)) {
+            let is_near = bounds.is_near(&Edge { from: sample, to: sample });
+            if !areas.is_empty() && is_near && locate(doubled(sample, sample), &areas, budget)? != Location::Outside {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+impl Edge {
+    fn moved(self, shift: i64) -> Self {
+        Self { from: self.from.moved(shift), to: self.to.moved(shift) }
+    }
+}
+
+/// The middle of two points in half units.
+fn doubled(a: Point, b: Point) -> Point {
+    Point { x: a.x + b.x, y: a.y + b.y }
+}
+
+/// Where a point in half units is in relation to the areas with such edges: what a ray to the east passes decides.
+fn locate(point: Point, areas: &[Edge], budget: &mut Budget) -> Result<Location, TooIntricate> {
+    // passing an edge costs less than comparing two
+    budget.steps(areas.len() / 4 + 1)?;
+    let mut inside = false;
+    for edge in areas {
+        let (from, to) = (doubled(edge.from, edge.from), doubled(edge.to, edge.to));
+        let (low, high) = if from.y <= to.y { (from, to) } else { (to, from) };
+        if point.y < low.y || high.y < point.y || (from.x < point.x && to.x < point.x) {
+            continue;
+        }
+        let side = side(low, high, point);
+        if side.is_eq() && from.x.min(to.x) <= point.x && point.x <= from.x.max(to.x) {
+            return Ok(Location::Boundary);
+        }
+        inside ^= low.y <= point.y && point.y < high.y && side.is_gt();
+    }
+    Ok(if inside { Location::Inside } else { Location::Outside })
+}
+
+fn is_point_within(point: Point, other: &Geometry, areas: &[Edge], budget: &mut Budget) -> Result<bool, TooIntricate> {
+    if (point.is_pole() && other.touches_pole(point.y)) || other.points.binary_search(&point).is_ok() {
+        return Ok(true);
+    }
+    is_middle_within(doubled(point, point), other, areas, budget)
+}
+
+/// Whether a point in half units is on a line or in an area, on either side of the antimeridian.
+fn is_middle_within(point: Point, other: &Geometry, areas: &[Edge], budget: &mut Budget) -> Result<bool, TooIntricate> {
+    let on_seam = point.x.abs() == 2 * HALF_TURN;
+    for point in if on_seam { vec![Point { x: 2 * HALF_TURN, ..point }, Point { x: -2 * HALF_TURN, ..point }] } else { vec![point] } {
+        let on_line = other.edges_of_lines().any(|edge| Edge { from: doubled(edge.from, edge.from), to: doubled(edge.to, edge.to) }.has(point));
+        if on_line || locate(point, areas, budget)? != Location::Outside {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// For an edge of a line along the antimeridian, which is on both sides of the map, or along a pole, which is one point.
+fn is_odd_edge_within(edge: Edge, other: &Geometry, areas: &[Edge], budget: &mut Budget) -> Result<bool, TooIntricate> {
+    if is_on_pole(&edge) {
+        return is_point_within(Point { x: 0, y: edge.from.y }, other, areas, budget);
+    }
+    let [low, high] = edge.corners();
+    let mut heights: Vec<i64> = other.vertices().filter(|point| point.is_on_seam()).map(|point| point.y).collect();
+    heights.extend([low.y, high.y]);
+    heights.retain(|y| (low.y..=high.y).contains(y));
+    heights.sort_unstable();
+    heights.dedup();
+    for (from, to) in heights.iter().zip(heights.iter().skip(1)) {
+        let middle = Point { x: 2 * edge.from.x, y: from + to };
+        if !is_middle_within(middle, other, areas, budget)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Edges, divided where they meet the boundary of areas.
+struct Pieces<'a> {
+    edges: &'a [Edge],
+    areas: &'a [Edge],
+    /// What lies on these counts as on the boundary.
+    lines: &'a [Edge],
+}
+
+/// Where one edge is divided.
+#[derive(Default, Clone)]
+struct Cuts {
+    points: Vec<Point>,
+    /// Stretches on the boundary, from their smaller to their greater end.
+    shared: Vec<(Point, Point)>,
+    starts_on_boundary: bool,
+}
+
+impl Pieces<'_> {
+    /// Whether the location of every piece is accepted. False as well where an edge crosses the boundary: its pieces are on both sides.
+    fn all(&self, budget: &mut Budget, accepted: impl Fn(Location) -> bool) -> Result<bool, TooIntricate> {
+        let mut cuts = vec![Cuts::default(); self.edges.len()];
+        let mut crosses = false;
+        for (others, is_boundary) in [(self.areas, true), (self.lines, false)] {
+            between(self.edges, others, budget, |index, other, _| {
+                let (Some(edge), Some(other), Some(cuts)) = (self.edges.get(index), others.get(other), cuts.get_mut(index)) else {
+                    return Ok(ControlFlow::Continue(()));
+                };
+                let meeting = edge.meets(other);
+                if is_boundary && meeting == Meeting::Crossing {
+                    crosses = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                cuts.add(edge, other, meeting, is_boundary);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if crosses {
+                return Ok(false);
+            }
+        }
+        let mut before: Option<(Point, Location)> = None;
+        for (edge, cuts) in self.edges.iter().zip(&mut cuts) {
+            // a piece that begins where the one before ends, away from the boundary, is where that is
+            let mut known = before.filter(|(end, _)| *end == edge.from && !cuts.starts_on_boundary).map(|(_, location)| location);
+            let points = cuts.along(edge);
+            for (from, to) in points.iter().zip(points.iter().skip(1)) {
+                let (low, high) = (*from.min(to), *from.max(to));
+                let location = if cuts.shared.iter().any(|(start, end)| *start <= low && high <= *end) {
+                    Location::Boundary
+                } else if let Some(known) = known {
+                    known
+                } else {
+                    locate(doubled(low, high), self.areas, budget)?
+                };
+                if !accepted(location) {
+                    return Ok(false);
+                }
+                before = (location != Location::Boundary).then_some((*to, location));
+                known = None;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Cuts {
+    fn add(&mut self, edge: &Edge, other: &Edge, meeting: Meeting, is_boundary: bool) {
+        if meeting == Meeting::Apart || meeting == Meeting::Crossing {
+            return;
+        }
+        self.starts_on_boundary |= is_boundary && other.has(edge.from);
+        self.points.extend([other.from, other.to].into_iter().filter(|point| edge.has(*point)));
+        if meeting == Meeting::Overlapping {
+            let start = edge.from.min(edge.to).max(other.from.min(other.to));
+            let end = edge.from.max(edge.to).min(other.from.max(other.to));
+            self.shared.push((start, end));
+        }
+    }
+
+    /// The ends of the pieces, in the direction of the edge.
+    fn along(&mut self, edge: &Edge) -> Vec<Point> {
+        let mut points = std::mem::take(&mut self.points);
+        points.extend([edge.from, edge.to]);
+        points.sort_unstable();
+        points.dedup();
+        if edge.from > edge.to {
+            points.reverse();
+        }
+        points
+    }
+}
