@@ -52,7 +52,7 @@ pub enum Fault {
     #[error("latitude {0} is not between -90 and 90; positions are longitude first, then latitude, in degrees")]
     Latitude(f64),
     /// A longitude that is none.
-    #[error("longitude {0} is not between -720 and 720; positions are longitude first, then latitude, in degrees")]
+    #[error("longitude {0} is not between -1080 and 1080; positions are longitude first, then latitude, in degrees")]
     Longitude(f64),
     /// Another reference system.
     #[error("reference system {0} is not supported; deliver longitude and latitude in WGS84 (SRID 4326)")]

@@ -8,8 +8,8 @@ pub(crate) use geojson::{PathTo, collection, geometry as of_json, json};
 use crate::error::{Error, Fault, Limits, Place};
 use crate::grid::{POLE, Point, units};
 
-/// Longitudes may be written up to two turns away from Greenwich.
-const FARTHEST: f64 = 720.0;
+/// Longitudes may be written up to three turns away from Greenwich.
+const FARTHEST: f64 = 1_080.0;
 
 /// A point, a line or a polygon as it was written, on the grid.
 pub(crate) enum Part {
