@@ -48,6 +48,37 @@ impl Point {
     }
 }
 
+/// Longitude or latitude.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Axis {
+    X,
+    Y,
+}
+
+impl Axis {
+    pub fn of(self, point: Point) -> i64 {
+        match self {
+            Self::X => point.x,
+            Self::Y => point.y,
+        }
+    }
+
+    pub fn other(self) -> Self {
+        match self {
+            Self::X => Self::Y,
+            Self::Y => Self::X,
+        }
+    }
+
+    /// The point with one coordinate on this axis.
+    pub fn point(self, here: i64, other: i64) -> Point {
+        match self {
+            Self::X => Point { x: here, y: other },
+            Self::Y => Point { x: other, y: here },
+        }
+    }
+}
+
 /// A place on the grid as degrees, which reading puts at the same place again.
 pub(crate) fn degrees(units: i64) -> f64 {
     units as f64 / UNITS as f64

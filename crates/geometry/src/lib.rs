@@ -25,6 +25,7 @@ mod normalise;
 mod pairs;
 mod read;
 mod relate;
+mod share;
 mod write;
 
 pub use bounds::Bounds;
@@ -73,10 +74,6 @@ impl Area {
     fn rings(&self) -> impl Iterator<Item = &Vec<Point>> {
         std::iter::once(&self.shell).chain(&self.holes)
     }
-
-    fn shape(&self) -> normalise::Shape {
-        self.rings().cloned().collect()
-    }
 }
 
 impl Geometry {
@@ -118,7 +115,7 @@ impl Geometry {
 
     /// The area in square metres on the ellipsoid of WGS84.
     pub fn area(&self) -> f64 {
-        self.rings().map(|ring| measure::ring(ring)).sum::<f64>().max(0.0)
+        self.rings().map(|ring| measure::ring(ring.iter().copied().map(measure::coordinates))).sum::<f64>().max(0.0)
     }
 
     fn rings(&self) -> impl Iterator<Item = &Vec<Point>> {

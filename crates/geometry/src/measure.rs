@@ -1,7 +1,7 @@
 //! Areas on the ellipsoid of WGS84. Edges are straight in longitude and latitude, so the area is an integral over latitude that is known
 //! in closed form: no edge has to be divided, and the pieces of an area have its area.
 
-use crate::grid::{Edge, Point, degrees, edges_of_ring};
+use crate::grid::{Edge, Point, UNITS};
 
 /// Half the length of the Earth's axis, in metres.
 const SEMI_MINOR: f64 = 6_356_752.314_245_179;
@@ -45,36 +45,48 @@ fn mean_strip(from: f64, to: f64, base: f64) -> f64 {
 
 /// What lies between an edge and the equator, positive if the edge goes east in the north.
 pub(crate) fn strip_below(edge: Edge) -> f64 {
-    below(edge, 0.0)
+    below(coordinates(edge.from), coordinates(edge.to), 0.0)
 }
 
-fn below(edge: Edge, base: f64) -> f64 {
-    let radians = |units: i64| degrees(units).to_radians();
-    if edge.from.x == edge.to.x {
+/// Longitude and latitude in units, of which there may be parts.
+type Coordinates = (f64, f64);
+
+pub(crate) fn coordinates(point: Point) -> Coordinates {
+    (point.x as f64, point.y as f64)
+}
+
+fn radians(units: f64) -> f64 {
+    (units / UNITS as f64).to_radians()
+}
+
+fn below(from: Coordinates, to: Coordinates, base: f64) -> f64 {
+    if from.0 == to.0 {
         return 0.0;
     }
     // in one direction, so that an edge and its reverse cancel exactly
-    let (low, high) = if edge.from < edge.to { (edge.from, edge.to) } else { (edge.to, edge.from) };
-    radians(edge.to.x - edge.from.x) * mean_strip(radians(low.y), radians(high.y), base)
+    let (low, high) = if from < to { (from, to) } else { (to, from) };
+    radians(to.0 - from.0) * mean_strip(radians(low.1), radians(high.1), base)
 }
 
 /// The area that a ring encloses, in square metres; negative if it runs clockwise.
-pub(crate) fn ring(ring: &[Point]) -> f64 {
+pub(crate) fn ring(ring: impl Iterator<Item = Coordinates> + Clone) -> f64 {
+    let Some(first) = ring.clone().next() else { return 0.0 };
     // the sum of longitudes is zero, so the area can be counted from any parallel; from a near one, small areas are exact too
-    let base = ring.first().map_or(0.0, |first| strip(degrees(first.y).to_radians()));
-    -edges_of_ring(ring).map(|edge| below(edge, base)).sum::<f64>()
+    let base = strip(radians(first.1));
+    let next = ring.clone().skip(1).chain([first]);
+    -ring.zip(next).map(|(from, to)| below(from, to, base)).sum::<f64>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{HALF_TURN, POLE, UNITS};
+    use crate::grid::{HALF_TURN, POLE};
 
     #[test]
     fn the_earth_has_its_area() {
         let corner = |x, y| Point { x, y };
         let world = [corner(-HALF_TURN, -POLE), corner(HALF_TURN, -POLE), corner(HALF_TURN, POLE), corner(-HALF_TURN, POLE)];
-        let area = ring(&world);
+        let area = ring(world.into_iter().map(coordinates));
         assert!((area / 510_065_621_724_088.4 - 1.0).abs() < 1e-12, "{area}");
     }
 
@@ -83,7 +95,7 @@ mod tests {
         let unit = UNITS / 100_000;
         let square = [(0, 0), (unit, 0), (unit, unit), (0, unit)].map(|(x, y)| Point { x: x + 10 * UNITS, y: y + 50 * UNITS });
         // one hundred-thousandth of a degree at 50° north is 1.112 m by 0.717 m
-        let area = ring(&square);
+        let area = ring(square.into_iter().map(coordinates));
         assert!((area - 0.797_6).abs() < 0.001, "{area}");
     }
 }

@@ -1,16 +1,12 @@
-//! How two geometries lie to each other: whether they have a point in common, whether one is within the other, and how much of it.
-//! Relations are decided on the grid's integers, without rounding.
+//! How two geometries lie to each other: whether they have a point in common, and whether one is within the other. It is decided on the
+//! grid's integers, without rounding.
 
 use std::ops::ControlFlow;
 
+use crate::Geometry;
 use crate::error::TooIntricate;
 use crate::grid::{Edge, HALF_TURN, Meeting, POLE, Point, TURN, side};
-use crate::normalise::{Rule, Shape, overlay};
 use crate::pairs::{Budget, between};
-use crate::{Area, Geometry, measure};
-
-/// Shares that differ from none or all by less are rounding.
-const SHARE_ROUNDING: f64 = 1e-9;
 
 /// Where a point is in relation to an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,43 +73,6 @@ impl Geometry {
         // no hole and no gap of the other is inside this one
         let near: Vec<Edge> = areas.into_iter().filter(|edge| edge.is_near(&bounds)).collect();
         Pieces { edges: &near, areas: &own, lines: &[] }.all(&mut budget, |location| location != Location::Inside)
-    }
-
-    /// The share of this one's area that `other` covers, from 0 to 1; nothing if this one has no area.
-    ///
-    /// # Errors
-    /// When computing it would take too long.
-    pub fn fraction_in(&self, other: &Self) -> Result<Option<f64>, TooIntricate> {
-        let own: Vec<Edge> = self.edges_of_areas().collect();
-        let area = self.area();
-        let Some(bounds) = box_around(&own) else { return Ok(None) };
-        let near = |area: &&Area| box_around(&crate::grid::edges_of_ring(&area.shell).collect::<Vec<_>>()).is_some_and(|own| own.is_near(&bounds));
-        let others: Vec<Shape> = other.areas.iter().filter(near).map(Area::shape).collect();
-        let edges: Vec<Edge> =
-            others.iter().flatten().flat_map(|ring| crate::grid::edges_of_ring(ring)).filter(|edge| edge.is_near(&bounds)).collect();
-        let mut budget = Budget::new();
-        between(&own, &edges, &mut budget, |one, another, budget| {
-            if let (Some(one), Some(another)) = (own.get(one), edges.get(another))
-                && one.meets(another) == Meeting::Crossing
-            {
-                budget.crossing()?;
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        if others.is_empty() || area <= 0.0 {
-            return Ok(Some(0.0));
-        }
-        let shapes: Vec<Shape> = self.areas.iter().map(Area::shape).collect();
-        let common = overlay(&shapes, &others, Rule::Intersection);
-        let common: f64 = common.iter().flatten().map(|ring| measure::ring(ring)).sum();
-        let share = common / area;
-        Ok(Some(if share < SHARE_ROUNDING {
-            0.0
-        } else if share > 1.0 - SHARE_ROUNDING {
-            1.0
-        } else {
-            share
-        }))
     }
 
     pub(crate) fn touches_pole(&self, pole: i64) -> bool {

@@ -2,11 +2,13 @@
 
 mod areas;
 mod canonical;
+mod clip;
 mod overlay;
 mod polar;
 mod turns;
 
 pub(crate) use areas::Shape;
+pub(crate) use clip::clipped;
 pub(crate) use overlay::{Rule, overlay};
 
 use crate::Area;

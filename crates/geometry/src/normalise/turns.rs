@@ -1,6 +1,7 @@
 //! Longitudes as a path goes: each edge goes the short way, and what leaves the map at the antimeridian is cut there and moved back.
 
-use crate::grid::{Edge, HALF_TURN, Point, TURN, edges_of_line};
+use super::clip::{clipped, passes};
+use crate::grid::{Axis, Edge, HALF_TURN, Point, TURN, edges_of_line};
 
 /// What an edge means that runs along a parallel for exactly 360°.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,46 +74,12 @@ pub(super) fn pieces(ring: Vec<Point>) -> Vec<Vec<Point>> {
     let mut ring: Vec<Point> = ring.into_iter().map(|point| point.moved(shift)).collect();
     let mut pieces = Vec::new();
     while ring.iter().any(|point| point.x > HALF_TURN) {
-        pieces.push(clipped(&ring, |point| HALF_TURN - point.x));
-        ring = clipped(&ring, |point| point.x - HALF_TURN).into_iter().map(|point| point.moved(-TURN)).collect();
+        pieces.push(clipped(&ring, Axis::X, ..=HALF_TURN));
+        ring = clipped(&ring, Axis::X, HALF_TURN..).into_iter().map(|point| point.moved(-TURN)).collect();
     }
     pieces.push(ring);
     pieces.retain(|piece| piece.len() >= 3);
     pieces
-}
-
-/// What of a ring lies where `inside` is not negative (Sutherland and Hodgman); what lies outside of it becomes edges on the border, which
-/// is a meridian. They may overlap.
-fn clipped(ring: &[Point], inside: impl Fn(Point) -> i64) -> Vec<Point> {
-    let mut kept: Vec<Point> = Vec::with_capacity(ring.len() + 4);
-    let push = |kept: &mut Vec<Point>, point: Point| {
-        if kept.last() != Some(&point) {
-            kept.push(point);
-        }
-    };
-    for Edge { from, to } in crate::grid::edges_of_ring(ring) {
-        let (depth, next) = (inside(from), inside(to));
-        if depth >= 0 {
-            push(&mut kept, from);
-        }
-        if (depth > 0 && next < 0) || (depth < 0 && next > 0) {
-            push(&mut kept, between(from, to, depth, next));
-        }
-    }
-    while kept.len() > 1 && kept.first() == kept.last() {
-        kept.pop();
-    }
-    kept
-}
-
-/// Where an edge passes a meridian that lies `depth` and `next` from its ends. Both directions of an edge give the same point.
-fn between(from: Point, to: Point, depth: i64, next: i64) -> Point {
-    let (from, to, depth, next) = if from.x < to.x { (from, to, depth.abs(), next.abs()) } else { (to, from, next.abs(), depth.abs()) };
-    let (depth, whole) = (i128::from(depth), i128::from(depth + next));
-    let rise = i128::from(to.y - from.y) * depth;
-    // to the nearest unit
-    let rise = (2 * rise + whole).div_euclid(2 * whole);
-    Point { x: from.x + depth as i64, y: from.y + rise as i64 }
 }
 
 /// A line cut at the antimeridian into lines on the map. What runs along the antimeridian is at −180.
@@ -135,7 +102,7 @@ fn cut(edge: Edge) -> Vec<Edge> {
     let [low, high] = edge.corners();
     let first = (low.x + HALF_TURN).div_euclid(TURN) * TURN + HALF_TURN;
     let meridians = (0..).map(|turn| first + turn * TURN).take_while(|meridian| *meridian < high.x).filter(|meridian| *meridian > low.x);
-    let mut points: Vec<Point> = meridians.map(|meridian| between(edge.from, edge.to, meridian - edge.from.x, edge.to.x - meridian)).collect();
+    let mut points: Vec<Point> = meridians.map(|meridian| passes(edge, Axis::X, meridian)).collect();
     if edge.from.x > edge.to.x {
         points.reverse();
     }
