@@ -132,7 +132,7 @@ def answer(case):
     # what one has and the other has not, in the plane, in square degrees
     difference = [shapely.symmetric_difference(a, b).area for a, b in zip(written, areas)]
     result["difference"] = difference
-    result["around"] = [a.length for a in areas]
+    result["around"] = [a.length + b.length for a, b in zip(written, areas)]
     width = 360 * UNITS
     shifted = [translate(one, shift * width) for shift in (-1, 0, 1)]
     result["intersects"] = any(shapely.intersects(geometry, other) for geometry in shifted)

@@ -20,16 +20,19 @@ impl Geometry {
     /// # Errors
     /// When computing it would take too long.
     pub fn fraction_in(&self, other: &Self) -> Result<Option<f64>, TooIntricate> {
-        let Some(lens) = Lens::on(self) else { return Ok(None) };
-        let others: Vec<Shape> = other.areas.iter().map(|area| lens.clipped(area)).filter(|shape| !shape.is_empty()).collect();
-        count_crossings(self, &others.concat(), &lens)?;
-        let own: Vec<Shape> = self.areas.iter().map(|area| area.rings().map(|ring| lens.seen(ring)).collect()).collect();
+        if self.areas.is_empty() {
+            return Ok(None);
+        }
         let area = self.area();
-        if others.is_empty() || area <= 0.0 {
+        let mut budget = Budget::new();
+        let mut common = 0.0;
+        // one after the other, so that each is seen through a lens of its own
+        for own in &self.areas {
+            common += common_area(own, other, &mut budget)?;
+        }
+        if area <= 0.0 {
             return Ok(Some(0.0));
         }
-        let common = overlay(&own, &others, Rule::Intersection);
-        let common: f64 = common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum();
         let share = common / area;
         Ok(Some(if share < ROUNDING {
             0.0
@@ -41,19 +44,27 @@ impl Geometry {
     }
 }
 
-/// Refuses areas whose boundaries cross too often.
-fn count_crossings(one: &Geometry, others: &[Vec<Point>], lens: &Lens) -> Result<(), TooIntricate> {
-    let own: Vec<Edge> = one.rings().flat_map(|ring| edges_of_ring(&lens.seen(ring)).collect::<Vec<_>>()).collect();
-    let others: Vec<Edge> = others.iter().flat_map(|ring| edges_of_ring(ring)).collect();
-    between(&own, &others, &mut Budget::new(), |one, another, budget| {
-        if let (Some(one), Some(another)) = (own.get(one), others.get(another))
+/// What an area has in common with a geometry, in square metres.
+fn common_area(own: &Area, other: &Geometry, budget: &mut Budget) -> Result<f64, TooIntricate> {
+    let Some(lens) = Lens::on(own) else { return Ok(0.0) };
+    let others: Vec<Shape> = other.areas.iter().map(|area| lens.clipped(area)).filter(|shape| !shape.is_empty()).collect();
+    if others.is_empty() {
+        return Ok(0.0);
+    }
+    // holes of what was decoded from damaged bytes can lie anywhere
+    let own = [lens.clipped(own)];
+    let edges = |shapes: &[Shape]| shapes.iter().flatten().flat_map(|ring| edges_of_ring(ring)).collect::<Vec<Edge>>();
+    let (own_edges, other_edges) = (edges(&own), edges(&others));
+    between(&own_edges, &other_edges, budget, |one, another, budget| {
+        if let (Some(one), Some(another)) = (own_edges.get(one), other_edges.get(another))
             && one.meets(another) == Meeting::Crossing
         {
             budget.crossing()?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(())
+    let common = overlay(&own, &others, Rule::Intersection);
+    Ok(common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum())
 }
 
 /// A finer grid on the box of an area, so that the rounding of crossings does not matter for small or narrow ones.
@@ -65,10 +76,10 @@ struct Lens {
 }
 
 impl Lens {
-    fn on(geometry: &Geometry) -> Option<Self> {
-        let shells = || geometry.areas.iter().flat_map(|area| &area.shell);
-        let low = Point { x: shells().map(|point| point.x).min()?, y: shells().map(|point| point.y).min()? };
-        let high = Point { x: shells().map(|point| point.x).max()?, y: shells().map(|point| point.y).max()? };
+    fn on(area: &Area) -> Option<Self> {
+        let shell = || area.shell.iter();
+        let low = Point { x: shell().map(|point| point.x).min()?, y: shell().map(|point| point.y).min()? };
+        let high = Point { x: shell().map(|point| point.x).max()?, y: shell().map(|point| point.y).max()? };
         // half of it lies on each side of zero
         let half = ((high.x - low.x).max(high.y - low.y) / 2 + 1) as u64;
         Some(Self { low, high, fineness: (BITS + half.leading_zeros()).saturating_sub(u64::BITS) })

@@ -13,12 +13,12 @@ fn read(text: &str) -> Reading {
 fn two(seed: u64) -> [Made; 2] {
     let mut random = Random::new(seed);
     let one = Made::new(&mut random, None);
-    let other = Made::new(&mut random, Some(one.center()));
-    [one, other]
+    let other = if random.one_in(3) { one.beside(&mut random) } else { Made::new(&mut random, Some(one.center())) };
+    if random.one_in(2) { [other, one] } else { [one, other] }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_canonical_form_is_read_as_itself(seed: u64) {
@@ -34,6 +34,7 @@ proptest! {
     #[test]
     fn how_longitudes_are_written_changes_nothing(seed: u64, turns in -1..=1) {
         let made = Made::new(&mut Random::new(seed), None);
+        prop_assume!(!made.has_half_turn());
         let canonical = made.read().geometry.to_bytes();
         prop_assert_eq!(&made.changed(|(x, y)| (x + 360.0 * f64::from(turns), y)).read().geometry.to_bytes(), &canonical, "{}", made.wkt());
         prop_assert_eq!(&made.wrapped().read().geometry.to_bytes(), &canonical, "{}", made.wkt());

@@ -1,6 +1,6 @@
 //! Polygons: their rings are made valid, cut at the antimeridian, closed through the poles, and united.
 
-use super::overlay::{Rule, overlay};
+use super::overlay::{Rule, counterclockwise, overlay};
 use super::polar;
 use super::turns::{self, Path, Round};
 use crate::error::{Fault, Repair, TooIntricate};
@@ -94,13 +94,6 @@ fn is_straight(ring: &[Point], point: Point) -> bool {
         [first, second, ..] => side(*first, *second, point).is_eq(),
         _ => true,
     }
-}
-
-fn counterclockwise(mut ring: Vec<Point>) -> Vec<Point> {
-    if doubled_area(&ring) < 0 {
-        ring.reverse();
-    }
-    ring
 }
 
 /// Twice the area of shapes in the plane.

@@ -1,8 +1,9 @@
 //! One order of rings and points for each area.
 
 use super::areas::Shape;
+use super::overlay::{clockwise, counterclockwise};
 use crate::Area;
-use crate::grid::{Edge, HALF_TURN, Point, doubled_area, edges_of_ring, side};
+use crate::grid::{Edge, HALF_TURN, Point, edges_of_ring, side};
 
 /// Shapes as areas in canonical order: each ring from its smallest point, shells counterclockwise, holes clockwise.
 pub(super) fn areas(shapes: Vec<Shape>) -> Vec<Area> {
@@ -20,10 +21,8 @@ pub(super) fn areas(shapes: Vec<Shape>) -> Vec<Area> {
     areas
 }
 
-fn ring(mut ring: Vec<Point>, is_shell: bool) -> Option<Vec<Point>> {
-    if (doubled_area(&ring) > 0) != is_shell {
-        ring.reverse();
-    }
+fn ring(ring: Vec<Point>, is_shell: bool) -> Option<Vec<Point>> {
+    let mut ring = if is_shell { counterclockwise(ring) } else { clockwise(ring) };
     let start = ring.iter().enumerate().min_by_key(|(_, point)| **point)?.0;
     ring.rotate_left(start);
     let mut ring = without_straight(&ring);

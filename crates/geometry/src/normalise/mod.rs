@@ -50,12 +50,19 @@ pub(crate) fn normalise(written: Written) -> Result<(Canonical, Vec<Warning>), E
         }
     }
     let mut overlaps = false;
+    let shells: Vec<Vec<Point>> = polygons.iter().filter_map(|shape| shape.first().cloned()).collect();
     let united = areas::united(polygons, &mut budget, &mut overlaps);
     let united = united.map_err(|intricate| Error { place: start.clone(), fault: intricate.into() })?;
     if overlaps {
         warnings.push(Warning { place: start, repair: Repair::Overlap });
     }
     canonical.areas = canonical::areas(united);
+    if canonical.areas.is_empty() {
+        // polygons narrower than the grid can vanish when they are united
+        for shell in &shells {
+            canonical.add_line(&areas::without_area(shell), &mut |_| {});
+        }
+    }
     canonical.points.sort_unstable();
     canonical.points.dedup();
     Ok((canonical, warnings))

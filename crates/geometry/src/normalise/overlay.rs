@@ -7,7 +7,7 @@ use i_overlay::core::solver::Solver;
 use i_overlay::i_float::int::point::IntPoint;
 
 use super::areas::Shape;
-use crate::grid::Point;
+use crate::grid::{Point, doubled_area};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Rule {
@@ -16,7 +16,7 @@ pub(crate) enum Rule {
     Intersection,
 }
 
-/// Everything a ring goes around counts as its inside. Shells of the result run counterclockwise, and its polygons are valid: rings do not
+/// Everything a ring goes around counts as its inside. Shells of the result run counterclockwise and holes clockwise, and its polygons are valid: rings do not
 /// touch themselves, and an inside is connected.
 pub(crate) fn overlay(subject: &[Shape], clip: &[Shape], rule: Rule) -> Vec<Shape> {
     let options = IntOverlayOptions {
@@ -40,6 +40,24 @@ pub(crate) fn overlay(subject: &[Shape], clip: &[Shape], rule: Rule) -> Vec<Shap
         Rule::Intersection => OverlayRule::Intersect,
     };
     let found = overlay.overlay(rule, FillRule::NonZero);
-    let ring = |ring: Vec<IntPoint>| ring.into_iter().map(|point| Point { x: point.x.into(), y: point.y.into() }).collect();
-    found.into_iter().map(|shape| shape.into_iter().map(ring).collect()).collect()
+    let oriented = |(index, ring): (usize, Vec<IntPoint>)| {
+        let ring = ring.into_iter().map(|point| Point { x: point.x.into(), y: point.y.into() }).collect();
+        // a hole that touches its shell comes in the direction of the shell
+        if index == 0 { counterclockwise(ring) } else { clockwise(ring) }
+    };
+    found.into_iter().map(|shape| shape.into_iter().enumerate().map(oriented).collect()).collect()
+}
+
+pub(super) fn counterclockwise(mut ring: Vec<Point>) -> Vec<Point> {
+    if doubled_area(&ring) < 0 {
+        ring.reverse();
+    }
+    ring
+}
+
+pub(super) fn clockwise(mut ring: Vec<Point>) -> Vec<Point> {
+    if doubled_area(&ring) > 0 {
+        ring.reverse();
+    }
+    ring
 }

@@ -83,6 +83,31 @@ impl Made {
         made
     }
 
+    /// A geometry that shares corners or edges with this one: most questions about boundaries arise there.
+    pub fn beside(&self, random: &mut Random) -> Self {
+        let Some(ring) = self.polygons.first().map(|rings| &rings[random.below(rings.len())]) else { return self.clone() };
+        let open = &ring[..ring.len() - 1];
+        let start = random.below(open.len());
+        let corner = |number: usize| open[(start + number) % open.len()];
+        let size = random.scale(0.01, 2.0);
+        let apart = (corner(0).0 + rounded(random.between(-size, size), 6), clamped(corner(0).1 + rounded(random.between(-size, size), 6)));
+        match random.below(8) {
+            0 => polygon("corner of it", vec![corner(0), corner(1), corner(2)]),
+            1 => polygon("on its edge", vec![corner(0), corner(1), apart]),
+            2 => polygon("half of it", (0..=open.len() / 2).map(corner).chain([corner(0)]).collect()),
+            3 => polygon("at its corner", vec![corner(0), apart, (apart.0, corner(0).1)]),
+            4 => Self { kind: "edge of it", lines: vec![vec![corner(0), corner(1), corner(2)]], ..Self::default() },
+            5 => Self { kind: "across it", lines: vec![vec![corner(0), corner(open.len() / 2)]], ..Self::default() },
+            6 => Self { kind: "corner of it", points: vec![corner(0)], ..Self::default() },
+            _ => {
+                let mut more = self.clone();
+                more.kind = "it with more";
+                more.polygons.push(vec![closed(vec![corner(0), corner(1), apart])]);
+                more
+            }
+        }
+    }
+
     pub fn center(&self) -> (f64, f64) {
         let rings = self.polygons.iter().flatten().flatten();
         *rings.chain(self.lines.iter().flatten()).chain(&self.points).next().unwrap_or(&(0.0, 0.0))
@@ -103,6 +128,13 @@ impl Made {
             let wrapped = if x.abs() <= 180.0 { x } else { x - 360.0 * turns };
             (rounded(wrapped, 12), y)
         })
+    }
+
+    /// Whether an edge spans half a turn: it goes east or west as it is written.
+    pub fn has_half_turn(&self) -> bool {
+        let rings = self.polygons.iter().flatten().chain(&self.lines);
+        let spans = rings.flat_map(|ring| ring.windows(2).map(|edge| (edge[0].0 - edge[1].0).abs()));
+        spans.into_iter().any(|span| (span - 180.0).abs() < 1e-6)
     }
 
     /// From another first point, and in the other direction.
@@ -198,7 +230,8 @@ fn swath(random: &mut Random, (x, y): (f64, f64)) -> Made {
 /// A ring around a pole.
 fn cap(random: &mut Random) -> Made {
     let latitude = random.between(35.0, 88.0) * if random.one_in(2) { 1.0 } else { -1.0 };
-    let corners = 4 + random.below(40);
+    // an odd number, so that no two are half a turn apart: an edge of exactly 180° goes east or west as it is written
+    let corners = 5 + 2 * random.below(20);
     let start = random.between(-300.0, -60.0);
     let mut ring: Ring = (0..corners).map(|corner| (start + 360.0 * corner as f64 / corners as f64, latitude + random.between(-2.0, 2.0))).collect();
     if random.one_in(2) {
