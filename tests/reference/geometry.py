@@ -36,7 +36,7 @@ def unwrapped(coordinates):
     return path, round((path[-1][0] - path[0][0]) / 360)
 
 
-def begun(path, turns):
+def from_clear_start(path, turns):
     """A path around the Earth from a point from which it never comes back to where it has been, if there is one. From another point, a
     path that turns back would enclose what it passes twice."""
     for start in range(len(path) - 1):
@@ -50,7 +50,7 @@ def begun(path, turns):
 
 def filled(path, turns, pole):
     if turns:
-        path = begun(path, turns)
+        path = from_clear_start(path, turns)
         path = path + [(path[-1][0], pole), (path[0][0], pole), path[0]]
     if len(path) < 4:
         return Polygon()

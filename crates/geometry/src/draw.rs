@@ -30,7 +30,7 @@ struct Thinned {
 
 impl Geometry {
     /// With at most so many points. The smallest rings, lines and points are left out where it needs more.
-    pub fn simplified(&self, most: usize) -> Drawing {
+    pub fn simplified(&self, max_points: usize) -> Drawing {
         let rings = self.rings().map(|ring| Thinned::new(ring, true));
         let mut paths: Vec<Thinned> = rings.chain(self.lines.iter().map(|line| Thinned::new(line, false))).collect();
         // the largest first, as long as the least of each fits
@@ -38,9 +38,9 @@ impl Geometry {
         let mut least = 0;
         paths.retain(|path| {
             least += path.least();
-            least <= most
+            least <= max_points
         });
-        thin(&mut paths, most);
+        thin(&mut paths, max_points);
         let mut drawing = Drawing::default();
         let mut drawn = 0;
         for path in paths {
@@ -48,7 +48,7 @@ impl Geometry {
             let left = path.points.iter().zip(&path.neighbours).filter(|(_, neighbours)| neighbours.is_some()).map(|(point, _)| *point);
             if path.is_ring { drawing.rings.push(left.collect()) } else { drawing.lines.push(left.collect()) }
         }
-        drawing.points = self.points.iter().take(most.saturating_sub(drawn)).copied().collect();
+        drawing.points = self.points.iter().take(max_points.saturating_sub(drawn)).copied().collect();
         drawing
     }
 }
@@ -92,16 +92,16 @@ impl Thinned {
 }
 
 /// Takes points away until at most so many are left.
-fn thin(paths: &mut [Thinned], most: usize) {
+fn thin(paths: &mut [Thinned], max_points: usize) {
     let mut total: usize = paths.iter().map(|path| path.left).sum();
-    if total <= most {
+    if total <= max_points {
         return;
     }
     let mut queue = BinaryHeap::new();
     for (path_index, path) in paths.iter().enumerate() {
         queue.extend((0..path.points.len()).filter_map(|index| Some(Reverse((path.weight(index)?, path_index, index)))));
     }
-    while total > most {
+    while total > max_points {
         let Some(Reverse((weight, path_index, index))) = queue.pop() else { return };
         let Some(path) = paths.get_mut(path_index) else { continue };
         // an older weight of a point that has been given another one

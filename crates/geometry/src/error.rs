@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// A place in what was read.
+/// Where something is in what was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Location {
     /// So many bytes before it, in text.
     Byte(usize),
     /// A path in JSON, such as `$.coordinates[0][3]`.
     Path(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Byte(byte) => write!(formatter, "byte {byte}"),
@@ -22,10 +22,10 @@ impl fmt::Display for Place {
 
 /// Why something is no geometry that can be kept, and where.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[error("{place}: {fault}")]
+#[error("{location}: {fault}")]
 pub struct Error {
     /// Where it is.
-    pub place: Place,
+    pub location: Location,
     /// What it is.
     pub fault: Fault,
 }
@@ -81,10 +81,10 @@ pub struct TooIntricate;
 
 /// What was repaired, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{place}: {repair}")]
+#[error("{location}: {repair}")]
 pub struct Warning {
     /// Where it is.
-    pub place: Place,
+    pub location: Location,
     /// What was done.
     pub repair: Repair,
 }

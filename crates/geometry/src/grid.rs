@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-/// Units of the grid in a degree. A unit is at most 2.3 cm, and the whole plane fits into 31 bits, which the overlay needs.
+/// Units of the grid in a degree. A unit is at most 2.3 cm, and the map fits into 31 bits, which the overlay needs.
 pub const UNITS: i64 = 5_000_000;
 /// From the meridian of Greenwich to the antimeridian.
 pub(crate) const HALF_TURN: i64 = 180 * UNITS;
@@ -79,12 +79,12 @@ impl Axis {
     }
 }
 
-/// A place on the grid as degrees, which reading puts at the same place again.
+/// A coordinate on the grid as degrees, which are read as the same coordinate again.
 pub(crate) fn degrees(units: i64) -> f64 {
     units as f64 / UNITS as f64
 }
 
-/// Degrees as the nearest place on the grid. Adding a whole turn to the degrees adds exactly a turn to the units.
+/// Degrees as the nearest coordinate on the grid. Adding a turn to the degrees adds exactly a turn to the units.
 pub(crate) fn units(degrees: f64) -> i64 {
     ((degrees * FINE).round() as i64 + FINE_IN_UNIT / 2).div_euclid(FINE_IN_UNIT)
 }

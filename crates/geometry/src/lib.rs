@@ -30,7 +30,7 @@ mod write;
 
 pub use bounds::Bounds;
 pub use draw::Drawing;
-pub use error::{Damaged, Error, Fault, Limits, Place, Repair, TooIntricate, Warning};
+pub use error::{Damaged, Error, Fault, Limits, Location, Repair, TooIntricate, Warning};
 pub use grid::{Point, UNITS};
 pub use named::NamedAreas;
 

@@ -6,8 +6,9 @@ use rstar::{AABB, RTree, RTreeObject};
 use serde_json::Value;
 
 use crate::bounds::Bounds;
-use crate::error::{Error, Fault, Limits, Place, TooIntricate, Warning};
+use crate::error::{Error, Fault, Limits, Location, TooIntricate, Warning};
 use crate::grid::{HALF_TURN, POLE, Point};
+use crate::pairs::Budget;
 use crate::read::{self, PathTo};
 use crate::{Geometry, Reading};
 
@@ -44,7 +45,7 @@ impl NamedAreas {
     /// When it is none, or a feature has no name or no geometry that can be read.
     pub fn read(text: &str, property: &str, limits: &Limits) -> Result<(Self, Vec<Warning>), Error> {
         if text.len() > limits.bytes {
-            return Err(Error { place: Place::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
+            return Err(Error { location: Location::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
         }
         let value = read::json(text)?;
         let at_features = PathTo::Member(&PathTo::Root, "features");
@@ -56,8 +57,8 @@ impl NamedAreas {
                 Some(Value::String(name)) if !name.is_empty() => name.clone(),
                 Some(Value::Number(name)) => name.to_string(),
                 _ => {
-                    let place = Place::Path(PathTo::Member(&at, "properties").to_string());
-                    return Err(Error { place, fault: Fault::Syntax(format!("the feature has no name in its property {property:?}")) });
+                    let location = Location::Path(PathTo::Member(&at, "properties").to_string());
+                    return Err(Error { location, fault: Fault::Syntax(format!("the feature has no name in its property {property:?}")) });
                 }
             };
             let Reading { geometry, warnings: repaired } = Geometry::of(read::of_json(feature, limits, &at)?)?;
@@ -91,9 +92,10 @@ impl NamedAreas {
         found.sort_unstable();
         found.dedup();
         let mut names = Vec::new();
+        let mut budget = Budget::new();
         for (name, geometries) in found.into_iter().filter_map(|area| self.areas.get(area)) {
             for named in geometries {
-                if named.intersects(geometry)? {
+                if named.intersects_in(geometry, &mut budget)? {
                     names.push(name.as_str());
                     break;
                 }

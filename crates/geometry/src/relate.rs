@@ -10,7 +10,7 @@ use crate::pairs::{Budget, between};
 
 /// Where a point is in relation to an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Location {
+enum Containment {
     Inside,
     Boundary,
     Outside,
@@ -22,13 +22,16 @@ impl Geometry {
     /// # Errors
     /// When finding it out would take too long.
     pub fn intersects(&self, other: &Self) -> Result<bool, TooIntricate> {
+        self.intersects_in(other, &mut Budget::new())
+    }
+
+    pub(crate) fn intersects_in(&self, other: &Self, budget: &mut Budget) -> Result<bool, TooIntricate> {
         if [POLE, -POLE].iter().any(|pole| self.touches_pole(*pole) && other.touches_pole(*pole)) {
             return Ok(true);
         }
-        let mut budget = Budget::new();
         let at_seam = self.vertices().any(Point::is_on_seam) && other.vertices().any(Point::is_on_seam);
         for shift in if at_seam { &[0, TURN, -TURN][..] } else { &[0] } {
-            if intersect_on_map(self, *shift, other, &mut budget)? {
+            if intersect_on_map(self, *shift, other, budget)? {
                 return Ok(true);
             }
         }
@@ -55,7 +58,7 @@ impl Geometry {
             }
         }
         let lines: Vec<Edge> = other.edges_of_lines().collect();
-        let covered = |location| location != Location::Outside;
+        let covered = |location| location != Containment::Outside;
         if !(Pieces { edges: &plain, areas: &areas, lines: &lines }).all(&mut budget, covered)? {
             return Ok(false);
         }
@@ -72,7 +75,7 @@ impl Geometry {
         }
         // no hole and no gap of the other is inside this one
         let near: Vec<Edge> = areas.into_iter().filter(|edge| edge.is_near(&bounds)).collect();
-        Pieces { edges: &near, areas: &own, lines: &[] }.all(&mut budget, |location| location != Location::Inside)
+        Pieces { edges: &near, areas: &own, lines: &[] }.all(&mut budget, |location| location != Containment::Inside)
     }
 
     pub(crate) fn touches_pole(&self, pole: i64) -> bool {
@@ -115,6 +118,7 @@ fn samples(geometry: &Geometry) -> impl Iterator<Item = Point> {
 
 fn intersect_on_map(one: &Geometry, shift: i64, other: &Geometry, budget: &mut Budget) -> Result<bool, TooIntricate> {
     let (own, others) = (edges(one, shift), edges(other, 0));
+    budget.steps(own.len() + others.len())?;
     let (Some(own_box), Some(other_box)) = (box_around(&own), box_around(&others)) else { return Ok(false) };
     if !own_box.is_near(&other_box) {
         return Ok(false);
@@ -128,12 +132,12 @@ fn intersect_on_map(one: &Geometry, shift: i64, other: &Geometry, budget: &mut B
     if meet {
         return Ok(true);
     }
-    // then no boundary passes another one: a piece is inside or outside as a whole
+    // then no boundary passes another one: a connected piece is entirely inside or entirely outside
     for (one, shift, other, bounds) in [(one, shift, other, other_box), (other, -shift, one, own_box.moved(-shift))] {
         let areas: Vec<Edge> = other.edges_of_areas().collect();
         for sample in samples(one).map(|sample| sample.moved(shift)) {
             let is_near = bounds.is_near(&Edge { from: sample, to: sample });
-            if !areas.is_empty() && is_near && locate(doubled(sample, sample), &areas, budget)? != Location::Outside {
+            if !areas.is_empty() && is_near && locate(doubled(sample, sample), &areas, budget)? != Containment::Outside {
                 return Ok(true);
             }
         }
@@ -153,7 +157,7 @@ fn doubled(a: Point, b: Point) -> Point {
 }
 
 /// Where a point in half units is in relation to the areas with such edges: what a ray to the east passes decides.
-fn locate(point: Point, areas: &[Edge], budget: &mut Budget) -> Result<Location, TooIntricate> {
+fn locate(point: Point, areas: &[Edge], budget: &mut Budget) -> Result<Containment, TooIntricate> {
     // passing an edge costs less than comparing two
     budget.steps(areas.len() / 4 + 1)?;
     let mut inside = false;
@@ -165,11 +169,11 @@ fn locate(point: Point, areas: &[Edge], budget: &mut Budget) -> Result<Location,
         }
         let side = side(low, high, point);
         if side.is_eq() && from.x.min(to.x) <= point.x && point.x <= from.x.max(to.x) {
-            return Ok(Location::Boundary);
+            return Ok(Containment::Boundary);
         }
         inside ^= low.y <= point.y && point.y < high.y && side.is_gt();
     }
-    Ok(if inside { Location::Inside } else { Location::Outside })
+    Ok(if inside { Containment::Inside } else { Containment::Outside })
 }
 
 fn is_point_within(point: Point, other: &Geometry, areas: &[Edge], budget: &mut Budget) -> Result<bool, TooIntricate> {
@@ -181,10 +185,11 @@ fn is_point_within(point: Point, other: &Geometry, areas: &[Edge], budget: &mut 
 
 /// Whether a point in half units is on a line or in an area, on either side of the antimeridian.
 fn is_middle_within(point: Point, other: &Geometry, areas: &[Edge], budget: &mut Budget) -> Result<bool, TooIntricate> {
+    budget.steps(other.lines.iter().map(Vec::len).sum())?;
     let on_seam = point.x.abs() == 2 * HALF_TURN;
     for point in if on_seam { vec![Point { x: 2 * HALF_TURN, ..point }, Point { x: -2 * HALF_TURN, ..point }] } else { vec![point] } {
         let on_line = other.edges_of_lines().any(|edge| Edge { from: doubled(edge.from, edge.from), to: doubled(edge.to, edge.to) }.has(point));
-        if on_line || locate(point, areas, budget)? != Location::Outside {
+        if on_line || locate(point, areas, budget)? != Containment::Outside {
             return Ok(true);
         }
     }
@@ -197,6 +202,7 @@ fn is_odd_edge_within(edge: Edge, other: &Geometry, areas: &[Edge], budget: &mut
         return is_point_within(Point { x: 0, y: edge.from.y }, other, areas, budget);
     }
     let [low, high] = edge.corners();
+    budget.steps(areas.len())?;
     let mut heights: Vec<i64> = other.vertices().filter(|point| point.is_on_seam()).map(|point| point.y).collect();
     heights.extend([low.y, high.y]);
     heights.retain(|y| (low.y..=high.y).contains(y));
@@ -230,7 +236,7 @@ struct Cuts {
 
 impl Pieces<'_> {
     /// Whether the location of every piece is accepted. False as well where an edge crosses the boundary: its pieces are on both sides.
-    fn all(&self, budget: &mut Budget, accepted: impl Fn(Location) -> bool) -> Result<bool, TooIntricate> {
+    fn all(&self, budget: &mut Budget, accepted: impl Fn(Containment) -> bool) -> Result<bool, TooIntricate> {
         let mut cuts = vec![Cuts::default(); self.edges.len()];
         let mut crosses = false;
         for (others, is_boundary) in [(self.areas, true), (self.lines, false)] {
@@ -250,7 +256,7 @@ impl Pieces<'_> {
                 return Ok(false);
             }
         }
-        let mut before: Option<(Point, Location)> = None;
+        let mut before: Option<(Point, Containment)> = None;
         for (edge, cuts) in self.edges.iter().zip(&mut cuts) {
             // a piece that begins where the one before ends, away from the boundary, is where that is
             let mut known = before.filter(|(end, _)| *end == edge.from && !cuts.starts_on_boundary).map(|(_, location)| location);
@@ -258,7 +264,7 @@ impl Pieces<'_> {
             for (from, to) in points.iter().zip(points.iter().skip(1)) {
                 let (low, high) = (*from.min(to), *from.max(to));
                 let location = if cuts.shared.iter().any(|(start, end)| *start <= low && high <= *end) {
-                    Location::Boundary
+                    Containment::Boundary
                 } else if let Some(known) = known {
                     known
                 } else {
@@ -267,7 +273,7 @@ impl Pieces<'_> {
                 if !accepted(location) {
                     return Ok(false);
                 }
-                before = (location != Location::Boundary).then_some((*to, location));
+                before = (location != Containment::Boundary).then_some((*to, location));
                 known = None;
             }
         }

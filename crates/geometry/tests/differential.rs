@@ -1,4 +1,4 @@
-//! Geometries beside shapely (GEOS) and pyproj (PROJ): what is read, areas, relations and shares of thousands of footprints.
+//! Geometries next to shapely (GEOS) and pyproj (PROJ): what is read, areas, relations and shares of thousands of footprints.
 //!
 //! `STOOK_TEST_PYTHON` names a Python that has both (else `~/.cache/stook/venv/bin/python` is tried); without it the test says so and
 //! passes. `STOOK_TEST_FOOTPRINTS` is the number of pairs, 2 000 if it is not set.
@@ -49,7 +49,7 @@ fn cases(count: u64) -> Vec<Case> {
             let mut random = Random::new(seed);
             let one = Made::new(&mut random, None);
             let near = (!random.one_in(8)).then(|| one.center());
-            let other = if random.one_in(3) { one.beside(&mut random) } else { Made::new(&mut random, near) };
+            let other = if random.one_in(3) { one.neighbour(&mut random) } else { Made::new(&mut random, near) };
             let [one, other] = if random.one_in(2) { [other, one] } else { [one, other] };
             let written = [&one, &other].map(|made| if random.one_in(4) || made.has_half_turn() { made.wkt() } else { made.wrapped().wkt() });
             let geometries = [one.read().geometry, other.read().geometry];
@@ -73,11 +73,11 @@ impl Tally {
         self.holds += usize::from(ours);
     }
 
-    fn near(&mut self, difference: f64, most: f64) -> bool {
+    fn near(&mut self, difference: f64, allowed: f64) -> bool {
         self.counted += 1;
-        self.equal += usize::from(difference <= most);
+        self.equal += usize::from(difference <= allowed);
         self.worst = self.worst.max(difference);
-        difference <= most
+        difference <= allowed
     }
 }
 

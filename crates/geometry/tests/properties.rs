@@ -13,7 +13,7 @@ fn read(text: &str) -> Reading {
 fn two(seed: u64) -> [Made; 2] {
     let mut random = Random::new(seed);
     let one = Made::new(&mut random, None);
-    let other = if random.one_in(3) { one.beside(&mut random) } else { Made::new(&mut random, Some(one.center())) };
+    let other = if random.one_in(3) { one.neighbour(&mut random) } else { Made::new(&mut random, Some(one.center())) };
     if random.one_in(2) { [other, one] } else { [one, other] }
 }
 
@@ -90,11 +90,11 @@ proptest! {
     }
 
     #[test]
-    fn a_drawing_has_few_points(seed: u64, most in 0_usize..100) {
+    fn a_drawing_has_few_points(seed: u64, max_points in 0_usize..100) {
         let geometry = Made::new(&mut Random::new(seed), None).read().geometry;
-        let drawing = geometry.simplified(most);
+        let drawing = geometry.simplified(max_points);
         let count = drawing.rings.iter().chain(&drawing.lines).map(Vec::len).sum::<usize>() + drawing.points.len();
-        prop_assert!(count <= most);
+        prop_assert!(count <= max_points);
         prop_assert!(drawing.rings.iter().all(|ring| ring.len() >= 3));
         let commands = drawing.svg_path(4).matches(['M', 'L']).count();
         prop_assert_eq!(commands, count);

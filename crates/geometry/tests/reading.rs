@@ -1,6 +1,6 @@
 //! What is read, how it is repaired, what is refused and where.
 
-use stook_geometry::{Error, Fault, Geometry, Limits, NamedAreas, Place, Reading, Repair};
+use stook_geometry::{Error, Fault, Geometry, Limits, Location, NamedAreas, Reading, Repair};
 
 fn reading(text: &str) -> Reading {
     Geometry::read(text, &Limits::VALUE).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -91,7 +91,7 @@ fn areas_are_cut_at_the_antimeridian() {
 }
 
 #[test]
-fn a_rectangle_of_the_whole_world_is_the_world() {
+fn a_rectangle_of_the_world_is_the_world() {
     let world = reading("POLYGON((-180 -90,180 -90,180 90,-180 90,-180 -90))").geometry;
     assert!((world.area() / 510_065_621_724_088.4 - 1.0).abs() < 1e-12);
     for form in [
@@ -177,7 +177,7 @@ fn what_is_invalid_is_repaired_and_said() {
 fn what_is_refused_says_where() {
     let at = |text: &str| {
         let error = refused(text);
-        (error.place.to_string(), error.fault)
+        (error.location.to_string(), error.fault)
     };
     assert_eq!(at("POINT(1 91)"), ("byte 6".into(), Fault::Latitude(91.0)));
     assert_eq!(at("LINESTRING(1 2,500000 4)"), ("byte 15".into(), Fault::Longitude(500_000.0)));
@@ -188,7 +188,7 @@ fn what_is_refused_says_where() {
     assert_eq!(at(r#"{"type":"Point","coordinates":[]}"#), ("$".into(), Fault::Empty));
     assert_eq!(at(r#"{"type":"Feature","geometry":null}"#), ("$.geometry".into(), Fault::Empty));
     assert_eq!(at(r#"{"type":"MultiPoint","coordinates":[[1,2],[3,-90.5]]}"#), ("$.coordinates[1]".into(), Fault::Latitude(-90.5)));
-    let place = |text: &str| refused(text).place.to_string();
+    let place = |text: &str| refused(text).location.to_string();
     assert_eq!(place("POINT(1 2"), "byte 9");
     assert_eq!(place("POINT(1 two)"), "byte 8");
     assert_eq!(place("POINT(nan 2)"), "byte 6");
@@ -220,6 +220,14 @@ fn limits_hold() {
     assert_eq!(Geometry::read(&deep, &Limits::VALUE).map(|_| ()).map_err(|error| error.fault), Err(Fault::TooDeep(8)));
     let deep = format!("{{\"type\":\"Polygon\",\"coordinates\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
     assert!(matches!(refused(&deep).fault, Fault::Syntax(_)));
+    // around the Earth and back
+    let turns = |count: usize| -> String {
+        let there = (0..count * 3).map(|step| format!("{} {}", step * 120 % 360, step as f64 * 0.01));
+        let back = (0..count * 3).rev().map(|step| format!("{} {}", step * 120 % 360, step as f64 * 0.01 + 0.02));
+        format!("POLYGON(({}))", there.chain(back).chain(["0 0".to_owned()]).collect::<Vec<_>>().join(","))
+    };
+    assert!(reading(&turns(10)).geometry.areas().len() > 1);
+    assert!(matches!(refused(&turns(1_000)).fault, Fault::Turns(999)));
     // a comb whose edges all cross those of another one
     let comb = |turned: bool| {
         let teeth = (0..4_000).map(|tooth| (f64::from(tooth) * 0.001, if tooth % 2 == 0 { 0.0 } else { 4.0 }));
@@ -236,8 +244,8 @@ fn limits_hold() {
 fn named_areas_say_what_is_wrong() {
     let collection = |feature: &str| format!(r#"{{"type":"FeatureCollection","features":[{feature}]}}"#);
     let read = |text: &str| NamedAreas::read(text, "name", &Limits::AREA);
-    let place = |text: &str| read(text).map(|_| ()).map_err(|error| error.place);
-    let path = |path: &str| Err(Place::Path(path.to_owned()));
+    let place = |text: &str| read(text).map(|_| ()).map_err(|error| error.location);
+    let path = |path: &str| Err(Location::Path(path.to_owned()));
     assert_eq!(place(SQUARE).map_err(|_| ()), Err(()));
     assert_eq!(place(r#"{"type":"Feature"}"#), path("$.type"));
     assert_eq!(place(&collection(r#"{"type":"Feature","properties":{},"geometry":null}"#)), path("$.features[0].properties"));

@@ -4,8 +4,11 @@ use super::overlay::{Rule, counterclockwise, overlay};
 use super::polar;
 use super::turns::{self, Path, Round};
 use crate::error::{Fault, Repair, TooIntricate};
-use crate::grid::{Edge, Point, doubled_area, edges_of_ring, side};
+use crate::grid::{Edge, Point, TURN, doubled_area, edges_of_ring, side};
 use crate::pairs::{Budget, are_simple};
+
+/// A ring may go so many times around the Earth before it comes back, as the swath of some orbits does.
+const MAX_TURNS: i64 = 20;
 
 /// A shell and its holes, none with its first point repeated.
 pub(crate) type Shape = Vec<Vec<Point>>;
@@ -47,22 +50,27 @@ pub(super) fn polygon(rings: &[Vec<Point>], budget: &mut Budget, warn: &mut dyn 
 fn path(ring: &[Point], budget: &mut Budget, warn: &mut dyn FnMut(Repair)) -> Result<Path, Fault> {
     let mut open = ring;
     match (ring.first(), ring.last()) {
-        (Some(first), Some(last)) if is_same_place(*first, *last) => open = ring.split_last().map_or(ring, |(_, open)| open),
+        (Some(first), Some(last)) if is_same_point(*first, *last) => open = ring.split_last().map_or(ring, |(_, open)| open),
         _ => warn(Repair::Closed),
     }
     let mut path = turns::ring(open, Round::Nowhere);
     if turns::has_round_edge(open) {
-        // as a rectangle of the whole world means it, unless the ring crosses itself then
+        // as a rectangle of the world means it, unless the ring crosses itself then
         let world = turns::ring(open, Round::World);
         if world.turns == 0 && doubled_area(&world.points) != 0 && is_simple(&world.points, budget)? {
             path = world;
         }
     }
-    if path.turns.abs() > 1 { Err(Fault::Turns(path.turns.abs())) } else { Ok(path) }
+    let width = turns::width(&path.points) / TURN;
+    match path.turns.abs() {
+        turns @ 2.. => Err(Fault::Turns(turns)),
+        _ if width > MAX_TURNS => Err(Fault::Turns(width)),
+        _ => Ok(path),
+    }
 }
 
-fn is_same_place(a: Point, b: Point) -> bool {
-    a.y == b.y && (a.x - b.x) % crate::grid::TURN == 0
+fn is_same_point(a: Point, b: Point) -> bool {
+    a.y == b.y && (a.x - b.x) % TURN == 0
 }
 
 fn is_simple(ring: &[Point], budget: &mut Budget) -> Result<bool, TooIntricate> {

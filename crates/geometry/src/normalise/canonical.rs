@@ -51,8 +51,16 @@ fn without_straight(ring: &[Point]) -> Vec<Point> {
 pub(super) fn divide_wide(points: &mut Vec<Point>, edges: impl Fn(&[Point]) -> Vec<Edge>) {
     let wide = |edge: &Edge| (edge.from.x - edge.to.x).abs() > HALF_TURN && edge.from.y == edge.to.y;
     let edges = edges(points);
-    // from the end, so that indices stay
-    for (index, edge) in edges.iter().enumerate().rev().filter(|(_, edge)| wide(edge)) {
-        points.insert(index + 1, Point { x: 0, y: edge.from.y });
+    if !edges.iter().any(wide) {
+        return;
     }
+    let last = points.last().copied();
+    let mut divided = Vec::with_capacity(points.len() + 2);
+    for edge in &edges {
+        divided.push(edge.from);
+        divided.extend(wide(edge).then_some(Point { x: 0, y: edge.from.y }));
+    }
+    // the edges of a ring begin at all its points, those of a line not at its last
+    divided.extend(last.filter(|_| edges.len() < points.len()));
+    *points = divided;
 }

@@ -45,10 +45,10 @@ fn half(ring: &[Point], axis: Axis, limit: i64, sign: i64) -> Vec<Point> {
 /// Where an edge passes a limit that lies between its ends, to the nearest unit. Both directions of an edge give the same point.
 pub(super) fn passes(edge: Edge, axis: Axis, limit: i64) -> Point {
     let (from, to) = if axis.of(edge.from) < axis.of(edge.to) { (edge.from, edge.to) } else { (edge.to, edge.from) };
-    let whole = i128::from(axis.of(to) - axis.of(from));
+    let width = i128::from(axis.of(to) - axis.of(from));
     let part = i128::from(limit - axis.of(from));
     let across = axis.other();
     let rise = i128::from(across.of(to) - across.of(from)) * part;
-    let rise = (2 * rise + whole).div_euclid(2 * whole) as i64;
+    let rise = (2 * rise + width).div_euclid(2 * width) as i64;
     axis.point(limit, across.of(from) + rise)
 }

@@ -12,7 +12,7 @@ pub(crate) use clip::clipped;
 pub(crate) use overlay::{Rule, overlay};
 
 use crate::Area;
-use crate::error::{Error, Place, Repair, Warning};
+use crate::error::{Error, Location, Repair, Warning};
 use crate::grid::{HALF_TURN, Point, TURN, edges_of_line};
 use crate::pairs::Budget;
 use crate::read::{Part, Written};
@@ -30,15 +30,15 @@ pub(crate) fn normalise(written: Written) -> Result<(Canonical, Vec<Warning>), E
     let mut warnings = Vec::new();
     let mut polygons: Vec<Shape> = Vec::new();
     let mut budget = Budget::new();
-    let start = written.parts.first().map_or(Place::Byte(0), |(place, _)| place.clone());
-    for (place, part) in written.parts {
-        let mut warn = |repair: Repair| warnings.push(Warning { place: place.clone(), repair });
+    let start = written.parts.first().map_or(Location::Byte(0), |(location, _)| location.clone());
+    for (location, part) in written.parts {
+        let mut warn = |repair: Repair| warnings.push(Warning { location: location.clone(), repair });
         match part {
             Part::Point(point) => canonical.points.push(on_map(point)),
             Part::Line(line) => canonical.add_line(&line, &mut warn),
             Part::Polygon(rings) => {
                 let result = areas::polygon(&rings, &mut budget, &mut warn);
-                let shapes = result.map_err(|fault| Error { place: place.clone(), fault })?;
+                let shapes = result.map_err(|fault| Error { location: location.clone(), fault })?;
                 if shapes.is_empty() {
                     warn(Repair::NoArea);
                     if let Some(shell) = rings.first() {
@@ -52,9 +52,9 @@ pub(crate) fn normalise(written: Written) -> Result<(Canonical, Vec<Warning>), E
     let mut overlaps = false;
     let shells: Vec<Vec<Point>> = polygons.iter().filter_map(|shape| shape.first().cloned()).collect();
     let united = areas::united(polygons, &mut budget, &mut overlaps);
-    let united = united.map_err(|intricate| Error { place: start.clone(), fault: intricate.into() })?;
+    let united = united.map_err(|intricate| Error { location: start.clone(), fault: intricate.into() })?;
     if overlaps {
-        warnings.push(Warning { place: start, repair: Repair::Overlap });
+        warnings.push(Warning { location: start, repair: Repair::Overlap });
     }
     canonical.areas = canonical::areas(united);
     if canonical.areas.is_empty() {

@@ -6,9 +6,9 @@ use crate::grid::{Axis, Edge, HALF_TURN, Point, TURN, edges_of_line};
 /// What an edge means that runs along a parallel for exactly 360°.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Round {
-    /// Around the Earth, as in a rectangle of the whole world.
+    /// Around the Earth, as in a rectangle of the world.
     World,
-    /// Nowhere: −180 and 180 are the same place.
+    /// Nowhere: −180 and 180 are the same meridian.
     Nowhere,
 }
 
@@ -60,6 +60,12 @@ pub(super) fn line(points: &[Point], round: Round) -> Vec<Point> {
         }
     }
     path
+}
+
+/// How far a path goes from west to east.
+pub(super) fn width(path: &[Point]) -> i64 {
+    let longitudes = || path.iter().map(|point| point.x);
+    longitudes().max().unwrap_or_default() - longitudes().min().unwrap_or_default()
 }
 
 /// Whether an edge runs along a parallel for exactly 360°.

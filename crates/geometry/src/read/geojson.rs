@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::{Counter, Part, Written};
-use crate::error::{Error, Fault, Limits, Place};
+use crate::error::{Error, Fault, Limits, Location};
 use crate::grid::Point;
 
 /// Names of the one reference system that old documents may name.
@@ -30,12 +30,12 @@ impl fmt::Display for PathTo<'_> {
 }
 
 impl PathTo<'_> {
-    fn place(&self) -> Place {
-        Place::Path(self.to_string())
+    fn location(&self) -> Location {
+        Location::Path(self.to_string())
     }
 
     fn error(&self, fault: Fault) -> Error {
-        Error { place: self.place(), fault }
+        Error { location: self.location(), fault }
     }
 
     fn syntax(&self, what: impl Into<String>) -> Error {
@@ -50,7 +50,7 @@ pub(crate) fn json(text: &str) -> Result<Value, Error> {
         let byte = (before + error.column().saturating_sub(1)).min(text.len());
         let what = error.to_string();
         let what = what.split(" at line ").next().unwrap_or_default();
-        Error { place: Place::Byte(byte), fault: Fault::Syntax(format!("not JSON: {what}")) }
+        Error { location: Location::Byte(byte), fault: Fault::Syntax(format!("not JSON: {what}")) }
     })
 }
 
@@ -91,7 +91,7 @@ fn kind<'a>(object: &'a Map<String, Value>, at: &PathTo<'_>) -> Result<&'a str, 
 
 struct Reader {
     counter: Counter,
-    parts: Vec<(Place, Part)>,
+    parts: Vec<(Location, Part)>,
 }
 
 impl Reader {
@@ -148,7 +148,7 @@ impl Reader {
     fn point(&mut self, value: Option<&Value>, at: &PathTo<'_>) -> Result<(), Error> {
         self.counter.part().map_err(|fault| at.error(fault))?;
         let point = self.position(value, at)?;
-        self.parts.push((at.place(), Part::Point(point)));
+        self.parts.push((at.location(), Part::Point(point)));
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Reader {
         if line.len() < 2 {
             return Err(at.error(Fault::ShortLine));
         }
-        self.parts.push((at.place(), Part::Line(line)));
+        self.parts.push((at.location(), Part::Line(line)));
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Reader {
             rings.push(ring);
         }
         if !rings.is_empty() {
-            self.parts.push((at.place(), Part::Polygon(rings)));
+            self.parts.push((at.location(), Part::Polygon(rings)));
         }
         Ok(())
     }

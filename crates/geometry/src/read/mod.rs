@@ -5,7 +5,7 @@ mod wkt;
 
 pub(crate) use geojson::{PathTo, collection, geometry as of_json, json};
 
-use crate::error::{Error, Fault, Limits, Place};
+use crate::error::{Error, Fault, Limits, Location};
 use crate::grid::{POLE, Point, units};
 
 /// Longitudes may be written up to three turns away from Greenwich.
@@ -20,7 +20,7 @@ pub(crate) enum Part {
 
 /// What was written, without its nesting.
 pub(crate) struct Written {
-    pub parts: Vec<(Place, Part)>,
+    pub parts: Vec<(Location, Part)>,
 }
 
 /// Counts what is read against the limits.
@@ -65,7 +65,7 @@ impl Counter {
 /// A text in one of the forms; what it begins with says which.
 pub(crate) fn text(text: &str, limits: &Limits) -> Result<Written, Error> {
     if text.len() > limits.bytes {
-        return Err(Error { place: Place::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
+        return Err(Error { location: Location::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
     }
     if text.trim_start().starts_with('{') {
         let value = json(text)?;

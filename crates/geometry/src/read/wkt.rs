@@ -1,7 +1,7 @@
 //! WKT, with `SRID=4326;` before it (EWKT) or not, and in the quotes of OData: `geography'SRID=4326;POINT(1 2)'`.
 
 use super::{Counter, Part, Written};
-use crate::error::{Error, Fault, Limits, Place};
+use crate::error::{Error, Fault, Limits, Location};
 use crate::grid::Point;
 
 const WGS84: &str = "4326";
@@ -28,12 +28,12 @@ struct Reader<'a> {
     text: &'a str,
     byte: usize,
     counter: Counter,
-    parts: Vec<(Place, Part)>,
+    parts: Vec<(Location, Part)>,
 }
 
 impl<'a> Reader<'a> {
     fn error_at(&self, byte: usize, fault: Fault) -> Error {
-        Error { place: Place::Byte(byte), fault }
+        Error { location: Location::Byte(byte), fault }
     }
 
     fn syntax(&self, what: impl Into<String>) -> Error {
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         if matches!(part, Part::Point(_)) {
             self.counter.part().map_err(|fault| self.error_at(start, fault))?;
         }
-        self.parts.push((Place::Byte(start), part));
+        self.parts.push((Location::Byte(start), part));
         Ok(())
     }
 

@@ -84,7 +84,7 @@ impl Made {
     }
 
     /// A geometry that shares corners or edges with this one: most questions about boundaries arise there.
-    pub fn beside(&self, random: &mut Random) -> Self {
+    pub fn neighbour(&self, random: &mut Random) -> Self {
         let Some(ring) = self.polygons.first().map(|rings| &rings[random.below(rings.len())]) else { return self.clone() };
         let open = &ring[..ring.len() - 1];
         let start = random.below(open.len());
@@ -193,8 +193,8 @@ fn tile(random: &mut Random, (x, y): (f64, f64)) -> Made {
     polygon("tile", vec![(west, south), (east, south + lean * (north - south)), (east - lean * width, north), (west, north)])
 }
 
-/// A point so far along and beside the track of a satellite, as longitude and latitude in radians.
-fn beside(inclination: f64, along: f64, across: f64) -> (f64, f64) {
+/// A point so far along and off the track of a satellite, as longitude and latitude in radians.
+fn off_track(inclination: f64, along: f64, across: f64) -> (f64, f64) {
     let height = across.sin();
     let (p, q) = (along.cos() * across.cos(), along.sin() * across.cos());
     let (x, y, z) = (p, q * inclination.cos() - height * inclination.sin(), q * inclination.sin() + height * inclination.cos());
@@ -209,11 +209,11 @@ fn swath(random: &mut Random, (x, y): (f64, f64)) -> Made {
     let start = (y.to_radians().sin() / inclination.sin()).clamp(-1.0, 1.0).asin();
     let start = if random.one_in(2) { PI - start } else { start };
     let steps = 2 + (length.to_degrees() / random.between(1.0, 6.0)) as usize;
-    let rotation = x - beside(inclination, start, 0.0).0.to_degrees();
+    let rotation = x - off_track(inclination, start, 0.0).0.to_degrees();
     let side = |across: f64| {
         (0..=steps).map(move |step| {
             let along = start + length * step as f64 / steps as f64;
-            let (longitude, latitude) = beside(inclination, along, across);
+            let (longitude, latitude) = off_track(inclination, along, across);
             // the Earth turns below
             (longitude.to_degrees() + rotation - along / TAU * 24.0, latitude.to_degrees())
         })
@@ -270,10 +270,10 @@ fn tangle(random: &mut Random, (x, y): (f64, f64)) -> Made {
 }
 
 /// Star-shaped polygons, some with a hole; several may overlap.
-fn region(random: &mut Random, (x, y): (f64, f64), most: usize) -> Made {
-    let mut made = Made { kind: if most > 1 { "regions" } else { "region" }, ..Made::default() };
+fn region(random: &mut Random, (x, y): (f64, f64), max: usize) -> Made {
+    let mut made = Made { kind: if max > 1 { "regions" } else { "region" }, ..Made::default() };
     let size = random.scale(0.05, 8.0);
-    for _ in 0..=random.below(most) {
+    for _ in 0..=random.below(max) {
         let center = (x + random.between(-size, size), clamped(y + random.between(-size, size)));
         let corners = 3 + random.below(60);
         let star = |random: &mut Random, low: f64, high: f64| -> Ring {
