@@ -1,7 +1,7 @@
 //! Geometries next to shapely (GEOS) and pyproj (PROJ): what is read, areas, relations and shares of thousands of footprints.
 //!
 //! `STOOK_TEST_PYTHON` names a Python that has both (else `~/.cache/stook/venv/bin/python` is tried); without it the test says so and
-//! passes. `STOOK_TEST_FOOTPRINTS` is the number of pairs, 2 000 if it is not set.
+//! passes. `STOOK_TEST_FOOTPRINTS` is the number of pairs, 1 000 if it is not set.
 
 mod support;
 
@@ -84,7 +84,7 @@ impl Tally {
 #[test]
 fn as_shapely_and_pyproj() {
     let Some(python) = python() else { return };
-    let count = std::env::var("STOOK_TEST_FOOTPRINTS").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000);
+    let count = std::env::var("STOOK_TEST_FOOTPRINTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000);
     let cases = cases(count);
     let asked: Vec<Value> =
         cases.iter().map(|case| json!({ "written": case.written, "canonical": case.geometries.each_ref().map(Geometry::to_wkt) })).collect();
