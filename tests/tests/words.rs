@@ -182,7 +182,11 @@ fn help_has_examples_that_the_command_understands() {
         }
     }
     let front = place.ok(&["--help"]);
-    assert!(front.contains("First steps:") && front.contains("Exit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."));
+    assert!(
+        front.contains("First steps:")
+            && front
+                .contains("Exit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage.")
+    );
 }
 
 /// The words of a command line up to a pipe, quotes taken off.

@@ -2,12 +2,11 @@
 
 use super::session::{DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
-use super::tenants::tenant_id;
 use super::values::RowExt;
 use crate::sql::row::read_json;
 use crate::sql::tagging::{self, differences};
 use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
-use crate::{PackedTrees, StoreError, Tenant, Unit};
+use crate::{PackedTrees, StoreError, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::ids::CollectionId;

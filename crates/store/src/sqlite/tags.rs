@@ -3,11 +3,10 @@
 use super::error::failure;
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
-use super::tenants::tenant_id;
 use crate::sql::row::read_json;
 use crate::sql::tagging::{differences, id_of};
 use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
-use crate::{PackedTrees, Result, StoreError, Tenant, Unit};
+use crate::{PackedTrees, Result, StoreError, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;

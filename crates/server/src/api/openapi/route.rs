@@ -63,7 +63,8 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                 QueryPart::Query | QueryPart::Reason | QueryPart::Warning => json!({ "type": "string" }),
             };
             let members: Map<String, Json> = ask.answer.iter().map(|(name, part)| (name.clone(), schema(*part))).collect();
-            let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| !matches!(part, QueryPart::Reason | QueryPart::Warning)).map(|(name, _)| name).collect();
+            let needed: Vec<&String> =
+                ask.answer.iter().filter(|(_, part)| !matches!(part, QueryPart::Reason | QueryPart::Warning)).map(|(name, _)| name).collect();
             let answer = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
             operation.json(200, "The answer.", answer).answer(
                 200,
