@@ -672,7 +672,8 @@ fn services_are_asked_for_everything_up_front() {
     let (services, data, definition) = services(60);
     for place in Place::both(&definition) {
         place.run(&["collect"]).exits(1).complains(&["no source of this catalogue is collected"]);
-        let told = place.run(&["collect", "--asked", "--json"]).exits(0).lines();
+        // services whose variables are not set fail, and say which variable
+        let told = place.run(&["collect", "--asked", "--json"]).exits(2).lines();
         let state = |source: &str| told.iter().find(|status| status["source"] == source).map(|status| status["state"].clone());
         assert_eq!((state("dbs3_block"), state("phedex_block")), (Some("complete".into()), Some("complete".into())));
         assert_eq!(state("dbs3_file"), Some("unasked".into()), "files are told by dataset: {told:?}");
@@ -681,7 +682,7 @@ fn services_are_asked_for_everything_up_front() {
         assert_eq!(count("dataset | count(key)"), 60);
         // nobody is asked again for what is fresh
         services.take_asked();
-        place.run(&["collect", "--asked"]).exits(0);
+        place.run(&["collect", "--asked"]).exits(2);
         assert_eq!(services.take_asked(), Vec::<String>::new());
     }
 }

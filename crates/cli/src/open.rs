@@ -83,7 +83,7 @@ impl CatalogueLocation {
         let catalogue = self.catalogue()?;
         let store: Arc<dyn Store> = match self.address()? {
             StoreAddress::File(path) => {
-                let options = sqlite::SqliteOptions { prepare: !path.exists(), ..sqlite::SqliteOptions::default() };
+                let options = sqlite::SqliteOptions { prepare: sqlite::SqliteStore::is_missing(&path), ..sqlite::SqliteOptions::default() };
                 Arc::new(file(&path, &catalogue, options)?)
             }
             StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &WRITTEN)?),

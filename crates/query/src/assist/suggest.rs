@@ -84,7 +84,9 @@ impl Vocabulary {
         for (collection, definition) in catalogue.collections.enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.enumerate() {
                 let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
-                if found.golden_type().element() != &FieldType::Text || !is_indexed || is_who(found) {
+                // keys of linked records are found where those records are
+                let is_linked = matches!(found.derive, Some(Derivation::LinkKeys(_)));
+                if found.golden_type().element() != &FieldType::Text || !is_indexed || is_linked || is_who(found) {
                     continue;
                 }
                 let Ok(place) = u16::try_from(own.fields.len()) else { break };

@@ -48,10 +48,15 @@ pub fn resolve_all_collections(
         return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
     }
     let (mut plans, mut refused) = (Vec::new(), None);
-    for collection in catalogue.collections.iter().filter(|collection| collection.rows_of.is_none()) {
+    for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
         let mut own: Query = query.clone();
         own.lookup.collection.text.clone_from(&collection.name);
         match resolve_parsed(own, catalogue, store, tenant, now)? {
+            // of the collection's records this says nothing: its name became a column of another one
+            Ok(compiled) if compiled.plan.collection != index => {
+                let problem = || Diagnostic::new(query.lookup.collection.span.clone(), "no collection has all that these conditions are on");
+                refused = refused.or_else(|| Some(problem()));
+            }
             Ok(compiled) => {
                 let mut plan = compiled.plan;
                 let columns = std::mem::replace(&mut plan.columns, vec![PlanColumn::Key]);

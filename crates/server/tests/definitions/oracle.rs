@@ -440,13 +440,18 @@ impl<'c> Oracle<'c> {
         let mut is_new = false;
         for (target, key) in created {
             let collection = &self.definition["collections"][&target];
+            // the link is a contributor, too, and says the key
+            let combined = collection["key"].as_str().filter(|field| combines(collection, &collection["fields"][*field]));
             let Some((records, more)) = expected.get_mut(&target) else { continue };
             match key {
                 // it may be any record
                 None => {
                     *more = true;
-                    for record in records.values_mut().filter(|record| record.alive == Some(false)) {
-                        record.alive = None;
+                    for record in records.values_mut() {
+                        record.values.extend(combined.map(|field| (field.to_owned(), Said::Unknown)));
+                        if record.alive == Some(false) {
+                            record.alive = None;
+                        }
                     }
                 }
                 Some(key) => match records.get_mut(&key) {
@@ -457,14 +462,13 @@ impl<'c> Oracle<'c> {
                         let told = fields.filter(|(_, own)| own.get("derive").is_none() && own.get("rollup").is_none());
                         record.values.extend(told.map(|(field, _)| (field.clone(), Said::Nothing)));
                         if let Some(field) = collection["key"].as_str() {
-                            let is_known = !combines(collection, &collection["fields"][field]);
-                            record.values.insert(field.to_owned(), if is_known { Said::Value(json!(key)) } else { Said::Unknown });
+                            record.values.insert(field.to_owned(), if combined.is_none() { Said::Value(json!(key)) } else { Said::Unknown });
                         }
                         records.insert(key, record);
                         is_new = true;
                     }
                     Some(record) if record.alive == Some(false) => *record = Record::default(),
-                    Some(_) => {}
+                    Some(record) => record.values.extend(combined.map(|field| (field.to_owned(), Said::Unknown))),
                 },
             }
         }

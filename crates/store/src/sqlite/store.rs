@@ -8,7 +8,7 @@ use super::writer::{SqliteWriter, WriterCommand};
 use crate::sql::shape::{AccessMode, StoreSchema};
 use crate::wanted::CancelToken;
 use crate::*;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -90,6 +90,12 @@ impl SqliteStore {
     pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: SqliteOptions) -> Result<Self> {
         let tables = StoreTables::new(&catalogue);
         Self::open_as(path, catalogue, tables, options)
+    }
+
+    /// Whether a store is still to be made at `path`: there is no file, or one without any table, as who was killed while making one leaves it.
+    pub fn is_missing(path: &Path) -> bool {
+        let is_empty = |connection: Connection| connection.query_row("SELECT NOT EXISTS(SELECT 1 FROM sqlite_schema)", [], |row| row.get(0));
+        !path.exists() || Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(is_empty).unwrap_or(false)
     }
 
     /// What a store was prepared for; nothing where there is none yet. The file stays as it is.

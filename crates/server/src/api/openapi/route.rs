@@ -1,7 +1,7 @@
 //! Declared routes.
 
 use super::operation::Operation;
-use super::schema::{done_schema, limited, nullable, query_text, shown_schema};
+use super::schema::{done_schema, limited, nullable, query_text, shown_schema, some_text};
 use crate::api::routes::MOST_REPEATED;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Catalogue;
@@ -12,12 +12,18 @@ use stook_catalogue::value::FieldType;
 /// Describes a declared route.
 pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
     let asks = if let RouteAction::Query(ask) = &route.action { Some(ask.query) } else { None };
+    // a query that is no query is answered as well
+    let takes_any = matches!(&route.action, RouteAction::Query(ask) if ask.answers_mistakes);
     let id = format!("{}route_{}", if asks.is_some() { "ask_" } else { "" }, index + 1);
     let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
     let (mut members, mut needed) = (Map::new(), Vec::new());
     for (place, param) in route.params.iter().enumerate() {
         let required = param.required.is_some() && param.default.is_none();
-        let own = if asks == Some(place) { query_text() } else { param_schema(param) };
+        let own = match asks == Some(place) {
+            true if takes_any => some_text(),
+            true => query_text(),
+            false => param_schema(param),
+        };
         match param.place {
             ParamLocation::Path => operation = operation.parameter(&param.name, "path", true, own, ""),
             ParamLocation::Query => operation = operation.parameter(&param.name, "query", required, own, ""),
