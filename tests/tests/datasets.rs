@@ -1152,10 +1152,10 @@ fn free_text_becomes_queries() {
     let site = data.site(3).name;
     let dataset = data.dataset(5).name;
     for (text, wanted) in [
-        ("Zee mc", "dataset name=*Zee* datatype=mc"),
-        ("zee MC", "dataset name=*Zee* datatype=mc"),
-        ("find all datasets of Zee with CMSSW_4_*", "dataset name=*Zee* release=CMSSW_4_*"),
-        ("4_1 Zee", "dataset release=CMSSW_4_1* name=*Zee*"),
+        ("Zee mc", "dataset primary_dataset=*Zee* datatype=mc"),
+        ("zee MC", "dataset primary_dataset=*Zee* datatype=mc"),
+        ("find all datasets of Zee with CMSSW_4_*", "dataset primary_dataset=*Zee* release=CMSSW_4_*"),
+        ("4_1 Zee", "dataset release=CMSSW_4_1* primary_dataset=*Zee*"),
         ("gen-sim-reco", "dataset name=*GEN-SIM-RECO*"),
         (&format!("blocks at {site}"), &format!("block replica.site={site}")),
         (&format!("blocks {dataset}"), &format!("block dataset={dataset}")),
@@ -1164,15 +1164,15 @@ fn free_text_becomes_queries() {
         ("magnetic field of run=130004", "run run_number=130004 | grep bfield"),
         ("runs with nevents more than 16000000", "run nevents>16000000"),
         ("runs nevents > 16000000", "run nevents>16000000"),
-        ("datsets Cosmis", "dataset name=*Cosmics*"),
+        ("datsets Cosmis", "dataset primary_dataset=*Cosmics*"),
         ("sites in DE", "site country=DE"),
-        ("status of RelValTTbar", "dataset name=*RelValTTbar* | grep status"),
+        ("status of RelValTTbar", "dataset primary_dataset=*RelValTTbar* | grep status"),
         ("datasets of 2012-05-01", "dataset creation_time=2012-05-01"),
         ("datasets created on 20120501", "dataset creation_time=2012-05-01"),
         ("datasets since 2012/05/01", "dataset creation_time>=2012-05-01"),
         ("datasets created before 2012-05-01", "dataset creation_time<2012-05-01"),
         ("runs after 2012-05-01", "run start_time>=2012-05-01"),
-        ("Zee mc 2012-05-01", "dataset name=*Zee* datatype=mc creation_time=2012-05-01"),
+        ("Zee mc 2012-05-01", "dataset primary_dataset=*Zee* datatype=mc creation_time=2012-05-01"),
     ] {
         let found = place.json(&["suggest", "--json", text]);
         let queries: Vec<&str> = found.as_array().unwrap().iter().map(|own| own["query"].as_str().unwrap()).collect();
@@ -1185,7 +1185,7 @@ fn free_text_becomes_queries() {
     }
     let stook = Served::new(&place, &["--workers", "0"]);
     let found = stook.get("/v1/main/suggest?text=zee%20mc").with(200);
-    assert_eq!(found["suggestions"][0]["query"], "dataset name=*Zee* datatype=mc");
+    assert_eq!(found["suggestions"][0]["query"], "dataset primary_dataset=*Zee* datatype=mc");
     for odd in ["", "   ", "\"", "'", "=", ">", "* *", "a=b=c", "ä ö ü", "<<<>>>", "site=", "=T1"] {
         assert_eq!(
             stook.get(&format!("/v1/main/suggest?text={}", odd.bytes().map(|b| format!("%{b:02X}")).collect::<String>())).status,

@@ -72,6 +72,7 @@ fn a_file_that_is_no_list_of_documents_is_refused_and_shown() {
         ("json", ", records: '$.rows[*]'", "page.json", " \n", "no document; it is empty"),
     ] {
         let place = Place::new(&definition(format, more));
+        place.ok(&["prepare"]);
         for (name, bytes) in [(name.to_owned(), bytes.as_bytes().to_vec()), (format!("{name}.gz"), gzip(bytes.as_bytes()))] {
             let file = place.file(&name, bytes);
             let answer = place.run(&["import", &file]).exits(1);

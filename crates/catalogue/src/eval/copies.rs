@@ -83,7 +83,7 @@ mod tests {
             ("a.map(own, own.c > 1, own.c)", Some("a.c")),
             ("a.map(own, [own.c])", Some("a.c")),
             ("a.b.map(own, own.c + 1)", None),
-            ("a.b.filter(own, own.c > 1)", None),
+            ("a.b.filter(own, own.c > 1)", Some("a.b")),
             ("a.exists(own, own == b)", None),
             ("size(a)", None),
             ("a + b", None),
