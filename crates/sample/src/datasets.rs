@@ -192,7 +192,7 @@ impl Datasets {
             status: if random.per_mille(950) { "VALID" } else { "PRODUCTION" },
             datatype: if is_data { "data" } else { "mc" },
             release: format!("CMSSW_{}_{}_{}", random.between(3, 5), random.below(4), random.below(9)),
-            group: *random.one::<&'static str>(&GROUPS),
+            group: random.one::<&str>(&GROUPS),
         }
     }
 

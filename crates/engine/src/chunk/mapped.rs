@@ -160,7 +160,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         .replaces
         .as_ref()
         .map(|replaces| {
-            part_of((&context.rules.catalogue, replaces), (&mut chunk.records, &skipped), (slice, input.file.retires_all), (store, &context.tenant))
+            part_of((&context.rules.catalogue, replaces), &mut chunk.records, &skipped, (slice, input.file.retires_all), (store, &context.tenant))
         })
         .transpose()?;
     Ok(chunk)
@@ -174,7 +174,8 @@ fn more(repairs: &Repairs) -> Option<String> {
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.
 fn part_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
-    (records, skipped): (&mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>, &[SkippedPlace]),
+    records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
+    skipped: &[SkippedPlace],
     (slice, retires_all): (&ChunkSlice, bool),
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<FilePart> {
