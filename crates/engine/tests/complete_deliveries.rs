@@ -20,7 +20,8 @@ use stook_engine::work::{self, WorkerOptions};
 use stook_store::journal::OUTCOMES;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::{Store, Tenant};
+use stook_store::Tenant;
+use support::Desk;
 
 const DEFINITION: &str = "\
 catalogue: snapshots
@@ -166,13 +167,6 @@ fn expected(all: &[Delivery]) -> Json {
     }
     let sides: BTreeMap<&str, Json> = sides.into_iter().map(|(id, (tasks, sum))| (id, json!({ "id": id, "tasks": tasks, "sum": sum }))).collect();
     json!({ "task": tasks, "side": sides, "word": words })
-}
-
-struct Desk {
-    catalogue: Arc<Catalogue>,
-    /// Openings of one store, as several processes have them.
-    stores: Vec<Box<dyn Store>>,
-    folder: PathBuf,
 }
 
 fn definition() -> Arc<Catalogue> {

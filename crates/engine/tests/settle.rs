@@ -577,11 +577,7 @@ fn together(desk: &Desk, steps: &[Step], sessions: usize) {
 }
 
 fn histories(cases: u32) -> impl Iterator<Item = Vec<Step>> {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::{Config, TestRunner};
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
-    let strategy = prop::collection::vec(step(), 10..80);
-    (0..cases).map(move |_| strategy.new_tree(&mut runner).expect("a history").current())
+    support::drawn(prop::collection::vec(step(), 10..80), cases)
 }
 
 #[test]

@@ -22,15 +22,9 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::tag::TagDefinition;
 use stook_store::{LeaseToken, Priority, Store, Tenant};
+use support::Desk;
 
 const DEFINITION: &str = include_str!("../../../examples/machines/catalogue.yaml");
-
-struct Desk {
-    catalogue: Arc<Catalogue>,
-    /// Openings of one store, as several processes have them.
-    stores: Vec<Box<dyn Store>>,
-    folder: PathBuf,
-}
 
 fn definition() -> Arc<Catalogue> {
     Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))

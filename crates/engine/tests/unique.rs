@@ -137,9 +137,7 @@ impl Desk {
 }
 
 fn histories(cases: u32) -> impl Iterator<Item = Vec<Step>> {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
-    let strategy = prop::collection::vec(step(), 5..40);
-    (0..cases).map(move |_| strategy.new_tree(&mut runner).expect("a history").current())
+    support::drawn(prop::collection::vec(step(), 5..40), cases)
 }
 
 /// One after the other, settled now and then.

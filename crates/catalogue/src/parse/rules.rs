@@ -156,14 +156,11 @@ impl DefinitionParser<'_> {
     fn cleaners(&mut self, node: Option<&Node>) -> Vec<&'static Cleaner> {
         let Some(node) = node else { return Vec::new() };
         let known: Vec<(&str, &'static Cleaner)> = CLEANERS.iter().map(|cleaner| (cleaner.name, cleaner)).collect();
-        match &node.kind {
-            NodeKind::List(items) if items.is_empty() => {
-                self.problem(node, "this list names nothing that values are cleaned by");
-                Vec::new()
-            }
-            NodeKind::List(items) => items.iter().filter_map(|item| self.choice(Some(item), "choice for clean", &known)).collect(),
-            _ => self.choice(Some(node), "choice for clean", &known).into_iter().collect(),
+        let nodes = node.one_or_more();
+        if nodes.is_empty() {
+            self.problem(node, "this list names nothing that values are cleaned by");
         }
+        nodes.iter().filter_map(|item| self.choice(Some(item), "choice for clean", &known)).collect()
     }
 
     /// `path` finds the places, `map` says of each member where it is from there.

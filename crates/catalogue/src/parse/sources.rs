@@ -133,10 +133,7 @@ impl DefinitionParser<'_> {
     /// `files`: a pattern, or a list of them.
     fn file_patterns(&mut self, node: Option<&Node>) -> Vec<FilePattern> {
         let Some(node) = node else { return Vec::new() };
-        let nodes = match &node.kind {
-            NodeKind::List(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
+        let nodes = node.one_or_more();
         if nodes.is_empty() {
             self.problem(node, "`files` lists no pattern");
         }
@@ -157,12 +154,7 @@ impl DefinitionParser<'_> {
         let mut known: Vec<(&str, &str, Option<&str>)> = Vec::new();
         for (name, _, node) in nodes {
             let has = node.get("has").and_then(|has| if let NodeKind::Scalar { text, .. } = &has.kind { Some(text.as_str()) } else { None });
-            let files = match node.get("files") {
-                Some(Node { kind: NodeKind::List(items), .. }) => items.as_slice(),
-                Some(one) => std::slice::from_ref(one),
-                None => &[],
-            };
-            for file in files {
+            for file in node.get("files").map(Node::one_or_more).unwrap_or_default() {
                 let NodeKind::Scalar { text, .. } = &file.kind else { continue };
                 let same = known.iter().find(|(other, pattern, theirs)| other != name && pattern == text && *theirs == has);
                 if let Some((other, ..)) = same {

@@ -47,6 +47,14 @@ impl Node {
         }
     }
 
+    /// The elements of a list; anything else stands for one element.
+    pub fn one_or_more(&self) -> &[Node] {
+        match &self.kind {
+            NodeKind::List(items) => items,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
     /// Whether this is the plain scalar null.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))

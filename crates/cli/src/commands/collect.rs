@@ -100,7 +100,7 @@ fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -
 /// Asks the services that queries ask for all they tell.
 fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
     let asker = Fetcher::new(catalogue);
-    let concerned: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| asker.is_asked(*collection)).collect();
+    let concerned: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| catalogue.is_asked(*collection)).collect();
     if concerned.is_empty() {
         return Err(CommandError::new("no source of this catalogue fetches on demand (`asks:`)"));
     }

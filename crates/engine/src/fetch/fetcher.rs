@@ -135,11 +135,6 @@ impl Fetcher {
         &self.rules.catalogue
     }
 
-    /// Whether services are asked for records of a collection.
-    pub fn is_asked(&self, collection: CollectionId) -> bool {
-        self.candidates(collection).next().is_some()
-    }
-
     /// Whether any call of a collection's sources takes a condition on a field.
     pub(super) fn takes(&self, collection: CollectionId, field: FieldId) -> bool {
         self.candidates(collection).any(|candidate| candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.field == field))

@@ -97,7 +97,7 @@ impl Fetcher {
     pub fn concerns(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
         let catalogue = self.catalogue();
         let is_linked = |column: &PlanColumn| reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.asks_for(read));
-        self.is_asked(plan.collection)
+        catalogue.is_asked(plan.collection)
             || creating(catalogue, plan.collection).iter().any(|read| catalogue.asks_for(read))
             || plan.conditions.iter().any(|condition| is_linked(&condition.column))
             || shown(plan, aggregates).any(is_linked)
@@ -177,7 +177,7 @@ impl Gathering<'_> {
         let linked = plan.conditions.iter().flat_map(|condition| linked_conditions(&catalogue, plan.collection, condition));
         for own in linked.filter(|own| catalogue.asks_for(&own.read)) {
             let Some(test) = own.test else { continue };
-            let is_told = |pair: &EqualFields| field_of(pair.own).is_some_and(|field| self.fetcher.takes(plan.collection, field));
+            let is_told = |pair: &EqualFields| pair.own.field().is_some_and(|field| self.fetcher.takes(plan.collection, field));
             let Some(pair) = equal_fields(&catalogue, &own.read).into_iter().find(is_told) else { continue };
             if self.read(&before, &own.read, Some(&test), None, 0)? == Progress::Running {
                 return Ok(Progress::Running);
@@ -268,11 +268,11 @@ impl Gathering<'_> {
         conditions.extend(test.cloned());
         let is_named = |column: PlanColumn| conditions.iter().any(|condition| condition.column == column);
         // the whole list, where it decides to whom a record belongs and nothing is said of it
-        let of_link = pairs.iter().map(|pair| pair.other).filter(|column| !is_named(*column)).filter_map(field_of);
+        let of_link = pairs.iter().map(|pair| pair.other).filter(|column| !is_named(*column)).filter_map(PlanColumn::field);
         let lists: Vec<FieldId> = of_link.filter(|field| other.member(*field).is_some()).collect();
         let columns: Vec<FieldId> = if test.is_some() { lists } else { read.fields.iter().copied().chain(lists).collect() };
         let columns: Vec<PlanColumn> = columns.into_iter().map(PlanColumn::Field).collect();
-        let told = |column: PlanColumn| field_of(column).is_some_and(|field| self.fetcher.takes(to, field));
+        let told = |column: PlanColumn| column.field().is_some_and(|field| self.fetcher.takes(to, field));
         let is_known = |column: PlanColumn| conditions.iter().any(|own| own.column == column && matches!(own.test, Comparison::Equal(_)));
         let pair = pairs.iter().find(|pair| told(pair.other) && !is_known(pair.other));
         let values = match (pair, readers) {
@@ -281,8 +281,8 @@ impl Gathering<'_> {
         };
         let through = name_of(&catalogue, read);
         let mut wanted: Vec<FieldId> = read.fields.clone();
-        wanted.extend(test.and_then(|test| field_of(test.column)));
-        let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| field_of(pair.other)).collect();
+        wanted.extend(test.and_then(|test| test.column.field()));
+        let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| pair.other.field()).collect();
         let read_fields = self.needed_of(to, &wanted, &of_link);
         let values = match values {
             Some((_, LinkedValues::Some(values))) if values.is_empty() => return Ok(Progress::Answered),
@@ -420,7 +420,7 @@ impl Gathering<'_> {
             plan
         };
         let left = self.calls_left;
-        let of_values = |column: PlanColumn| field_of(column).map_or("key", |field| &candidate.collection.fields[field].name);
+        let of_values = |column: PlanColumn| column.field().map_or("key", |field| &candidate.collection.fields[field].name);
         let limit = |number: String, of: &str| {
             format!("it would take {number} calls{of}, and a query makes at most {MAX_LINKED_CALLS} for what it reads through links")
         };
@@ -452,11 +452,4 @@ impl Gathering<'_> {
 fn name_of(catalogue: &Catalogue, read: &LinkedRead) -> String {
     let link = &catalogue.links[read.link];
     format!("{}.{}", catalogue.collections[link.child_collection].name, link.name)
-}
-
-fn field_of(column: PlanColumn) -> Option<FieldId> {
-    match column {
-        PlanColumn::Field(field) => Some(field),
-        _ => None,
-    }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, TestRunner};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
@@ -11,6 +13,20 @@ use stook_store::queue::{JobFile, JobId, NewJob, SplitProgress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 use stook_testkit::postgres::TestServer;
+
+/// So many values of a strategy, where a test cannot be a property because it drives threads.
+pub fn drawn<S: Strategy>(strategy: S, cases: u32) -> impl Iterator<Item = S::Value> {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    (0..cases).map(move |_| strategy.new_tree(&mut runner).expect("a value").current())
+}
+
+/// A catalogue with a store, and a folder for its files.
+pub struct Desk {
+    pub catalogue: Arc<Catalogue>,
+    /// Openings of one store, as several processes have them.
+    pub stores: Vec<Box<dyn Store>>,
+    pub folder: PathBuf,
+}
 
 /// A folder of this process, in memory where that is possible.
 pub fn folder(name: &str) -> PathBuf {

@@ -70,6 +70,16 @@ pub enum PlanColumn {
     TargetsExist(LinkId),
 }
 
+impl PlanColumn {
+    /// The golden field that it is; nothing of other parts.
+    pub fn field(self) -> Option<FieldId> {
+        match self {
+            PlanColumn::Field(field) => Some(field),
+            _ => None,
+        }
+    }
+}
+
 /// A condition on one column. On a list it holds when it holds for any element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {

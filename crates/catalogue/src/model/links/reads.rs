@@ -97,10 +97,15 @@ impl Catalogue {
 
     /// Whether what a linked read reads is asked of services, there or further along.
     pub fn asks_for(&self, read: &LinkedRead) -> bool {
-        self.asks_beyond(read, &mut HashSet::new())
+        self.asks_services() && self.asks_beyond(read, &mut HashSet::new())
     }
 
     /// Fields may read each other in a circle: each is looked at once.
+    /// Whether any source asks services.
+    fn asks_services(&self) -> bool {
+        self.sources.iter().any(|source| source.asks.is_some())
+    }
+
     fn asks_beyond(&self, read: &LinkedRead, seen: &mut HashSet<(CollectionId, FieldId)>) -> bool {
         let to = read.collection(self);
         if self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) {
@@ -113,7 +118,7 @@ impl Catalogue {
     /// Whether a field says what services are asked of linked records, other than those because of which its own record exists.
     pub fn is_asked_elsewhere(&self, collection: CollectionId, field: FieldId) -> bool {
         let is_own = |read: &LinkedRead| read.end == LinkEnd::Children && self.creating_links(collection).any(|link| link == read.link);
-        self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.asks_for(read))
+        self.asks_services() && self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.asks_for(read))
     }
 
     /// The contributed fields that a field follows from, in the same record.

@@ -26,7 +26,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "over": { "type": "object" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() }, "id": { "type": "string" } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
-    let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
+    let query = query_text();
     let asked = Operation::new("query", "catalogue", "Query records")
         .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")
         .query("idx", offset(), "Rows to skip.")

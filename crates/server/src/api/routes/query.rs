@@ -292,7 +292,7 @@ fn rows(
     let (found, total) = app.store.find_and_count(&QueryPlan { columns, ..compiled.plan.clone() })?;
     let keyed = found.rows.into_iter().filter_map(|row| Some((Key::new(row.first()?.as_text()?).ok()?, row)));
     let (keys, values): (Vec<Key>, Vec<Vec<Value>>) = keyed.unzip();
-    let wanted: Vec<FieldId> = compiled.plan.columns.iter().filter(|column| is_said(column)).filter_map(field_of).collect();
+    let wanted: Vec<FieldId> = compiled.plan.columns.iter().filter(|column| is_said(column)).filter_map(|column| column.field()).collect();
     let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
     let key = collection.key_field().map_or_else(|| first_of(compiled), |key| collection.fields[key].name.as_str());
     let mut rows = Vec::with_capacity(keys.len());
@@ -332,13 +332,6 @@ fn add(to: &mut Json, more: Json) {
 fn is_contributed(collection: &Collection, field: FieldId) -> bool {
     let of = collection.member(field).map_or(field, |(list, _)| list);
     collection.fields[of].derive.is_none()
-}
-
-fn field_of(column: &PlanColumn) -> Option<FieldId> {
-    match column {
-        PlanColumn::Field(field) => Some(*field),
-        _ => None,
-    }
 }
 
 /// The first column of a query besides the key, which stands for rows whose key is made of several fields.
