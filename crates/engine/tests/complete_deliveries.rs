@@ -17,10 +17,10 @@ use stook_engine::import::{self, DryRunLimits, ImportRequest};
 use stook_engine::settle::complete_delivery;
 use stook_engine::withdraw;
 use stook_engine::work::{self, WorkerOptions};
+use stook_store::Tenant;
 use stook_store::journal::OUTCOMES;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::Tenant;
 use support::Desk;
 
 const DEFINITION: &str = "\
