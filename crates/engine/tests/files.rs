@@ -88,7 +88,7 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
         let mut readers: Vec<Reader> = (0..1 + random.below(5))
             .map(|number| Reader {
                 name: format!("s{number}"),
-                format: *random.one(&["json", "csv"]),
+                format: random.one::<&str>(&["json", "csv"]),
                 files: *random.one(&[None, Some("a"), Some("b"), Some("b")]),
                 has: *random.one(&[None, None, Some("x"), Some("y")]),
             })
@@ -109,8 +109,8 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
         let folder = tempfile::tempdir().unwrap();
         let files: Vec<Delivery> = (0..13)
             .map(|_| Delivery {
-                begins: *random.one(&["a", "b", "c"]),
-                format: *random.one(&["json", "csv"]),
+                begins: random.one::<&str>(&["a", "b", "c"]),
+                format: random.one::<&str>(&["json", "csv"]),
                 member: *random.one(&[None, Some("x"), Some("y"), Some("z")]),
             })
             .collect();

@@ -6,7 +6,6 @@ mod support;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
@@ -21,7 +20,7 @@ use stook_sample::machines;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::tag::TagDefinition;
-use stook_store::{LeaseToken, Priority, Store, Tenant};
+use stook_store::{LeaseToken, Priority, Tenant};
 use support::Desk;
 
 const DEFINITION: &str = include_str!("../../../examples/machines/catalogue.yaml");

@@ -35,7 +35,7 @@ struct Gathering<'g> {
     store: &'g Arc<dyn Store>,
     wish: FetchOptions,
     began: Instant,
-    said: Vec<ServiceStatus>,
+    statuses: Vec<ServiceStatus>,
     calls_left: usize,
     /// What was asked of linked sources.
     asked: HashSet<(SourceId, String)>,
@@ -74,7 +74,7 @@ impl Fetcher {
     /// status for each source of the collection, and one for each call of a collection that is read through a link.
     ///
     /// # Errors
-    /// When the store fails; a service that does is only said to.
+    /// When the store fails. That a service fails is said by its status.
     pub fn fetch(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
@@ -85,12 +85,12 @@ impl Fetcher {
         if wish.when == FetchPolicy::Never {
             return Ok(Vec::new());
         }
-        let (said, asked) = (Vec::new(), HashSet::new());
-        let mut gathering = Gathering { fetcher: self, store, wish, began: Instant::now(), said, calls_left: MAX_LINKED_CALLS, asked };
-        if gathering.own(plan, aggregates)? == Progress::Answered && gathering.by_linked(plan)? == Progress::Answered {
-            gathering.linked(plan, aggregates, 0)?;
+        let (statuses, asked) = (Vec::new(), HashSet::new());
+        let mut gathering = Gathering { fetcher: self, store, wish, began: Instant::now(), statuses, calls_left: MAX_LINKED_CALLS, asked };
+        if gathering.fetch_own(plan, aggregates)? == Progress::Answered && gathering.fetch_own_by_linked(plan)? == Progress::Answered {
+            gathering.fetch_linked(plan, aggregates, 0)?;
         }
-        Ok(gathering.said)
+        Ok(gathering.statuses)
     }
 
     /// Whether services know anything of what a plan reads.
@@ -149,13 +149,13 @@ impl Gathering<'_> {
             if status.state() == "running" {
                 progress = Progress::Running;
             }
-            self.said.push(ServiceStatus { through: through.map(str::to_owned), ..status });
+            self.statuses.push(ServiceStatus { through: through.map(str::to_owned), ..status });
         }
         progress
     }
 
     /// The sources of a plan's own collection.
-    fn own(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
+    fn fetch_own(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
         let mut steps = Vec::new();
         for candidate in self.fetcher.candidates(plan.collection) {
             steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregates), self.wish, &candidate)?));
@@ -164,11 +164,11 @@ impl Gathering<'_> {
     }
 
     /// Own sources that require a condition which the query has only through a link: they are told what the linked records say.
-    fn by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
+    fn fetch_own_by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let is_unasked = |status: &ServiceStatus| status.through.is_none() && status.state() == "unasked";
         let sources: Vec<SourceId> =
-            self.said.iter().filter(|status| is_unasked(status)).filter_map(|status| Some(catalogue.source(&status.source)?.0)).collect();
+            self.statuses.iter().filter(|status| is_unasked(status)).filter_map(|status| Some(catalogue.source(&status.source)?.0)).collect();
         if sources.is_empty() {
             return Ok(Progress::Answered);
         }
@@ -179,7 +179,7 @@ impl Gathering<'_> {
             let Some(test) = own.test else { continue };
             let is_told = |pair: &EqualFields| pair.own.field().is_some_and(|field| self.fetcher.takes(plan.collection, field));
             let Some(pair) = equal_fields(&catalogue, &own.read).into_iter().find(is_told) else { continue };
-            if self.read(&before, &own.read, Some(&test), None, 0)? == Progress::Running {
+            if self.fetch_read(&before, &own.read, Some(&test), None, 0)? == Progress::Running {
                 return Ok(Progress::Running);
             }
             let to = own.read.collection(&catalogue);
@@ -199,7 +199,7 @@ impl Gathering<'_> {
             }
             // what one link tells is enough
             if unasked.is_empty() {
-                self.said.retain(|status| !is_unasked(status));
+                self.statuses.retain(|status| !is_unasked(status));
                 break;
             }
         }
@@ -207,7 +207,7 @@ impl Gathering<'_> {
     }
 
     /// Everything that a plan reads through links.
-    fn linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
+    fn fetch_linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let reads = |column: &PlanColumn| {
             let mut reads = reads_of(&catalogue, plan.collection, column);
@@ -218,7 +218,7 @@ impl Gathering<'_> {
             return Ok(Progress::Answered);
         }
         for read in creating(&catalogue, plan.collection).iter().filter(|read| catalogue.asks_for(read)) {
-            if self.read(plan, read, None, None, depth)? == Progress::Running {
+            if self.fetch_read(plan, read, None, None, depth)? == Progress::Running {
                 return Ok(Progress::Running);
             }
         }
@@ -230,7 +230,7 @@ impl Gathering<'_> {
         let before = QueryPlan { conditions: own, ..all.clone() };
         for condition in plan.conditions.iter().filter(|condition| !reads(&condition.column).is_empty()) {
             for own in linked_conditions(&catalogue, plan.collection, condition) {
-                if self.read(&before, &own.read, own.test.as_ref(), Some(&before), depth)? == Progress::Running {
+                if self.fetch_read(&before, &own.read, own.test.as_ref(), Some(&before), depth)? == Progress::Running {
                     return Ok(Progress::Running);
                 }
             }
@@ -247,7 +247,7 @@ impl Gathering<'_> {
         for read in &mut seen {
             read.fields.sort_unstable();
             read.fields.dedup();
-            if self.read(&all, read, None, Some(page), depth)? == Progress::Running {
+            if self.fetch_read(&all, read, None, Some(page), depth)? == Progress::Running {
                 return Ok(Progress::Running);
             }
         }
@@ -255,7 +255,14 @@ impl Gathering<'_> {
     }
 
     /// What is read by one link: what must hold of it, and of the records that `readers` finds, if they must be here already.
-    fn read(&mut self, plan: &QueryPlan, read: &LinkedRead, test: Option<&Condition>, readers: Option<&QueryPlan>, depth: usize) -> Result<Progress> {
+    fn fetch_read(
+        &mut self,
+        plan: &QueryPlan,
+        read: &LinkedRead,
+        test: Option<&Condition>,
+        readers: Option<&QueryPlan>,
+        depth: usize,
+    ) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let (to, pairs) = (read.collection(&catalogue), equal_fields(&catalogue, read));
         let (own, other) = (&catalogue.collections[plan.collection], &catalogue.collections[to]);
@@ -365,12 +372,12 @@ impl Gathering<'_> {
             if let Some((column, LinkedValues::Some(values))) = own.values {
                 plan.conditions.push(Condition { column, test: Comparison::In(values) });
             }
-            if self.linked(&plan, &[], depth + 1)? == Progress::Running {
+            if self.fetch_linked(&plan, &[], depth + 1)? == Progress::Running {
                 return Ok(Progress::Running);
             }
         }
         if !is_asked {
-            self.said.extend(unasked);
+            self.statuses.extend(unasked);
         }
         Ok(Progress::Answered)
     }

@@ -1,7 +1,7 @@
 //! Declared routes.
 
 use super::operation::Operation;
-use super::schema::{done_schema, limited, nullable, query_text, shown_schema, some_text};
+use super::schema::{done_schema, limited, nullable, query_text, shown_schema, text};
 use crate::api::routes::MOST_REPEATED;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Catalogue;
@@ -20,7 +20,7 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
     for (place, param) in route.params.iter().enumerate() {
         let required = param.required.is_some() && param.default.is_none();
         let own = match asks == Some(place) {
-            true if takes_any => some_text(),
+            true if takes_any => text(),
             true => query_text(),
             false => param_schema(param),
         };

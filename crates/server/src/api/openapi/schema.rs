@@ -168,11 +168,6 @@ pub fn list(name: &str, items: Json) -> Json {
     json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] })
 }
 
-/// Text that is not empty.
-pub fn some_text() -> Json {
-    json!({ "type": "string", "pattern": NO_NUL, "minLength": 1 })
-}
-
 /// A query.
 pub fn query_text() -> Json {
     json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 })
