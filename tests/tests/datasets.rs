@@ -1156,7 +1156,7 @@ fn free_text_becomes_queries() {
         ("zee MC", "dataset primary_dataset=*Zee* datatype=mc"),
         ("find all datasets of Zee with CMSSW_4_*", "dataset primary_dataset=*Zee* release=CMSSW_4_*"),
         ("4_1 Zee", "dataset release=CMSSW_4_1* primary_dataset=*Zee*"),
-        ("gen-sim-reco", "dataset name=*GEN-SIM-RECO*"),
+        ("gen-sim-reco", "dataset tier=GEN-SIM-RECO"),
         (&format!("blocks at {site}"), &format!("block replica.site={site}")),
         (&format!("blocks {dataset}"), &format!("block dataset={dataset}")),
         (&dataset, &format!("dataset name={dataset}")),

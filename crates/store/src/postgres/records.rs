@@ -41,8 +41,9 @@ pub fn by_key_locked(tables: &StoreTables, table: &str, columns: &str, keys: usi
 
 /// Reads records by key, in the order of `keys`, with one statement.
 pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
-    let name = &own.tables.catalogue().collections[collection].name;
+    let tables = own.tables;
     let found = read_damaged(own, collection, keys, detail)?;
+    let name = &tables.catalogue().collections[collection].name;
     found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
 }
 
