@@ -90,8 +90,8 @@ await step("cancels a long import that it follows", page, async () => {
   await page.getByRole("link", { name: "Imports" }).click();
   await page.getByLabel("As").selectOption({ label: "profile upsert" });
   await page.getByLabel("File").setInputFiles(long);
-  await page.getByRole("button", { name: "Import" }).click();
-  await page.locator("progress").waitFor();
+  await page.getByRole("button", { name: "Import" }).click({ noWaitAfter: true });
+  await page.locator("progress").waitFor({ timeout: 60_000 });
   const done = async () => Number(await page.locator("progress").getAttribute("value").catch(() => 0));
   const first = await done();
   for (let round = 0; round < 100 && (await done()) <= first; round++) await page.waitForTimeout(100);

@@ -35,6 +35,11 @@ const MEANINGLESS: f64 = 0.3;
 /// What is left where nothing says what is asked for.
 const UNNAMED: f64 = 0.8;
 
+/// Letters that a word and the name of a time have in common where one means the other.
+const SAME_STEM: usize = 4;
+/// Fewest letters of a name that a word begins with: ended is end_time.
+const SHORTEST_STEM: usize = 3;
+
 /// Words that mean nothing here.
 const SILENT: [&str; 26] = [
     "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "show",
@@ -317,9 +322,9 @@ impl Suggester<'_> {
         Ok(Some(Suggestion { query, score: (score * 1_000.0).round() / 1_000.0, reasons }))
     }
 
-    /// "datasets since 2012-05-01" is about datasets, and about a day.
+    /// "datasets since 2012-05-01" is about datasets, and about a day. "created on 2012-05-01" says which day.
     fn apart(&self, tokens: &[String]) -> Vec<String> {
-        let mut apart = Vec::with_capacity(tokens.len());
+        let mut apart: Vec<String> = Vec::with_capacity(tokens.len());
         for token in tokens {
             let at = token.find(['=', '<', '>']).filter(|at| *at > 0);
             match at.map(|at| token.split_at(at)) {
@@ -330,8 +335,30 @@ impl Suggester<'_> {
                 }
                 _ => apart.push(token.clone()),
             }
+            let Some((operator, day)) = apart.last().and_then(|last| compared_day(last).map(|(operator, day)| (operator.to_owned(), day))) else {
+                continue;
+            };
+            let before = apart.len() - 1;
+            let word = apart[..before].iter().rposition(|word| !SILENT.contains(&word.to_lowercase().as_str()));
+            if let Some((word, field)) = word.and_then(|word| Some((word, self.time_called(&apart[word])?))) {
+                apart[before] = format!("{field}{operator}{day}");
+                apart.remove(word);
+            }
         }
         apart
+    }
+
+    /// The field that a word before a day means: created is creation_time, started is start_time.
+    fn time_called(&self, word: &str) -> Option<&str> {
+        let small = word.to_lowercase();
+        let means = |field: &&str| {
+            let first = field.split('_').next().unwrap_or_default();
+            let same = small.chars().zip(first.chars()).take_while(|(a, b)| a == b).count();
+            same >= SAME_STEM || same == first.chars().count() && same >= SHORTEST_STEM
+        };
+        let is_asked_for = alike(&small, &self.collection.name) >= ALIKE;
+        let fields = self.collection.fields.iter().map(|field| field.name.as_str());
+        fields.filter(|field| !is_asked_for && self.is_time(field)).find(means)
     }
 
     /// The field that days are about: the one that a word of the definition tests, or the first.

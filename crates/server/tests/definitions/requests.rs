@@ -74,7 +74,7 @@ fn get(place: &Place, tenant: &Tenant, path: &str) -> Result<Json, String> {
 fn plain(answer: Json) -> Json {
     match answer {
         Json::Object(entries) => {
-            let own = ["revision", "job", "seconds", "touch", "id", "created_by_job"];
+            let own = ["revision", "job", "seconds", "touch", "id", "created_by_job", "cached"];
             // of documents that say the same, the one that came first is kept as the origin
             let is_own = |name: &str, value: &Json| own.contains(&name) || (matches!(name, "at" | "document") && value.is_number());
             Json::Object(entries.into_iter().filter(|(name, value)| !is_own(name, value)).map(|(name, value)| (name, plain(value))).collect())
