@@ -18,7 +18,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::xpath::XPath;
-use stook_engine::pick::{self, PickGroups};
+use stook_engine::pick::{self, PickCall, PickGroups};
 use stook_engine::transition::{self, TransitionArguments, TransitionRequest, TransitionResult};
 use stook_formats::tree::XmlTree;
 use stook_formats::xpath::holds;
@@ -391,7 +391,7 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
                     let mut turn = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     while done.load(Ordering::Relaxed) < transitions {
                         turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let granted = pick::pick(picks, catalogue, store, &evaluator, acquire, plan, turn >> 33);
+                        let granted = pick::pick(picks, &PickCall { catalogue, store, evaluator: &evaluator, ask: acquire, plan, turn: turn >> 33 });
                         let Ok(Some(TransitionResult::Done(record))) = granted else { continue };
                         let key = record["key"].as_str().unwrap_or_default().to_owned();
                         doubles.fetch_add(u64::from(!held().insert(key.clone())), Ordering::Relaxed);

@@ -511,3 +511,55 @@ fn a_definition_with_mistakes_is_refused_before_the_store_is_touched() {
     ]);
     assert!(!place.store().exists());
 }
+
+// --- outputs --------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn an_output_is_whole_or_what_was_there_before() {
+    let place = Place::library();
+    let bytes = authorities(500, 1, 1);
+    place.import(&[&place.file("names.mrc", &bytes), "--profile", "upsert"]);
+    let folder = place.path("out");
+    std::fs::create_dir(&folder).unwrap();
+    let output = folder.join("all.mrc");
+    std::fs::write(&output, "what was there").unwrap();
+    std::fs::set_permissions(&output, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let link = folder.join("latest.mrc");
+    std::os::unix::fs::symlink("all.mrc", &link).unwrap();
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    // files may have 20 blocks of 512 or 1024 bytes, the export has more
+    let script = "trap '' XFSZ; ulimit -f 20 || exit 99; exec \"$0\" \"$@\"";
+    let limited = |arguments: &[&str]| {
+        Command::new("sh").args(["-c", script, stook().to_str().unwrap(), "-C", place.folder().to_str().unwrap()]).args(arguments).output().unwrap()
+    };
+    let export = ["export", "authority", "--format", "marc", "-o", output.to_str().unwrap()];
+    let failed = limited(&export);
+    if failed.status.code() == Some(99) {
+        left_out("the size of files cannot be limited here");
+    } else {
+        assert_eq!(failed.status.code(), Some(1), "{}", String::from_utf8_lossy(&failed.stderr));
+        assert_eq!(std::fs::read(&output).unwrap(), b"what was there");
+        assert_eq!(names(), ["all.mrc", "latest.mrc"], "nothing is left beside it");
+    }
+    // so does what is refused
+    place.run(&["export", "nothing", "--format", "marc", "-o", output.to_str().unwrap()]).exits(1);
+    assert_eq!(std::fs::read(&output).unwrap(), b"what was there");
+    // through a link, with the permissions that the file had
+    place.run(&["export", "authority", "--format", "marc", "-o", link.to_str().unwrap()]).exits(0);
+    assert!(std::fs::read(&output).unwrap() == bytes);
+    assert!(link.is_symlink() && names() == ["all.mrc", "latest.mrc"]);
+    assert_eq!(output.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    // a new file has the permissions of new files, a device is written to
+    let fresh = folder.join("new.ndjson");
+    place.run(&["export", "authority", "-o", fresh.to_str().unwrap()]).exits(0);
+    let plain = folder.join("plain");
+    std::fs::write(&plain, "").unwrap();
+    assert_eq!(fresh.metadata().unwrap().permissions().mode(), plain.metadata().unwrap().permissions().mode());
+    place.run(&["export", "authority", "-o", "/dev/null"]).exits(0);
+    assert!(!Path::new("/dev/null").is_file());
+    place.run(&["export", "authority", "-o", folder.to_str().unwrap()]).exits(1).complains(&["directory"]);
+}

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod output;
+mod output_file;
 
 mod arguments;
 mod commands;
@@ -74,9 +75,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Get(get) => record::get(&place, get),
         Command::Query(arguments) => query::query(&place, arguments),
         Command::Suggest { text, tenant, json } => query::suggest(&place, &text.join(" "), tenant, *json),
-        Command::Withdraw { source, collection, key, tenant, json } => {
-            record::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
-        }
+        Command::Withdraw(withdraw) => record::withdraw(&place, withdraw),
         Command::Export { collection, format, output, tenant } => record::export(&place, collection, *format, output.as_deref(), tenant),
         #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),

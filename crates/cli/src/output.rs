@@ -1,10 +1,7 @@
 //! What commands print: words, numbers and tables for people, and files for programs.
 
-use crate::CommandError;
 use serde_json::Value as Json;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::io::{self, IsTerminal, Write};
 
 /// Whether standard error understands colours.
 pub fn colours() -> bool {
@@ -35,17 +32,6 @@ pub fn say(words: std::fmt::Arguments<'_>) {
 /// Standard output for what only reads and prints: a reader that has seen enough (`| head`) ends the program, which is no failure.
 pub fn stream() -> impl Write {
     io::BufWriter::new(OutputStream(io::stdout()))
-}
-
-/// A file, or standard output.
-pub fn writer(output: Option<&Path>) -> Result<Box<dyn Write>, CommandError> {
-    Ok(match output {
-        Some(path) => Box::new(BufWriter::with_capacity(
-            1 << 20,
-            File::create(path).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))?,
-        )),
-        None => Box::new(stream()),
-    })
 }
 
 struct OutputStream(io::Stdout);

@@ -14,8 +14,9 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::import::{self, DryRunLimits, ImportRequest};
+use stook_engine::record::{self, RecordAddress};
 use stook_engine::settle::complete_delivery;
-use stook_engine::withdraw;
+use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::Tenant;
 use stook_store::journal::OUTCOMES;
@@ -208,7 +209,7 @@ impl Desk {
 
     /// Lets workers of several processes do what there is to do.
     fn work(&self, processes: usize) {
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -266,7 +267,12 @@ fn any_order_ends_in_the_same(desk: &Desk, all: &[Delivery], order: &[usize], gr
     }
     // taken back, it is as if no plan had ever come: an old one counts again
     let none = |_| ();
-    let withdrawn = withdraw::withdraw(&desk.catalogue, &*desk.stores[0], &tenant, "plan", None, None, &none);
+    let withdrawn = withdraw::withdraw(
+        &desk.catalogue,
+        &*desk.stores[0],
+        &WithdrawalRequest { tenant: &tenant, contributor: "plan", collection: None, key: None },
+        &none,
+    );
     withdrawn.expect("it is withdrawn");
     let mut left: Vec<Delivery> = all.iter().filter(|delivery| delivery.source != "plan").cloned().collect();
     desk.work(1);
@@ -317,10 +323,16 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     desk.work(1);
     desk.deliver(&tenant, &new);
     desk.work(1);
-    let found = stook_engine::record::get(&desk.catalogue, &*desk.stores[0], &tenant, "task", "t1", true).expect("it reads").expect("a record");
+    let found = record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant: &tenant, collection: "task", key: "t1" }, true)
+        .expect("it reads")
+        .expect("a record");
     assert!(!found.stored.exists);
     assert_eq!(found.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it reads")["contributions"][0]["says"], "retired");
-    assert!(stook_engine::record::get(&desk.catalogue, &*desk.stores[0], &tenant, "task", "t2", false).expect("it reads").is_some());
+    assert!(
+        record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant: &tenant, collection: "task", key: "t2" }, false)
+            .expect("it reads")
+            .is_some()
+    );
     // an old file that comes late is superseded where a newer one has taken its place
     let late = Delivery { source: "plan", made: 1, rows: vec![row("t4", 9), row("t5", 3)], broken: false, allowed: false };
     let job = desk.deliver(&tenant, &late);

@@ -48,7 +48,7 @@ fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept
     for (number, text) in texts.iter().enumerate() {
         let path = folder.path().join(format!("{number}.ndjson"));
         let job = support::job(catalogue, store, &tenant, "votes", (&path, text), 25_000);
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false, only: None };
         work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         let job = store.job(job).expect("the job");
         assert_eq!(job.state, JobState::Completed, "{:?}", job.counts);

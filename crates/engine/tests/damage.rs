@@ -20,8 +20,8 @@ use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::damage;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, Preconditions};
-use stook_engine::export::{ExportFormat, export};
-use stook_engine::record;
+use stook_engine::export::{ExportFormat, ExportRequest, export};
+use stook_engine::record::{self, RecordAddress};
 use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
@@ -131,7 +131,7 @@ fn import(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path, source: 
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
         let _ = work::run(catalogue, store, &options, stop, &|_| ());
         over.store(true, Ordering::SeqCst);
     });
@@ -165,7 +165,8 @@ fn keys() -> Vec<Key> {
 
 /// What readers see of each item; nothing where it cannot be read.
 fn seen(catalogue: &Catalogue, store: &dyn Store) -> Vec<Option<Json>> {
-    let get = |key: &Key| record::get(catalogue, store, &tenant(), "item", key.as_str(), false).ok().flatten();
+    let get =
+        |key: &Key| record::get(catalogue, store, &RecordAddress { tenant: &tenant(), collection: "item", key: key.as_str() }, false).ok().flatten();
     keys().iter().map(|key| get(key).map(|record| record.to_json())).collect()
 }
 
@@ -181,7 +182,7 @@ fn read_damaged(catalogue: &Catalogue, store: &dyn Store, found: &damage::Damage
             let is_sound = read.as_ref().is_ok_and(|read| read.as_ref().is_none_or(|record| record.contributions_of(definition).is_ok()));
             assert!(!is_sound, "{what}: reading {collection} {} with {} others ends in {read:?}", key.as_str(), keys.len() - 1);
         }
-        let got = record::get(catalogue, store, tenant, collection, key.as_str(), false);
+        let got = record::get(catalogue, store, &RecordAddress { tenant, collection, key: key.as_str() }, false);
         assert!(got.is_err(), "{what}: {collection} {} is not there", key.as_str());
     }
 }
@@ -198,10 +199,10 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
         let _ = store.visit(&QueryPlan { columns: vec![PlanColumn::Key, column], ..QueryPlan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
     }
     for format in [ExportFormat::Ndjson, ExportFormat::Csv] {
-        let _ = export(catalogue, store, &tenant, "item", format, &mut Vec::new(), &mut |_| ());
+        let _ = export(catalogue, store, &ExportRequest { tenant: &tenant, collection: "item", format }, &mut Vec::new(), &mut |_| ());
     }
     for key in keys() {
-        if let Ok(Some(found)) = record::get(catalogue, store, &tenant, "item", key.as_str(), true) {
+        if let Ok(Some(found)) = record::get(catalogue, store, &RecordAddress { tenant: &tenant, collection: "item", key: key.as_str() }, true) {
             let _ = found.explain(catalogue, store, &tenant);
             let _ = found.document(None);
         }

@@ -20,7 +20,7 @@ use stook_catalogue::value::Value;
 use stook_engine::deliver;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::import::UploadRequest;
-use stook_engine::record;
+use stook_engine::record::{self, RecordAddress};
 use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
@@ -500,7 +500,7 @@ fn delivered(desk: &Desk, design: Design, (steps, order): (&[Step], &[usize]), c
                 support::job(&desk.catalogue, &*desk.stores[0], &tenant, name, (&path, &text), chunk);
             }
         }
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
         std::thread::scope(|scope| {
             for store in desk.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -646,7 +646,9 @@ fn cited_meanwhile(desk: &Desk) {
         let older = older.submit(store).expect("it is written");
         runtime.block_on(async { (newer.end().await.expect("it ends"), older.end().await.expect("it ends")) });
         desk.settle(0);
-        let work = record::get(&desk.catalogue, store, &tenant, "work", "w1", false).expect("it reads").expect("it is there");
+        let work = record::get(&desk.catalogue, store, &RecordAddress { tenant: &tenant, collection: "work", key: "w1" }, false)
+            .expect("it reads")
+            .expect("it is there");
         let explained = work.explain(&desk.catalogue, store, &tenant).expect("it explains");
         assert_eq!(explained["fields"]["cited_kinds"]["value"], json!(["a"]), "{explained}");
     }
@@ -681,10 +683,12 @@ fn what_a_link_does_not_take_is_said() {
         let document = json!({ "id": "w", "kind": "a", "names": names, "sides": sides, "made": "2026-01-01T00:00:00Z" });
         let folder = tempfile::tempdir().expect("a folder");
         let job = support::job(&desk.catalogue, &*desk.stores[0], &tenant, "work", (&folder.path().join("w.ndjson"), &document.to_string()), 10);
-        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
         work::run(&desk.catalogue, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         let said: Vec<String> = desk.stores[0].journal(job, 0, 10, true).expect("troubles").into_iter().flat_map(|entry| entry.reasons).collect();
-        let explained = record::get(&desk.catalogue, &*desk.stores[0], &tenant, "work", "w", false).expect("it reads").expect("it is there");
+        let explained = record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant: &tenant, collection: "work", key: "w" }, false)
+            .expect("it reads")
+            .expect("it is there");
         let explained = explained.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it explains");
         match left {
             Some(left) => {
@@ -734,7 +738,7 @@ fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
     ] {
         support::job(&before, &*desk.stores[0], &tenant, source, (&folder.join(source), &document.to_string()), 10);
     }
-    let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
+    let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
     work::run(&before, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
     assert_eq!(desk.see(&tenant)["person"].keys().collect::<Vec<_>>(), ["r:a", "r:b"]);
     drop(desk);

@@ -758,7 +758,7 @@ fn delivered(desk: &Desk, steps: &[Step], order: &[usize], chunk: u32, processes
             });
             added.expect("it is cut");
         }
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
         std::thread::scope(|scope| {
             for store in desk.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));

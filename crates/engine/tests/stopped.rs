@@ -12,7 +12,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_engine::import;
 use stook_engine::settle::{self, SettleRules};
-use stook_engine::work::{self, WorkerOptions};
+use stook_engine::work::{self, JobRun, WorkerOptions};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, UniqueConflict};
@@ -70,7 +70,7 @@ fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant) {
     let folder = support::folder("stopped files");
     let rows: String = (0..CHILDREN).map(|number| format!("c{number},p\n")).collect();
     support::job(catalogue, store, tenant, "child", (&folder.join(format!("child {}.csv", tenant.as_str())), &format!("id,of\n{rows}")), 1_000);
-    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false };
+    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false, only: None };
     let works = || work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
     // the parent comes last: children that find it when they come are settled at once
     works();
@@ -175,7 +175,7 @@ fn an_import_that_waits_until_its_documents_are_settled_stops() {
         fill(&catalogue, &*store, &tenant);
         let job = deliver_parent(&catalogue, &*store, &tenant, 7);
         let done = is_stopped_soon("an import", (&stop, &|| store.job(job).expect("the job").state.is_final()), || {
-            import::run(&catalogue, &*store, job, (1, true), &stop, &|_| ()).expect("it is stopped")
+            import::run(&catalogue, &*store, &JobRun { job, workers: 1, settles: true, stop: &stop }, &|_| ()).expect("it is stopped")
         });
         assert_eq!(done.state, JobState::Completed, "its documents are committed");
         assert_eq!(settled(&catalogue, &*store, &tenant, 7), 0);
@@ -184,7 +184,7 @@ fn an_import_that_waits_until_its_documents_are_settled_stops() {
             assert!(settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &stop, &|_| ()).expect("it is stopped").is_none());
         });
         // resumed, it is settled
-        import::run(&catalogue, &*store, job, (1, true), &AtomicBool::new(false), &|_| ()).expect("it is settled");
+        import::run(&catalogue, &*store, &JobRun { job, workers: 1, settles: true, stop: &AtomicBool::new(false) }, &|_| ()).expect("it is settled");
         assert_eq!(settled(&catalogue, &*store, &tenant, 7), CHILDREN as u64);
     }
 }

@@ -13,9 +13,11 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
-use stook_engine::tags::{self, TagChange, TagEvaluationUnit};
-use stook_engine::work::{self, WorkerOptions};
-use stook_engine::{import, withdraw};
+use stook_engine::import;
+use stook_engine::record::{self, RecordAddress};
+use stook_engine::tags::{self, CollectionTags, TagChange, TagEvaluationUnit};
+use stook_engine::withdraw::{self, WithdrawalRequest};
+use stook_engine::work::{self, JobRun, WorkerOptions};
 use stook_sample::machines;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
@@ -118,7 +120,7 @@ impl Desk {
     }
 
     fn work(&self, processes: usize) {
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -130,7 +132,7 @@ impl Desk {
         let store = &*self.stores[0];
         let known = store.tags(tenant, CollectionId::from(0)).expect("tags").tags.iter().any(|own| own.name == tag);
         let wish = TagChange { name: tag.into(), definition: Some(TagDefinition::XPath(definition.into())), ..TagChange::default() };
-        tags::save(&self.catalogue, store, tenant, "machine", &[wish], !known).expect("it is sound").job
+        CollectionTags::new(&self.catalogue, store, tenant, "machine").expect("it has tags").save(&[wish], !known).expect("it is sound").job
     }
 
     fn carriers(&self, tenant: &Tenant, tag: &str) -> BTreeSet<String> {
@@ -146,8 +148,9 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
     let mut found = BTreeMap::new();
     for machine in all.iter().map(|own| own.machine).collect::<BTreeSet<_>>() {
         let key = format!("m{machine}");
-        let record =
-            stook_engine::record::get(&desk.catalogue, &*desk.stores[0], tenant, "machine", &key, false).expect("it reads").expect("a record");
+        let record = record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant, collection: "machine", key: &key }, false)
+            .expect("it reads")
+            .expect("a record");
         let text = |source: &str| {
             let own = record.contributions.iter().find(|own| &*own.contributor == source)?;
             Some(String::from_utf8_lossy(&own.raw.as_ref()?.bytes).into_owned())
@@ -175,7 +178,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
 fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Said>], changes: &[Change], processes: usize) {
     let tenant = desk.tenant();
     let over = AtomicBool::new(false);
-    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: false, settles: true };
+    let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: false, settles: true, only: None };
     let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
     std::thread::scope(|scope| {
         for store in desk.stores.iter().cycle().take(processes) {
@@ -190,10 +193,12 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
                     wanted.insert(*tag, *definition);
                 }
                 Change::Delete(tag) if wanted.remove(tag).is_some() => {
-                    tags::delete(&desk.catalogue, store, &tenant, "machine", TAGS[*tag]).expect("it is there");
+                    CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete(TAGS[*tag]).expect("it is there");
                 }
                 Change::Delete(_) => {}
-                Change::Rebuild => drop(tags::again(&desk.catalogue, store, &tenant, "machine", &[]).expect("it is made")),
+                Change::Rebuild => {
+                    CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").again(&[]).expect("it is made");
+                }
             }
         }
         delivering.join().expect("no panic");
@@ -211,13 +216,21 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
     };
     check(&now, "at the end");
     // nothing is left for a rebuild to change
-    if let Some(job) = tags::again(&desk.catalogue, &*desk.stores[0], &tenant, "machine", &[]).expect("it is made") {
+    if let Some(job) =
+        CollectionTags::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").again(&[]).expect("it is made")
+    {
         desk.work(1);
         let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
         assert_eq!((&progress["added"], &progress["removed"]), (&json!(0), &json!(0)), "{progress}");
     }
     // without what lshw has said
-    withdraw::withdraw(&desk.catalogue, &*desk.stores[0], &tenant, "lshw", None, None, &|_| ()).expect("it is withdrawn");
+    withdraw::withdraw(
+        &desk.catalogue,
+        &*desk.stores[0],
+        &WithdrawalRequest { tenant: &tenant, contributor: "lshw", collection: None, key: None },
+        &|_| (),
+    )
+    .expect("it is withdrawn");
     let without: BTreeMap<String, Documents> = now.into_iter().map(|(key, (_, lldp))| (key, (None, lldp))).collect();
     check(&without, "without lshw");
 }
@@ -261,7 +274,12 @@ fn machines_carry_what_they_are_known_to_carry() {
                 ..TagChange::default()
             };
             let wishes: Vec<TagChange> = all.iter().map(wish).collect();
-            tags::save(&desk.catalogue, &*desk.stores[0], &tenant, "machine", &wishes, true).expect("they are sound").job.expect("a job")
+            CollectionTags::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine")
+                .expect("it has tags")
+                .save(&wishes, true)
+                .expect("they are sound")
+                .job
+                .expect("a job")
         };
         let empty = save(before);
         let job = desk.import(&tenant, &text, 250);
@@ -320,7 +338,8 @@ fn a_late_result_of_an_older_definition_is_not_written() {
         // a document that changes while a definition is evaluated wins
         let (job, range) = begin("not(//node)");
         let newer = desk.deliver(&tenant, &[Said { at: 2, ..said(0, &[]) }]);
-        import::run(&desk.catalogue, store, newer, (1, false), &AtomicBool::new(false), &|_| ()).expect("it is imported");
+        import::run(&desk.catalogue, store, &JobRun { job: newer, workers: 1, settles: false, stop: &AtomicBool::new(false) }, &|_| ())
+            .expect("it is imported");
         store.submit(Box::new(range), Priority::Bulk).wait().expect("it is written");
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m2"].map(str::to_owned).into());
         assert_eq!(store.job_state(job).expect("the job"), JobState::Completed);
@@ -368,7 +387,11 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         assert_eq!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads"), ["one"]);
         // and again: what is missing is done, and nothing else changes
-        let job = tags::again(&desk.catalogue, store, &tenant, "machine", &["one".to_owned()]).expect("it is made").expect("a job");
+        let job = CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+            .expect("it has tags")
+            .again(&["one".to_owned()])
+            .expect("it is made")
+            .expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         desk.work(1);
         assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (odd.clone(), even.clone()));
@@ -427,11 +450,16 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         desk.deliver(&tenant, &[said(0), said(1)]);
         desk.work(1);
         let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
-        tags::save(&desk.catalogue, store, &tenant, "machine", std::slice::from_ref(&manual), true).expect("it is made");
+        CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+            .expect("it has tags")
+            .save(std::slice::from_ref(&manual), true)
+            .expect("it is made");
         let keys = |names: &[&str]| names.iter().map(|name| Key::new(*name).expect("a key")).collect::<Vec<_>>();
         let assign = |add: &[&str], remove: &[&str]| {
-            let (given, unknown) =
-                tags::assign(&desk.catalogue, store, &tenant, "machine", "rack7", (&keys(add), &keys(remove))).expect("it is manual");
+            let (given, unknown) = CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+                .expect("it has tags")
+                .assign("rack7", &keys(add), &keys(remove))
+                .expect("it is manual");
             (given.added.len() as u64, given.removed.len() as u64, unknown.len())
         };
         assert_eq!(assign(&["m0", "m1", "m9"], &[]), (2, 0, 1));
@@ -441,7 +469,9 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         desk.work(1);
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());
-        let wrong = |wish: TagChange, new: bool| tags::save(&desk.catalogue, store, &tenant, "machine", &[wish], new).expect_err("wrong").to_string();
+        let wrong = |wish: TagChange, new: bool| {
+            CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").save(&[wish], new).expect_err("wrong").to_string()
+        };
         assert_eq!(wrong(manual, true), "there is a tag `rack7` already");
         let xpath =
             |name: &str, text: &str| TagChange { name: name.into(), definition: Some(TagDefinition::XPath(text.into())), ..TagChange::default() };
@@ -450,17 +480,21 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         assert!(wrong(xpath("two words", "//a"), true).contains("is not a tag's name"));
         assert_eq!(wrong(xpath("two", "//a[b = ]"), true), "tag `two`: column 9 of the XPath: expected a step of a path");
         assert!(wrong(xpath("two", "//nge:bar"), true).contains("`nge` is not bound; bound are lldp, lshw"));
-        let assigned = tags::assign(&desk.catalogue, store, &tenant, "machine", "one", (&keys(&["m0"]), &[]));
+        let assigned = CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").assign("one", &keys(&["m0"]), &[]);
         assert!(assigned.expect_err("not manual").to_string().contains("only manual tags"));
         let attributes =
             |name: &str| TagChange { name: "rack7".into(), attributes: json!({ name: "nomodeset" }).as_object().cloned(), ..TagChange::default() };
         assert!(wrong(attributes("kernel"), false).contains("there is no attribute `kernel`"));
-        tags::save(&desk.catalogue, store, &tenant, "machine", &[attributes("kernel_options")], false).expect("it is known");
-        let shown = tags::show(&desk.catalogue, store, &tenant, "machine", "rack7").expect("it reads").expect("a tag");
+        CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+            .expect("it has tags")
+            .save(&[attributes("kernel_options")], false)
+            .expect("it is known");
+        let shown =
+            CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").show("rack7").expect("it reads").expect("a tag");
         assert_eq!((&shown["attributes"]["kernel_options"], &shown["records"]), (&json!("nomodeset"), &json!(1)));
         // deleted, and made anew, nobody carries it
-        tags::delete(&desk.catalogue, store, &tenant, "machine", "one").expect("it is there");
-        assert!(tags::delete(&desk.catalogue, store, &tenant, "machine", "one").is_err());
+        CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").expect("it is there");
+        assert!(CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").is_err());
         assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
     }
 }
@@ -473,6 +507,9 @@ fn advice_is_given_when_a_tag_is_saved() {
         definition: Some(TagDefinition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())),
         ..TagChange::default()
     };
-    let saved = tags::save(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine", &[wish], true).expect("it is sound");
+    let saved = CollectionTags::new(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine")
+        .expect("it has tags")
+        .save(&[wish], true)
+        .expect("it is sound");
     assert!(saved.advice.iter().any(|(_, advice)| advice.contains("did you mean 'network'?")), "{:?}", saved.advice);
 }

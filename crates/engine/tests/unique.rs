@@ -14,7 +14,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::settle::{self, SettleRules};
-use stook_engine::withdraw;
+use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::{SettlePass, Store, Tenant};
@@ -93,7 +93,13 @@ impl Desk {
             Step::Name(item, names) => ("item", item, json!({ "names": names })),
             Step::Login(person, login) => ("person", person, json!({ "own": login })),
             Step::Withdraw(person) => {
-                withdraw::withdraw(&self.catalogue, store, tenant, "api", Some("person"), Some(person), &|_| ()).expect("it is withdrawn");
+                withdraw::withdraw(
+                    &self.catalogue,
+                    store,
+                    &WithdrawalRequest { tenant, contributor: "api", collection: Some("person"), key: Some(person) },
+                    &|_| (),
+                )
+                .expect("it is withdrawn");
                 return;
             }
         };
@@ -215,7 +221,7 @@ fn a_record_is_retired_as_soon_as_the_value_it_falls_back_to_is_free() {
             let path = folder.join(name);
             let store = &*desk.stores[0];
             support::job_of(&desk.catalogue, store, &tenant, "list", (&path, text), (1_000, true));
-            let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
+            let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
             work::run(&desk.catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         };
         let login = |person: &str| desk.see(&tenant, "person").get(person).map(|person| person[2].clone());

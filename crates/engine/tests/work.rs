@@ -47,7 +47,7 @@ fn deliver(
 }
 
 fn work(catalogue: &Arc<Catalogue>, store: &dyn Store) {
-    let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: true, settles: true };
+    let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: true, settles: true, only: None };
     work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
 }
 
@@ -104,7 +104,7 @@ fn work_until_done(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId) {
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: false, settles: true };
+        let options = WorkerOptions { workers: 3, lease_seconds: 60, drain: false, settles: true, only: None };
         work::run(catalogue, store, &options, &stop, &|_| ()).expect("it works");
     });
 }

@@ -33,7 +33,7 @@ pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec
                 for clients in &plan.clients {
                     let place = sets.len();
                     let told = |progress: RunProgress| watch(&RunProgress { set: place, sets: all, ..progress });
-                    let (mut set, goes_on) = one(&plan, &target, route, *clients, time, &told).await;
+                    let (mut set, goes_on) = one(&plan, &target, (route, *clients), time, &told).await;
                     (set.series, set.route, set.clients) = (name.clone(), plan.routes[route].name.clone(), Some(*clients as u64));
                     sets.push(set);
                     if !goes_on {
@@ -49,8 +49,7 @@ pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec
 async fn one(
     plan: &Rc<LoadPlan>,
     target: &Rc<TargetAddress>,
-    route: usize,
-    clients: usize,
+    (route, clients): (usize, usize),
     time: Duration,
     watch: &dyn Fn(RunProgress) -> bool,
 ) -> (RequestSet, bool) {

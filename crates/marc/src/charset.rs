@@ -56,7 +56,7 @@ impl Charset {
                 if other == Encoding::Marc8 {
                     return marc8_field(bytes, tag, at, out, repairs);
                 }
-                single_bytes(bytes, other, tag, at, out, repairs);
+                single_bytes(bytes, other, (tag, at), out, repairs);
                 0
             }
         }
@@ -116,7 +116,7 @@ pub(crate) fn marc8_field(bytes: &[u8], tag: [u8; 3], at: usize, out: &mut Strin
     unknown
 }
 
-fn single_bytes(bytes: &[u8], encoding: Encoding, tag: [u8; 3], at: usize, out: &mut String, repairs: &mut Repairs) {
+fn single_bytes(bytes: &[u8], encoding: Encoding, (tag, at): ([u8; 3], usize), out: &mut String, repairs: &mut Repairs) {
     for (index, byte) in bytes.iter().enumerate() {
         let character = if encoding == Encoding::Cp1252 { windows_1252(*byte) } else { Some(char::from(*byte)) };
         if character.is_none() {

@@ -68,7 +68,7 @@ pub use language::{ComparisonOperator, FieldPath, GrepItem, NamedColumn, Query, 
 pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_ask_all_collections, resolve_all_collections};
-pub use plan::{check_tag, compile, tags_of};
+pub use plan::{TagQuery, check_tag, compile, tags_of};
 
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;

@@ -139,7 +139,7 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
     assert!(until_closed(&mut stream).await.starts_with("HTTP/1.1 202"));
     let app = running.app.clone();
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let options = stook_engine::work::WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true };
+    let options = stook_engine::work::WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
     tokio::task::spawn_blocking(move || stook_server::work(&app, &options, &stop)).await.unwrap().unwrap();
     let mut greedy = Vec::new();
     for _ in 0..8 {

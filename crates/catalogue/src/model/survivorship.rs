@@ -7,7 +7,7 @@ use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::model::golden::GoldenValues;
 use crate::model::ids::{FieldId, IdVec};
-use crate::model::links::{Derivation, keyed};
+use crate::model::links::{Derivation, KeyedLink, keyed};
 use crate::model::parts;
 use crate::model::record::{Contribution, ContributionAge, ContributionContent, Retirement};
 use crate::model::union::{union, union_by};
@@ -244,7 +244,9 @@ impl<'c> Consolidator<'c> {
                 })
             }
             Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
-            Some(Derivation::TargetKey(_, when, key)) => keyed(self.evaluator, self.collection, &field.name, when.as_ref(), key, values),
+            Some(Derivation::TargetKey(_, when, key)) => {
+                keyed(self.evaluator, self.collection, &KeyedLink { name: &field.name, when: when.as_ref(), key }, values)
+            }
             _ => Value::Null,
         }
     }

@@ -15,13 +15,11 @@ use crate::model::links::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal
 use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
-    #[expect(clippy::too_many_arguments, reason = "expressions of a coverage can use its parent, the parent's links and other coverages")]
+    /// A coverage. Its expressions can use its parent, the parent's links and other coverages.
     pub(super) fn coverage(
         &mut self,
         parent: CollectionId,
-        name: &str,
-        name_node: &Node,
-        node: &Node,
+        (name, name_node, node): (&str, &Node, &Node),
         collections: &mut IdVec<CollectionId, Collection>,
         links: &mut IdVec<LinkId, Link>,
         coverages: &mut Vec<Coverage>,

@@ -27,7 +27,7 @@ impl DefinitionParser<'_> {
         match (node.get("into"), node.get("feeds")) {
             (Some(into), None) => {
                 if let Some(collection) = self.reference(into, "collection", &collection_names) {
-                    feeds.extend(self.feed(collection, node, node, format, lets, context));
+                    feeds.extend(self.feed(collection, (node, node), format, lets, context));
                 }
             }
             (None, Some(list)) => {
@@ -48,7 +48,7 @@ impl DefinitionParser<'_> {
                     if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
                         self.problem(item, format!("this source feeds `{}` twice", context.collections[collection].name));
                     }
-                    feeds.extend(self.feed(collection, item, node, format, lets, context));
+                    feeds.extend(self.feed(collection, (item, node), format, lets, context));
                 }
             }
             (Some(into), Some(_)) => self.problem(into, "`into` is short for one feed: use it or `feeds`, not both"),
@@ -61,8 +61,7 @@ impl DefinitionParser<'_> {
     fn feed(
         &mut self,
         collection: CollectionId,
-        node: &Node,
-        source: &Node,
+        (node, source): (&Node, &Node),
         format: PathSettings<'_>,
         lets: (&[LetValue], &Types),
         context: &SourceContext<'_>,

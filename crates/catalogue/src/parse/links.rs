@@ -75,8 +75,8 @@ impl DefinitionParser<'_> {
         self.through(collections, nodes, &mut links);
         let mut coverages = Vec::new();
         for (parent, (_, _, node)) in nodes.enumerate() {
-            for (name, name_node, coverage) in self.named(node.get("coverage"), "coverages") {
-                self.coverage(parent, name, name_node, coverage, collections, &mut links, &mut coverages);
+            for coverage in self.named(node.get("coverage"), "coverages") {
+                self.coverage(parent, coverage, collections, &mut links, &mut coverages);
             }
         }
         self.edges_have_what_documents_say(collections, nodes, &links);

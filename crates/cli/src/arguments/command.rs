@@ -4,7 +4,7 @@ use super::import::{CollectArgs, ImportArgs, WorkArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::QueueCommand;
-use super::records::{ExportFormat, GetArgs, QueryArgs};
+use super::records::{ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::{KeyOrder, SampleName};
 use super::serve::{ServeArgs, TokenCommand};
@@ -200,22 +200,7 @@ pub enum Command {
     },
     /// Withdraw a source's contributions, as if they had never been made.
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
-    Withdraw {
-        /// The source, or source:part.
-        source: String,
-        /// Only in this collection.
-        #[arg(long, value_name = "C")]
-        collection: Option<String>,
-        /// Only of this record.
-        #[arg(long, value_name = "K")]
-        key: Option<String>,
-        /// Whose records.
-        #[arg(long, default_value = "main", value_name = "T")]
-        tenant: String,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Withdraw(WithdrawArgs),
     /// Export all records of a collection.
     #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head")]
     Export {

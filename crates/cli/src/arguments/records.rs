@@ -1,4 +1,4 @@
-//! Arguments of `get`, `query` and `export`.
+//! Arguments of `get`, `query`, `withdraw` and `export`.
 
 use super::named::one_of;
 use clap::{Args, ValueEnum};
@@ -81,4 +81,23 @@ pub enum ExportFormat {
     Csv,
     Marc,
     Marcxml,
+}
+
+/// Arguments of `withdraw`.
+#[derive(Debug, Args)]
+pub struct WithdrawArgs {
+    /// The source, or source:part.
+    pub source: String,
+    /// Only in this collection.
+    #[arg(long, value_name = "C")]
+    pub collection: Option<String>,
+    /// Only of this record.
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+    /// Whose records.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -16,6 +16,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
 use stook_engine::import::files::MOST_NAMED;
 use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles};
+use stook_engine::work::JobRun;
 use stook_store::Store;
 use stook_store::journal::Outcome as Became;
 use stook_store::queue::{Job, JobId, JobState};
@@ -164,7 +165,6 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
         }
         return Ok(0);
     }
-    let workers = threads(arguments.workers);
     let failures = Mutex::new(ExpressionFailures::default());
     let tell = |news| match news {
         ImportEvent::Progress(moment) => show(&bar, moment),
@@ -175,10 +175,11 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
             }
         }
     };
-    let run = import::run(catalogue, &**store, id, (workers, arguments.wait == WaitFor::Settled), stop, &tell);
+    let run = JobRun { job: id, workers: threads(arguments.workers), settles: arguments.wait == WaitFor::Settled, stop };
+    let ran = import::run(catalogue, &**store, &run, &tell);
     bar.finish_and_clear();
     settle::warn(&failures.into_inner().unwrap_or_default());
-    let job = ended(&**store, id, run)?;
+    let job = ended(&**store, id, ran)?;
     report((catalogue, &**store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
         return Err(CommandError::new(left(&job)));

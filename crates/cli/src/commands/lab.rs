@@ -1,6 +1,7 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
 use crate::arguments::lab::{LabCommand, LoadArgs, ReportArgs, RunOutputArgs};
+use crate::output_file::Output;
 use crate::process::stop_signal;
 use crate::{CommandError, CommandResult, output};
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ pub fn lab(command: &LabCommand) -> CommandResult {
             let limits = limits::measure(folder, postgres.as_deref(), LIMIT, &|what| tell(&format!("{what} ...")));
             tell("");
             let seen = Run { limits: limits?, ..Run::default() };
-            let run = run_of(RunKind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started, seen);
+            let run = run_of(RunKind::Limits, "limits of this machine".into(), serde_json::Value::Null, (begun, started), seen);
             said(&run, output.as_deref(), *json)
         }
         LabCommand::Kpi { logs, form, json } => {
@@ -163,7 +164,7 @@ fn put(report: &Report, form: &ReportArgs) -> CommandResult {
     Ok(0)
 }
 
-fn run_of(kind: RunKind, name: String, plan: serde_json::Value, begun: i64, started: Instant, seen: Run) -> Run {
+fn run_of(kind: RunKind, name: String, plan: serde_json::Value, (begun, started): (i64, Instant), seen: Run) -> Run {
     Run {
         format: FORMAT.into(),
         kind,
@@ -192,7 +193,9 @@ fn said(run: &Run, output: Option<&Path>, json: bool) -> CommandResult {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {
-    std::fs::write(path, text).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))
+    let mut out = Output::new(Some(path))?;
+    out.write_all(text.as_bytes())?;
+    out.finish()
 }
 
 /// Markdown with its pictures in files beside it.
@@ -351,7 +354,7 @@ fn measured(
     let (begun, started) = (now(), Instant::now());
     let done = work(&|| !stop.load(Ordering::Relaxed));
     tell("");
-    let run = Run { limits, ..run_of(kind, name, plan, begun, started, done?) };
+    let run = Run { limits, ..run_of(kind, name, plan, (begun, started), done?) };
     said(&run, kept.output.as_deref(), kept.json)?;
     Ok(u8::from(stop.load(Ordering::Relaxed)))
 }

@@ -2,7 +2,8 @@
 
 use crate::arguments::queue::QueueCommand;
 use crate::open::CatalogueLocation;
-use crate::output::{bytes, count, number, table, writer};
+use crate::output::{bytes, count, number, table};
+use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use std::io::{BufRead, BufReader, Write};
 use stook_engine::queue;
@@ -35,7 +36,7 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         }
         QueueCommand::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
-            let mut out = writer(output.as_deref())?;
+            let mut out = Output::new(output.as_deref())?;
             let ledger = place.ledger(true)?;
             let mut dumped = 0;
             for info in ledger.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
@@ -43,7 +44,7 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
                 writeln!(out, "{}", serde_json::to_string(&dump)?)?;
                 dumped += 1;
             }
-            out.flush()?;
+            out.finish()?;
             eprintln!("dumped {}", count(dumped, "chunk"));
         }
         QueueCommand::Load { file } => {

@@ -1,16 +1,18 @@
 //! `get`, `withdraw`, `export`: records by key, and all of them.
 
 use super::settle;
-use crate::arguments::records::{ExportFormat, GetArgs, GetFormat};
+use crate::arguments::records::{ExportFormat, GetArgs, GetFormat, WithdrawArgs};
 use crate::open::{self, CatalogueLocation};
-use crate::output::{count, number, seconds, stream, table, writer, yaml};
+use crate::output::{count, number, seconds, stream, table, yaml};
+use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use stook_engine::export;
-use stook_engine::{record, withdraw};
+use stook_engine::export::{self, ExportRequest};
+use stook_engine::record::{self, RecordAddress};
+use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
 use stook_formats::marc::Repairs;
 use stook_formats::write::MarcWriter;
@@ -19,7 +21,12 @@ use stook_query::tags_of;
 pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     let (catalogue, store) = place.read()?;
     let tenant = open::tenant(&arguments.tenant)?;
-    let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
+    let found = record::get(
+        &catalogue,
+        &*store,
+        &RecordAddress { tenant: &tenant, collection: &arguments.collection, key: &arguments.key },
+        arguments.deleted,
+    )?;
     let Some(found) = found else {
         let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are compared exactly, including spaces)" };
         return Err(CommandError::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
@@ -110,16 +117,18 @@ fn explain_table(explained: &Json) {
     say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
-pub fn withdraw(place: &CatalogueLocation, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> CommandResult {
+pub fn withdraw(place: &CatalogueLocation, arguments: &WithdrawArgs) -> CommandResult {
     let (catalogue, store) = place.written_existing()?;
-    let tenant = open::tenant(tenant)?;
+    let WithdrawArgs { source, collection, key, .. } = arguments;
+    let tenant = open::tenant(&arguments.tenant)?;
     let began = Instant::now();
-    let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
+    let request = WithdrawalRequest { tenant: &tenant, contributor: source, collection: collection.as_deref(), key: key.as_deref() };
+    let done = withdraw::withdraw(&catalogue, &*store, &request, &|_| {})?;
     let settled = settle::drain(&catalogue, &*store, &AtomicBool::new(false))?;
     let mut failures = done.failures;
     failures.include(settled.failures);
     settle::warn(&failures);
-    if as_json {
+    if arguments.json {
         say!(
             "{}",
             json!({
@@ -143,8 +152,11 @@ pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat,
         ExportFormat::Marc => export::ExportFormat::Marc,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
-    let mut out = writer(output)?;
-    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("{complaint}"))?;
+    let mut out = Output::new(output)?;
+    let exported = export::export(&catalogue, &*store, &ExportRequest { tenant: &tenant, collection, format }, &mut out, &mut |complaint| {
+        eprintln!("{complaint}")
+    })?;
+    out.finish()?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
     }

@@ -1,7 +1,8 @@
 //! `sample`: generated input, as files or as services.
 
 use crate::arguments::sample::{KeyOrder, SampleName};
-use crate::output::{count, writer};
+use crate::output::count;
+use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use std::path::Path;
 use stook_sample::authorities::{self, Authorities};
@@ -35,9 +36,10 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
             machines::write(&Machines { records: size, seed, first }, folder)?;
         }
         SampleName::Authorities => {
-            let mut out = writer(output)?;
+            let mut out = Output::new(output)?;
             let keys = if keys == KeyOrder::Random { authorities::KeyOrder::Random } else { authorities::KeyOrder::Ascending };
             authorities::write(&Authorities { records: size, seed, keys, first }, &mut out)?;
+            out.finish()?;
         }
     }
     if let Some(path) = output {

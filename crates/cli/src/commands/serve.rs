@@ -59,7 +59,7 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
     let pool = (workers > 0).then(|| {
         let (app, stop) = (app.clone(), stop_work.clone());
         std::thread::spawn(move || {
-            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true };
+            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true, only: None };
             stook_server::work(&app, &options, &stop)
         })
     });

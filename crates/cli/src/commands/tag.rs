@@ -12,7 +12,8 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::key::Key;
-use stook_engine::tags::{self, TagChange, TagChangeResult};
+use stook_engine::tags::{self, CollectionTags, TagChange, TagChangeResult};
+use stook_engine::work::JobRun;
 use stook_store::queue::JobId;
 use stook_store::tag::TagDefinition;
 use stook_store::{Store, Tenant};
@@ -44,6 +45,10 @@ impl TagContext {
         tags::collection(&catalogue, &of)?;
         Ok(Self { catalogue, store, tenant, collection: of })
     }
+
+    fn tags(&self) -> Result<CollectionTags<'_>, CommandError> {
+        Ok(CollectionTags::new(&self.catalogue, &*self.store, &self.tenant, &self.collection)?)
+    }
 }
 
 pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
@@ -52,13 +57,13 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
         TagCommand::Set { said, of, wait } => save(&TagContext::open(place, of)?, said, false, !wait.no_wait, of.json),
         TagCommand::Delete { name, of } => {
             let context = TagContext::open(place, of)?;
-            tags::delete(&context.catalogue, &*context.store, &context.tenant, &context.collection, name)?;
+            context.tags()?.delete(name)?;
             answer(of.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
             Ok(0)
         }
         TagCommand::Rebuild { names, of, wait } => {
             let context = TagContext::open(place, of)?;
-            match tags::again(&context.catalogue, &*context.store, &context.tenant, &context.collection, names)? {
+            match context.tags()?.again(names)? {
                 Some(job) => evaluated(&context, job, !wait.no_wait, of.json),
                 None => {
                     answer(of.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
@@ -69,7 +74,7 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
         TagCommand::Ls { of } => ls(&TagContext::read(place, of)?, of.json),
         TagCommand::Show { name, of } => {
             let context = TagContext::read(place, of)?;
-            let found = tags::show(&context.catalogue, &*context.store, &context.tenant, &context.collection, name)?;
+            let found = context.tags()?.show(name)?;
             let found = found.ok_or_else(|| CommandError::new(format!("there is no tag `{name}`")))?;
             if of.json {
                 say!("{found}");
@@ -133,11 +138,16 @@ fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, 
     let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
     for wish in &wishes {
         if let Some(TagDefinition::Query(text)) = &wish.definition {
-            stook_query::check_tag(&wish.name, text, &context.catalogue, &*context.store, &context.tenant, index)?
-                .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
+            stook_query::check_tag(
+                &stook_query::TagQuery { collection: index, name: &wish.name, text },
+                &context.catalogue,
+                &*context.store,
+                &context.tenant,
+            )?
+            .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
         }
     }
-    let TagChangeResult { advice, job } = tags::save(&context.catalogue, &*context.store, &context.tenant, &context.collection, &wishes, new)?;
+    let TagChangeResult { advice, job } = context.tags()?.save(&wishes, new)?;
     for (tag, advice) in &advice {
         eprintln!("note: tag {tag}: {advice}");
     }
@@ -165,7 +175,10 @@ fn evaluated(context: &TagContext, job: JobId, waits: bool, as_json: bool) -> Co
         bar.set_style(style);
     }
     let stop = stop_signal()?;
-    let done = tags::run(&context.catalogue, &*context.store, job, threads(None), &stop, &|records| bar.set_position(records))?;
+    let done = {
+        let run = JobRun { job, workers: threads(None), settles: false, stop: &stop };
+        tags::run(&context.catalogue, &*context.store, &run, &|records| bar.set_position(records))?
+    };
     bar.finish_and_clear();
     let progress = tags::progress(&done);
     let number = |name: &str| progress[name].as_u64().unwrap_or(0);
@@ -183,7 +196,7 @@ fn evaluated(context: &TagContext, job: JobId, waits: bool, as_json: bool) -> Co
 }
 
 fn ls(context: &TagContext, as_json: bool) -> CommandResult {
-    let tags = tags::list(&context.catalogue, &*context.store, &context.tenant, &context.collection)?;
+    let tags = context.tags()?.list()?;
     if as_json {
         say!("{}", json!(tags));
         return Ok(0);
@@ -208,8 +221,7 @@ fn assign(context: &TagContext, name: &str, (add, remove): (&[String], &[String]
     let keys = |texts: &[String]| -> Result<Vec<Key>, CommandError> {
         texts.iter().map(|text| Key::new(text.as_str()).map_err(|error| CommandError::usage(error.to_string()))).collect()
     };
-    let (given, unknown) =
-        tags::assign(&context.catalogue, &*context.store, &context.tenant, &context.collection, name, (&keys(add)?, &keys(remove)?))?;
+    let (given, unknown) = context.tags()?.assign(name, &keys(add)?, &keys(remove)?)?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     answer(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
         format!("{} added, {} removed", given.added.len(), given.removed.len())

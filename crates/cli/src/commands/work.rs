@@ -17,7 +17,13 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     let stop = stop_signal()?;
     let catalogue = place.catalogue()?;
     let store = place.prepared(&catalogue, false)?;
-    let options = WorkerOptions { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, settles: true };
+    let options = WorkerOptions {
+        workers: threads(arguments.workers),
+        lease_seconds: arguments.lease.max(1),
+        drain: arguments.drain,
+        settles: true,
+        only: None,
+    };
     // drawn on a terminal only
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));

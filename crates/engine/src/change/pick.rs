@@ -118,14 +118,19 @@ impl PickGroup {
 }
 
 /// One caller.
-struct PickCall<'c> {
-    catalogue: &'c Arc<Catalogue>,
-    store: &'c dyn Store,
-    evaluator: &'c Evaluator,
-    ask: &'c Arc<TransitionRequest>,
-    plan: &'c QueryPlan,
-    /// Spreads callers of several processes.
-    turn: u64,
+pub struct PickCall<'c> {
+    /// The definition.
+    pub catalogue: &'c Arc<Catalogue>,
+    /// Where the records are.
+    pub store: &'c dyn Store,
+    /// Evaluates the transition's expressions.
+    pub evaluator: &'c Evaluator,
+    /// The transition.
+    pub ask: &'c Arc<TransitionRequest>,
+    /// What the record must satisfy.
+    pub plan: &'c QueryPlan,
+    /// Spreads callers of several processes over the records.
+    pub turn: u64,
 }
 
 impl PickCall<'_> {
@@ -211,21 +216,13 @@ impl PickCall<'_> {
 }
 
 /// Does a transition of one record that satisfies a plan's conditions; nothing where there is none, [`TransitionResult::Conflict`] where others hold
-/// all that there are for a second. `turn` spreads callers of several processes over the records.
+/// all that there are for a second.
 ///
 /// # Errors
 /// When the store fails.
-pub fn pick(
-    picks: &PickGroups,
-    catalogue: &Arc<Catalogue>,
-    store: &dyn Store,
-    evaluator: &Evaluator,
-    ask: &Arc<TransitionRequest>,
-    plan: &QueryPlan,
-    turn: u64,
-) -> Result<Option<TransitionResult>> {
-    let caller = PickCall { catalogue, store, evaluator, ask, plan, turn };
-    let table = picks.table(plan);
+pub fn pick(picks: &PickGroups, caller: &PickCall<'_>) -> Result<Option<TransitionResult>> {
+    let PickCall { store, ask, .. } = *caller;
+    let table = picks.table(caller.plan);
     for record in table.hand(|callers, last| caller.look(callers, last))? {
         match caller.attempt(&record)? {
             None | Some(TransitionResult::Refused(_) | TransitionResult::Missing) => {}

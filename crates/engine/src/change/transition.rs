@@ -423,23 +423,7 @@ impl PendingTransition {
     }
 }
 
-/// Begins a transition of a record that was read as `record`. What was read may be old: a refusal is checked again by whoever
-/// can read anew, a change is decided again inside the store's transaction.
-pub fn begin(
-    catalogue: &Arc<Catalogue>,
-    store: &dyn Store,
-    evaluator: &Evaluator,
-    ask: &Arc<TransitionRequest>,
-    key: &Key,
-    record: Option<&StoredRecord>,
-    insists: bool,
-) -> PendingTransition {
-    let now = store.clock();
-    let decision = ask.decide(catalogue, evaluator, key, record, now);
-    decision.begin(catalogue, store, ask, (key, now), insists)
-}
-
-/// Does a transition of one record.
+/// Does a transition of one record. What was read of it may be old by then: it is decided again inside of the store's transaction.
 ///
 /// # Errors
 /// When the store fails.
@@ -451,5 +435,6 @@ pub fn run(
     key: &Key,
 ) -> Result<TransitionResult> {
     let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), ReadDetail::Values)?.pop().flatten();
-    begin(catalogue, store, evaluator, ask, key, record.as_ref(), true).wait()
+    let now = store.clock();
+    ask.decide(catalogue, evaluator, key, record.as_ref(), now).begin(catalogue, store, ask, (key, now), true).wait()
 }

@@ -48,20 +48,26 @@ impl WithdrawalReport {
     }
 }
 
-/// Withdraws every contribution of `contributor` (a source, or `source:part`) from one collection or all it feeds, or from
-/// one record. What was there without it comes back.
+/// What is to be withdrawn.
+#[derive(Debug, Clone, Copy)]
+pub struct WithdrawalRequest<'r> {
+    /// Whose records.
+    pub tenant: &'r Tenant,
+    /// A source, or `source:part`.
+    pub contributor: &'r str,
+    /// Only from this collection; from all that the contributor feeds where it is absent.
+    pub collection: Option<&'r str>,
+    /// Only from the record with this key.
+    pub key: Option<&'r str>,
+}
+
+/// Withdraws every contribution of a contributor from one collection or all it feeds, or from one record. What was there without it comes
+/// back. `show` is told how many records have been looked at so far.
 ///
 /// # Errors
 /// When the names are not known, or the store fails; what was withdrawn until then stays withdrawn.
-pub fn withdraw(
-    catalogue: &Arc<Catalogue>,
-    store: &dyn Store,
-    tenant: &Tenant,
-    contributor: &str,
-    collection: Option<&str>,
-    key: Option<&str>,
-    show: &dyn Fn(u64),
-) -> Result<WithdrawalReport> {
+pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &WithdrawalRequest<'_>, show: &dyn Fn(u64)) -> Result<WithdrawalReport> {
+    let WithdrawalRequest { tenant, contributor, collection, key } = *request;
     let source = contributor.split(':').next().unwrap_or(contributor);
     let known = catalogue.source(source).map(|(_, source)| source);
     if known.is_none() && source != "api" {
@@ -78,15 +84,15 @@ pub fn withdraw(
     let collection_is_all = collection.is_none();
     let rules = Arc::new(SettleRules::new(catalogue));
     let own = contributor.to_owned();
-    let taken: RemoveContributions = Arc::new(move |contributions| {
+    let removes: RemoveContributions = Arc::new(move |contributions| {
         contributions.retain(|contribution| *contribution.contributor != *own && contribution.source() != own);
     });
-    let caller = format!("withdrawal of {contributor}");
+    let removal = Removal { tenant, removes: &removes, caller: &format!("withdrawal of {contributor}") };
     let mut total = WithdrawalReport::default();
     for collection in collections {
         if let Some(key) = key {
             let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-            total.add(page(&rules, store, tenant, (&taken, &caller), collection, &[key])?);
+            total.add(page(&rules, store, &removal, collection, &[key])?);
             continue;
         }
         let mut after = String::new();
@@ -94,7 +100,7 @@ pub fn withdraw(
             let keys = store.keys_after(tenant, collection, &after, PAGE)?;
             let Some(last) = keys.last() else { break };
             last.as_str().clone_into(&mut after);
-            total.add(page(&rules, store, tenant, (&taken, &caller), collection, &keys)?);
+            total.add(page(&rules, store, &removal, collection, &keys)?);
             show(total.records);
         }
     }
@@ -112,15 +118,25 @@ pub fn withdraw(
 /// Takes back what is not said any more of a record.
 pub(crate) type RemoveContributions = Arc<dyn Fn(&mut Vec<Contribution>) + Send + Sync>;
 
-/// Takes contributions back from records; `caller` is who does that, for their log.
+/// What is taken back from records, and who does that.
+pub(crate) struct Removal<'r> {
+    /// Whose records.
+    pub(crate) tenant: &'r Tenant,
+    /// Takes it from the contributions of a record.
+    pub(crate) removes: &'r RemoveContributions,
+    /// Who does it, for the log of the records.
+    pub(crate) caller: &'r str,
+}
+
+/// Takes contributions back from records.
 pub(crate) fn page(
     rules: &Arc<SettleRules>,
     store: &dyn Store,
-    tenant: &Tenant,
-    (taken, caller): (&RemoveContributions, &str),
+    removal: &Removal<'_>,
     collection: CollectionId,
     keys: &[Key],
 ) -> Result<WithdrawalReport> {
+    let Removal { tenant, removes, caller } = *removal;
     let stored = store.read(tenant, collection, keys, ReadDetail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(CountedWithdrawal::default()));
     let definition = &rules.catalogue.collections[collection];
@@ -132,7 +148,7 @@ pub(crate) fn page(
         tagger,
         rules: rules.clone(),
         tenant: tenant.clone(),
-        taken: taken.clone(),
+        removes: removes.clone(),
         caller: caller.to_owned(),
         collection,
         writes: Vec::new(),
@@ -158,7 +174,7 @@ type CountedWithdrawal = (WithdrawalReport, BTreeMap<Key, Vec<String>>);
 struct WithdrawUnit {
     rules: Arc<SettleRules>,
     tenant: Tenant,
-    taken: RemoveContributions,
+    removes: RemoveContributions,
     caller: String,
     collection: CollectionId,
     writes: Vec<RecordWrite>,
@@ -175,7 +191,7 @@ impl WithdrawUnit {
         let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = record.contributions_of(definition)?;
         let before = contributions.clone();
-        (self.taken)(&mut contributions);
+        (self.removes)(&mut contributions);
         if contributions == before {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use super::consolidated::ChunkUnit;
 use crate::content::history::indexed_stay;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use crate::settle::complete_delivery;
-use crate::settle::{InlineResult, settle_inline};
+use crate::settle::{InlineContext, InlineResult, settle_inline};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::OnMatched;
@@ -62,8 +62,8 @@ impl ChunkUnit {
         let beside: HashMap<(CollectionId, &Key), Option<&[Value]>> =
             beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
         let written = |collection: CollectionId, key: &Key| beside.get(&(collection, key)).copied();
-        let context = (rules, &self.evaluator, &self.context.tenant);
-        let settled = settle_inline(context, collection, values, &written, store, &mut self.reliance)?;
+        let context = InlineContext { rules, evaluator: &self.evaluator, tenant: &self.context.tenant, store };
+        let settled = settle_inline(&context, collection, values, &written, &mut self.reliance)?;
         self.search_ranges.resize_with(self.reliance.ranges.len(), Vec::new);
         let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
         for (((place, decision), _), settled) in own.zip(settled) {

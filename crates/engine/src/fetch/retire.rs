@@ -4,7 +4,7 @@ use super::answer::{AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, holds, implies, key_field, part};
 use super::run::FetchRun;
 use crate::Result;
-use crate::change::withdraw::{self, RemoveContributions};
+use crate::change::withdraw::{self, Removal, RemoveContributions};
 use crate::job::sizes::PAGE;
 use crate::settle;
 use std::sync::Arc;
@@ -32,17 +32,17 @@ impl FetchRun<'_> {
         // a condition on members chose elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
         let old = PreviousContributions { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
-        let taken: RemoveContributions = match part(collection, call, told) {
+        let removes: RemoveContributions = match part(collection, call, told) {
             None => Arc::new(move |all| old.retire(all)),
             Some(part) => {
                 let (rules, contributor) = (self.rules.clone(), format!("{}:{part}", self.source.name));
                 Arc::new(move |all| old.retire_part(&rules.catalogue.collections[index], &contributor, all))
             }
         };
-        let caller = format!("answer of {}", self.service.name);
+        let removal = Removal { tenant: self.tenant, removes: &removes, caller: &format!("answer of {}", self.service.name) };
         let mut retired = 0;
         for page in keys.chunks(PAGE) {
-            retired += withdraw::page(self.rules, self.store, self.tenant, (&taken, &caller), index, page)?.records;
+            retired += withdraw::page(self.rules, self.store, &removal, index, page)?.records;
         }
         for answer in wider.doubted() {
             known.expire(answer, self.store.clock())?;

@@ -7,6 +7,7 @@ use super::url::{with_arguments, with_verb_only};
 use crate::import;
 use crate::relations::SettleRules;
 use crate::service::http::{HttpAttempt, HttpClient, persist, with_environment};
+use crate::work::JobRun;
 use crate::{EngineError, Result};
 use std::collections::HashSet;
 use std::fs::File;
@@ -170,7 +171,7 @@ impl FetchRun<'_> {
         answer.jobs.push(job);
         note(answer)?;
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let job = import::run(&self.rules.catalogue, self.store, job, (workers, true), self.stop, &|_| ())?;
+        let job = import::run(&self.rules.catalogue, self.store, &JobRun { job, workers, settles: true, stop: self.stop }, &|_| ())?;
         let documents = job.counts.documents.max(0) as u64;
         answer.documents += documents;
         answer.failed += job.counts.of(Outcome::Failed).max(0) as u64;

@@ -7,7 +7,7 @@ use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::relations::SettleRules;
 use crate::settle;
 use crate::tags;
-use crate::work::{LEASE_SECONDS, WorkerEvent, WorkerOptions, WorkerPool};
+use crate::work::{JobRun, WorkerEvent, WorkerPool};
 use crate::{EngineError, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,20 +15,13 @@ use stook_catalogue::definition::Catalogue;
 use stook_store::queue::{Job, JobId, JobState};
 use stook_store::{SettlePass, Store};
 
-/// Runs a job to its end, or until `stop` says otherwise, with `workers` threads, calling `show` now and then. A job that was
-/// interrupted goes on where it was: cutting after the last chunk, and with the chunks that are left. With `settles` it waits
-/// until what follows from the documents is settled; else somebody else does that.
+/// Runs a job to its end, or until it is to stop, calling `show` now and then. A job that was interrupted goes on where it was: cutting
+/// after the last chunk, and with the chunks that are left. A run that does not settle leaves that to somebody else.
 ///
 /// # Errors
 /// When a file cannot be read or the store fails as a whole; the job can be resumed.
-pub fn run(
-    catalogue: &Arc<Catalogue>,
-    store: &dyn Store,
-    job: JobId,
-    (workers, settles): (usize, bool),
-    stop: &AtomicBool,
-    show: &(dyn Fn(ImportEvent) + Sync),
-) -> Result<Job> {
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show: &(dyn Fn(ImportEvent) + Sync)) -> Result<Job> {
+    let JobRun { job, settles, stop, .. } = *run;
     let start = store.job(job)?;
     if start.state.is_final() && start.state != JobState::Failed {
         if settles && !store.is_settled(job)? {
@@ -38,9 +31,7 @@ pub fn run(
         return Ok(start);
     }
     if tags::is_rebuild(&start.source).is_some() {
-        return tags::run(catalogue, store, job, workers, stop, &|records| {
-            show(ImportEvent::Progress(ImportProgress::of(&start.files, start.progress, records)))
-        });
+        return tags::run(catalogue, store, run, &|records| show(ImportEvent::Progress(ImportProgress::of(&start.files, start.progress, records))));
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;
@@ -53,8 +44,8 @@ pub fn run(
         WorkerEvent::TaskDone(stage) if stage.job.is_none() => show(ImportEvent::Settled(stage)),
         WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
-    let options = WorkerOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
-    let pool = WorkerPool::new(catalogue, store, Some(job), &options, stop, &tell);
+    let options = run.options();
+    let pool = WorkerPool::new(catalogue, store, &options, stop, &tell);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if !start.progress.complete {

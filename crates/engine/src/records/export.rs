@@ -25,6 +25,17 @@ pub enum ExportFormat {
     MarcXml,
 }
 
+/// What is exported.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportRequest<'r> {
+    /// Whose records.
+    pub tenant: &'r Tenant,
+    /// The collection.
+    pub collection: &'r str,
+    /// What it is to look like.
+    pub format: ExportFormat,
+}
+
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportReport {
@@ -36,19 +47,18 @@ pub struct ExportReport {
     pub changed: u64,
 }
 
-/// Writes every record of a collection in the order of keys, in constant memory.
+/// Writes every record of a collection in the order of keys, in constant memory. `complain` is told what was changed or left out.
 ///
 /// # Errors
 /// When the collection is not known, the store fails, or the output does.
 pub fn export(
     catalogue: &Catalogue,
     store: &dyn Store,
-    tenant: &Tenant,
-    collection: &str,
-    format: ExportFormat,
+    request: &ExportRequest<'_>,
     out: &mut dyn Write,
     complain: &mut dyn FnMut(&str),
 ) -> Result<ExportReport> {
+    let ExportRequest { tenant, collection, format } = *request;
     let (index, definition) = find_collection(catalogue, collection)?;
     let mut exported = ExportReport::default();
     match format {

@@ -25,21 +25,25 @@ pub struct ExplainedRecord<'c> {
     pub contributions: Vec<Contribution>,
 }
 
+/// Which record.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordAddress<'a> {
+    /// Whose it is.
+    pub tenant: &'a Tenant,
+    /// Its collection.
+    pub collection: &'a str,
+    /// Its key.
+    pub key: &'a str,
+}
+
 /// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
 ///
 /// # Errors
 /// When the collection is not known or the store fails.
-pub fn get<'c>(
-    catalogue: &'c Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    collection: &str,
-    key: &str,
-    deleted: bool,
-) -> Result<Option<ExplainedRecord<'c>>> {
-    let (index, definition) = find_collection(catalogue, collection)?;
-    let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-    let found = store.read(tenant, index, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten();
+pub fn get<'c>(catalogue: &'c Catalogue, store: &dyn Store, address: &RecordAddress<'_>, deleted: bool) -> Result<Option<ExplainedRecord<'c>>> {
+    let (index, definition) = find_collection(catalogue, address.collection)?;
+    let key = Key::new(address.key).map_err(|error| EngineError::Wrong(error.to_string()))?;
+    let found = store.read(address.tenant, index, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten();
     let Some(stored) = found.filter(|record| record.exists || deleted) else { return Ok(None) };
     let contributions = stored.contributions_of(definition)?;
     Ok(Some(ExplainedRecord { collection: definition, stored, contributions }))

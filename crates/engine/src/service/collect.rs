@@ -9,6 +9,7 @@ use super::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
 use crate::import::{self, UploadRequest};
 use crate::relations::SettlingUnit;
 use crate::relations::stored::number;
+use crate::work::JobRun;
 use crate::{EngineError, Result};
 use serde_json::Value as Json;
 use std::io::Cursor;
@@ -20,7 +21,7 @@ use stook_catalogue::ids::SourceId;
 use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
 use stook_formats::strange;
 use stook_store::journal::OutcomeCounts;
-use stook_store::queue::JobState;
+use stook_store::queue::{Job, JobState};
 use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
 
 /// Most bytes of a page.
@@ -109,7 +110,18 @@ pub fn collect(
             let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
             return Err(EngineError::Wrong(format!("`{name}` returned documents outside the requested window, {wanted}")));
         }
-        import_page(catalogue, store, request, (source, name, from), page, &mut done, stop)?;
+        let delivered = DeliveredPage { source: &source.name, name: page_name(name, from, done.pages), bytes: page.bytes };
+        let job = import_page(catalogue, store, request, delivered, stop)?;
+        match job.state {
+            JobState::Completed | JobState::CompletedWithErrors => {
+                done.pages += 1;
+                done.counts.include(&job.counts);
+            }
+            state => {
+                let again = show_timestamp(from);
+                return Err(EngineError::Wrong(format!("job {} is {}; the next harvest starts again at {again}", job.id, state.name())));
+            }
+        }
         let of_last = times.iter().filter(|time| **time == last).count();
         skip = if last == from { skip + of_last } else { of_last };
         from = last;
@@ -124,29 +136,24 @@ pub fn collect(
     Ok(done)
 }
 
-fn import_page(
-    catalogue: &Arc<Catalogue>,
-    store: &dyn Store,
-    request: &CollectRequest,
-    (source, service, from): (&Source, &str, i64),
-    page: CollectPage,
-    done: &mut CollectReport,
-    stop: &AtomicBool,
-) -> Result<()> {
+/// The name of the file that a page is kept as: service, time and number.
+fn page_name(service: &str, from: i64, number: u64) -> String {
     let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
-    let (tenant, size) = (request.tenant.clone(), Some(page.bytes.len() as u64));
-    let name = format!("{service}_{time}_{}.json", done.pages);
-    let upload = UploadRequest { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None, retires_all: false };
+    format!("{service}_{time}_{number}.json")
+}
+
+/// A page as it is imported.
+struct DeliveredPage<'p> {
+    source: &'p str,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+fn import_page(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &CollectRequest, page: DeliveredPage<'_>, stop: &AtomicBool) -> Result<Job> {
+    let (tenant, size, source) = (request.tenant.clone(), Some(page.bytes.len() as u64), Some(page.source.to_owned()));
+    let upload = UploadRequest { name: page.name, size, profile: None, source, tenant, as_of: None, retires_all: false };
     let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
-    let job = import::run(catalogue, store, job.id, (request.workers, true), stop, &|_| ())?;
-    match job.state {
-        JobState::Completed | JobState::CompletedWithErrors => {
-            done.pages += 1;
-            done.counts.include(&job.counts);
-            Ok(())
-        }
-        state => Err(EngineError::Wrong(format!("job {} is {}; the next harvest starts again at {}", job.id, state.name(), show_timestamp(from)))),
-    }
+    import::run(catalogue, store, &JobRun { job: job.id, workers: request.workers, settles: true, stop }, &|_| ())
 }
 
 /// A page of documents.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Link, TargetRule, keyed};
+use stook_catalogue::links::{KeyedLink, Link, TargetRule, keyed};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::{PassContext, Result, StoredRecord};
 
@@ -51,7 +51,7 @@ impl PassState<'_> {
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
             let TargetRule::Key(key) = &link.target_rule else { continue };
             for (values, record) in golden.iter_mut().zip(records) {
-                let found = keyed(self.evaluator, definition, &link.name, link.when.as_ref(), key, values);
+                let found = keyed(self.evaluator, definition, &KeyedLink { name: &link.name, when: link.when.as_ref(), key }, values);
                 self.note_failed(collection, &record.key);
                 go_on()?;
                 if values[link.field] != found {

@@ -27,19 +27,31 @@ pub struct InlineResult {
     pub failures: Vec<String>,
 }
 
-/// Settles records before they are written, where possible: their targets are in the same unit (`written`), or were read from `store` and are
+/// What settling at once is done with.
+pub struct InlineContext<'t> {
+    /// What follows from what.
+    pub rules: &'t SettleRules,
+    /// Evaluates expressions.
+    pub evaluator: &'t Evaluator,
+    /// Whose records.
+    pub tenant: &'t Tenant,
+    /// Where targets are read; without it only those of the same unit are known.
+    pub store: Option<&'t dyn Store>,
+}
+
+/// Settles records before they are written, where possible: their targets are in the same unit (`written`), or were read from the store and are
 /// noted in the read set, which the store checks at commit. `golden` has their values so far. The others need a pass.
 ///
 /// # Errors
 /// When the store fails.
 pub fn settle_inline<'t>(
-    (rules, evaluator, tenant): (&'t SettleRules, &'t Evaluator, &Tenant),
+    context: &InlineContext<'t>,
     collection: CollectionId,
     mut golden: Vec<Arc<[Value]>>,
     written: &PendingWrites<'_, 't>,
-    store: Option<&dyn Store>,
     reliance: &mut ReadSet,
 ) -> Result<Vec<Option<InlineResult>>> {
+    let InlineContext { rules, evaluator, tenant, store } = *context;
     let own = &rules.relations[collection];
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
     let mut waits = vec![false; golden.len()];

@@ -37,7 +37,7 @@ mod waiting;
 pub use crate::relations::{ChangeCause, Propagation, SettleRules, SettlingUnit, ValueChange};
 pub use check::{DeepCheckReport, check};
 pub use drain::{drain, round};
-pub use inline::{InlineResult, settle_inline};
+pub use inline::{InlineContext, InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
 pub(crate) use pass::why_refused;

@@ -18,11 +18,12 @@ pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
 use crate::{EngineError, Result};
 pub use collection::{collection, only_collection};
 use document::TagDefinitions;
+use rebuild::Rebuild;
 pub use run::run;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, TagSettings};
+use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
@@ -88,114 +89,200 @@ pub struct TagChangeResult {
     pub job: Option<JobId>,
 }
 
-/// Makes tags, where `new`, or changes them; what must be evaluated is left to a job.
-///
-/// # Errors
-/// When a wish is wrong, then nothing is changed; or the store fails.
-pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, wishes: &[TagChange], new: bool) -> Result<TagChangeResult> {
-    let (index, collection, rules) = collection(catalogue, of)?;
-    let known = store.tags(tenant, index)?.tags;
-    let mut saved = TagChangeResult::default();
-    let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
-    for wish in wishes {
-        if tags.iter().any(|tag| tag.name == wish.name) {
-            return Err(EngineError::Wrong(format!("the tag `{}` is there twice", wish.name)));
-        }
-        let old = known.iter().find(|tag| tag.name == wish.name);
-        let wrong = |reason: String| EngineError::Wrong(format!("tag `{}`: {reason}", wish.name));
-        let now = store.clock();
-        let mut tag = match old {
-            Some(_) if new => return Err(EngineError::Wrong(format!("there is a tag `{}` already", wish.name))),
-            Some(old) => old.clone(),
-            None if new => {
-                check_name(&wish.name)?;
-                let definition = TagDefinition::Manual;
-                let (comment, attributes) = (String::new(), Map::new());
-                Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
-            }
-            None => return Err(EngineError::Wrong(format!("there is no tag `{}`", wish.name))),
-        };
-        if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
-            if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
-                let what = if tag.definition == TagDefinition::Manual {
-                    "is manual and cannot get a definition"
-                } else {
-                    "has a definition, which cannot be removed"
-                };
-                return Err(wrong(format!("it {what}; delete it and create it again")));
-            }
-            let advice = check_definition(rules, definition).map_err(wrong)?;
-            saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
-            if matches!(definition, TagDefinition::XPath(_)) {
-                stale.push(wish.name.clone());
-            } else if matches!(tag.definition, TagDefinition::XPath(_)) {
-                return Err(wrong("an XPath tag cannot become a query; delete it and create it again".into()));
-            }
-            (tag.definition, tag.generation) = (definition.clone(), now);
-        }
-        tag.comment = wish.comment.clone().unwrap_or(tag.comment);
-        if let Some(attributes) = &wish.attributes {
-            tag.attributes = check_attributes(rules, attributes).map_err(wrong)?;
-        }
-        tag.changed = now;
-        tags.push(tag);
-    }
-    if stale.is_empty() {
-        store.put_tags(tenant, index, tags, new)?;
-        return Ok(saved);
-    }
-    let evaluated = rebuild::start(store, tenant, (index, collection), &known, (&stale, false), |job| {
-        tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
-        Ok(store.put_tags(tenant, index, tags, new)?)
-    })?;
-    saved.job = Some(evaluated);
-    Ok(saved)
+/// The tags of one collection of a tenant.
+pub struct CollectionTags<'c> {
+    catalogue: &'c Catalogue,
+    store: &'c dyn Store,
+    tenant: &'c Tenant,
+    index: CollectionId,
+    collection: &'c Collection,
+    rules: &'c TagSettings,
 }
 
-/// Evaluates tags again for all records, by the documents that these keep: some, or all that have an XPath.
-///
-/// # Errors
-/// When one is not known or has no XPath, or the store fails.
-pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, names: &[String]) -> Result<Option<JobId>> {
-    let (index, collection, _) = collection(catalogue, of)?;
-    let known = store.tags(tenant, index)?.tags;
-    let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
-    for name in names {
-        match known.iter().find(|tag| tag.name == *name) {
+impl<'c> CollectionTags<'c> {
+    /// Those of the collection called `of`.
+    ///
+    /// # Errors
+    /// When there is none, or its records carry no tags.
+    pub fn new(catalogue: &'c Catalogue, store: &'c dyn Store, tenant: &'c Tenant, of: &str) -> Result<Self> {
+        let (index, collection, rules) = collection(catalogue, of)?;
+        Ok(Self { catalogue, store, tenant, index, collection, rules })
+    }
+
+    /// A collection's tags as JSON: with the number of records that carry each, and how far evaluating it is.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn list(&self) -> Result<Vec<Json>> {
+        self.store.tags(self.tenant, self.index)?.tags.iter().map(|tag| to_json(self.store, self.tenant, self.index, tag)).collect()
+    }
+
+    /// One tag as [`Self::list`] shows it.
+    ///
+    /// # Errors
+    /// When there is none, or the store fails.
+    pub fn show(&self, name: &str) -> Result<Option<Json>> {
+        let tags = self.store.tags(self.tenant, self.index)?.tags;
+        tags.iter().find(|tag| tag.name == name).map(|tag| to_json(self.store, self.tenant, self.index, tag)).transpose()
+    }
+
+    /// Makes tags, where `new`, or changes them; what must be evaluated is left to a job.
+    ///
+    /// # Errors
+    /// When a wish is wrong, then nothing is changed; or the store fails.
+    pub fn save(&self, wishes: &[TagChange], new: bool) -> Result<TagChangeResult> {
+        let known = self.store.tags(self.tenant, self.index)?.tags;
+        let mut saved = TagChangeResult::default();
+        let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
+        for wish in wishes {
+            if tags.iter().any(|tag| tag.name == wish.name) {
+                return Err(EngineError::Wrong(format!("the tag `{}` is there twice", wish.name)));
+            }
+            let old = known.iter().find(|tag| tag.name == wish.name);
+            let wrong = |reason: String| EngineError::Wrong(format!("tag `{}`: {reason}", wish.name));
+            let now = self.store.clock();
+            let mut tag = match old {
+                Some(_) if new => return Err(EngineError::Wrong(format!("there is a tag `{}` already", wish.name))),
+                Some(old) => old.clone(),
+                None if new => {
+                    check_name(&wish.name)?;
+                    let definition = TagDefinition::Manual;
+                    let (comment, attributes) = (String::new(), Map::new());
+                    Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
+                }
+                None => return Err(EngineError::Wrong(format!("there is no tag `{}`", wish.name))),
+            };
+            if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
+                if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
+                    let what = if tag.definition == TagDefinition::Manual {
+                        "is manual and cannot get a definition"
+                    } else {
+                        "has a definition, which cannot be removed"
+                    };
+                    return Err(wrong(format!("it {what}; delete it and create it again")));
+                }
+                let advice = check_definition(self.rules, definition).map_err(wrong)?;
+                saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
+                if matches!(definition, TagDefinition::XPath(_)) {
+                    stale.push(wish.name.clone());
+                } else if matches!(tag.definition, TagDefinition::XPath(_)) {
+                    return Err(wrong("an XPath tag cannot become a query; delete it and create it again".into()));
+                }
+                (tag.definition, tag.generation) = (definition.clone(), now);
+            }
+            tag.comment = wish.comment.clone().unwrap_or(tag.comment);
+            if let Some(attributes) = &wish.attributes {
+                tag.attributes = check_attributes(self.rules, attributes).map_err(wrong)?;
+            }
+            tag.changed = now;
+            tags.push(tag);
+        }
+        if stale.is_empty() {
+            self.store.put_tags(self.tenant, self.index, tags, new)?;
+            return Ok(saved);
+        }
+        let evaluated = self.rebuild(&known, (&stale, false), |job| {
+            tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
+            Ok(self.store.put_tags(self.tenant, self.index, tags, new)?)
+        })?;
+        saved.job = Some(evaluated);
+        Ok(saved)
+    }
+
+    /// Evaluates tags again for all records, by the documents that these keep: some, or all that have an XPath.
+    ///
+    /// # Errors
+    /// When one is not known or has no XPath, or the store fails.
+    pub fn again(&self, names: &[String]) -> Result<Option<JobId>> {
+        let known = self.store.tags(self.tenant, self.index)?.tags;
+        let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
+        for name in names {
+            match known.iter().find(|tag| tag.name == *name) {
+                None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
+                Some(tag) if !has_xpath(&tag) => {
+                    return Err(EngineError::Wrong(format!("the tag `{name}` has no XPath: there is nothing to evaluate")));
+                }
+                Some(_) => {}
+            }
+        }
+        let wanted = |tag: &&Tag| has_xpath(tag) && (names.is_empty() || names.contains(&tag.name));
+        let mut tags: Vec<Tag> = known.iter().filter(wanted).cloned().collect();
+        if tags.is_empty() {
+            return Ok(None);
+        }
+        let stale: Vec<String> = tags.iter().map(|tag| tag.name.clone()).collect();
+        let job = self.rebuild(&known, (&stale, true), |job| {
+            tags.iter_mut().for_each(|tag| tag.job = job);
+            Ok(self.store.put_tags(self.tenant, self.index, tags, false)?)
+        })?;
+        Ok(Some(job))
+    }
+
+    /// Removes a tag.
+    ///
+    /// # Errors
+    /// When there is none, or the store fails.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        if self.store.delete_tag(self.tenant, self.index, name)? { Ok(()) } else { Err(EngineError::Wrong(format!("there is no tag `{name}`"))) }
+    }
+
+    /// Gives a manual tag to records and takes it from others. Returns how many it was given to and taken from, and the keys of which
+    /// there is no record.
+    ///
+    /// # Errors
+    /// When the tag is not manual, or the store fails.
+    pub fn assign(&self, name: &str, add: &[Key], remove: &[Key]) -> Result<(TagChanges, Vec<Key>)> {
+        let tags = self.store.tags(self.tenant, self.index)?;
+        match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
             None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
-            Some(tag) if !has_xpath(&tag) => return Err(EngineError::Wrong(format!("the tag `{name}` has no XPath: there is nothing to evaluate"))),
-            Some(_) => {}
+            Some(TagDefinition::Manual) => {}
+            Some(_) => return Err(EngineError::Wrong(format!("`{name}` is assigned by its definition; only manual tags can be assigned by hand"))),
         }
+        if let Some(both) = add.iter().find(|key| remove.contains(key)) {
+            return Err(EngineError::Wrong(format!("{:?} is in both `add` and `remove`", both.as_str())));
+        }
+        let found = self.store.read(self.tenant, self.index, add, ReadDetail::Head)?;
+        let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.exists);
+        let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
+        let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
+        carried.extend(remove.iter().map(|key| (key.clone(), Vec::new())));
+        carried.sort();
+        carried.dedup();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let tagging = TagWrites { collection: self.index, tags: vec![name.to_owned()], assignments: carried, trees: Vec::new() };
+        self.store.commit(Box::new(TagAssignment { tenant: self.tenant.clone(), stamp: tags.revision, tagging, told: sender }))?;
+        let given = receiver.try_iter().last().unwrap_or_default();
+        Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
     }
-    let wanted = |tag: &&Tag| has_xpath(tag) && (names.is_empty() || names.contains(&tag.name));
-    let mut tags: Vec<Tag> = known.iter().filter(wanted).cloned().collect();
-    if tags.is_empty() {
-        return Ok(None);
+
+    /// Asks an XPath of the first records that there are; nothing is written.
+    ///
+    /// # Errors
+    /// When it is wrong, or the store fails.
+    pub fn preview(&self, xpath: &str) -> Result<TagPreview> {
+        let (xpath, advice) = checked(self.rules, xpath).map_err(EngineError::Wrong)?;
+        let definition = TagDefinitions::one(xpath);
+        let keys = self.store.keys_after(self.tenant, self.index, "", PREVIEWED)?;
+        let trees = self.store.trees(self.tenant, self.index, &keys)?;
+        let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
+        let began = Instant::now();
+        for (key, trees) in keys.into_iter().zip(trees) {
+            let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
+            let (carried, failed) = definition.evaluate(self.catalogue, self.collection, &parts);
+            seen.failed += failed.len();
+            if !carried.is_empty() {
+                seen.matches += 1;
+                seen.keys.push(key);
+            }
+        }
+        seen.took = began.elapsed();
+        Ok(seen)
     }
-    let stale: Vec<String> = tags.iter().map(|tag| tag.name.clone()).collect();
-    let job = rebuild::start(store, tenant, (index, collection), &known, (&stale, true), |job| {
-        tags.iter_mut().for_each(|tag| tag.job = job);
-        Ok(store.put_tags(tenant, index, tags, false)?)
-    })?;
-    Ok(Some(job))
-}
 
-/// Removes a tag.
-///
-/// # Errors
-/// When there is none, or the store fails.
-pub fn delete(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, name: &str) -> Result<()> {
-    let (index, ..) = collection(catalogue, of)?;
-    if store.delete_tag(tenant, index, name)? { Ok(()) } else { Err(EngineError::Wrong(format!("there is no tag `{name}`"))) }
-}
-
-/// A collection's tags as JSON: with the number of records that carry each, and how far evaluating it is.
-///
-/// # Errors
-/// When the store fails.
-pub fn list(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str) -> Result<Vec<Json>> {
-    let (index, ..) = collection(catalogue, of)?;
-    store.tags(tenant, index)?.tags.iter().map(|tag| to_json(store, tenant, index, tag)).collect()
+    fn rebuild(&self, known: &[Tag], (stale, whole): (&[String], bool), put: impl FnOnce(JobId) -> Result<()>) -> Result<JobId> {
+        let (tenant, index, collection) = (self.tenant, self.index, self.collection);
+        rebuild::start(self.store, &Rebuild { tenant, index, collection, known, stale, whole }, put)
+    }
 }
 
 /// Names of tags whose evaluation ended before it was through: records may carry them by what was said of them before.
@@ -217,16 +304,6 @@ pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collecti
         }
     }
     Ok(tags.into_iter().filter(|tag| broken.contains(&tag.job)).map(|tag| tag.name).collect())
-}
-
-/// One tag as [`list`] shows it.
-///
-/// # Errors
-/// When there is none, or the store fails.
-pub fn show(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, name: &str) -> Result<Option<Json>> {
-    let (index, ..) = collection(catalogue, of)?;
-    let tags = store.tags(tenant, index)?.tags;
-    tags.iter().find(|tag| tag.name == name).map(|tag| to_json(store, tenant, index, tag)).transpose()
 }
 
 fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &Tag) -> Result<Json> {
@@ -303,31 +380,6 @@ pub struct TagPreview {
     pub advice: Vec<String>,
 }
 
-/// Asks an XPath of the first records that there are; nothing is written.
-///
-/// # Errors
-/// When it is wrong, or the store fails.
-pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, xpath: &str) -> Result<TagPreview> {
-    let (index, collection, rules) = collection(catalogue, of)?;
-    let (xpath, advice) = checked(rules, xpath).map_err(EngineError::Wrong)?;
-    let definition = TagDefinitions::one(xpath);
-    let keys = store.keys_after(tenant, index, "", PREVIEWED)?;
-    let trees = store.trees(tenant, index, &keys)?;
-    let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
-    let began = Instant::now();
-    for (key, trees) in keys.into_iter().zip(trees) {
-        let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
-        let (carried, failed) = definition.evaluate(catalogue, collection, &parts);
-        seen.failed += failed.len();
-        if !carried.is_empty() {
-            seen.matches += 1;
-            seen.keys.push(key);
-        }
-    }
-    seen.took = began.elapsed();
-    Ok(seen)
-}
-
 fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {
     let mut checked = Map::new();
     for (name, value) in attributes {
@@ -344,43 +396,6 @@ fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std:
         }
     }
     Ok(checked)
-}
-
-/// Gives a manual tag to records and takes it from others. Returns how many it was given to and taken from, and the keys of which
-/// there is no record.
-///
-/// # Errors
-/// When the tag is not manual, or the store fails.
-pub fn assign(
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    of: &str,
-    name: &str,
-    (add, remove): (&[Key], &[Key]),
-) -> Result<(TagChanges, Vec<Key>)> {
-    let (index, ..) = collection(catalogue, of)?;
-    let tags = store.tags(tenant, index)?;
-    match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
-        None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
-        Some(TagDefinition::Manual) => {}
-        Some(_) => return Err(EngineError::Wrong(format!("`{name}` is assigned by its definition; only manual tags can be assigned by hand"))),
-    }
-    if let Some(both) = add.iter().find(|key| remove.contains(key)) {
-        return Err(EngineError::Wrong(format!("{:?} is in both `add` and `remove`", both.as_str())));
-    }
-    let found = store.read(tenant, index, add, ReadDetail::Head)?;
-    let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.exists);
-    let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
-    let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
-    carried.extend(remove.iter().map(|key| (key.clone(), Vec::new())));
-    carried.sort();
-    carried.dedup();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let tagging = TagWrites { collection: index, tags: vec![name.to_owned()], assignments: carried, trees: Vec::new() };
-    store.commit(Box::new(TagAssignment { tenant: tenant.clone(), stamp: tags.revision, tagging, told: sender }))?;
-    let given = receiver.try_iter().last().unwrap_or_default();
-    Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
 }
 
 /// Gives and takes a manual tag.

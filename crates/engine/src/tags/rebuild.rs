@@ -50,16 +50,23 @@ impl KeyRange {
     }
 }
 
-/// Writes a job that evaluates `stale` tags, with `whole` of documents as records keep them; `put` writes the tags with the
-/// job's number. What another such job has not done yet goes on in this one.
-pub fn start(
-    store: &dyn Store,
-    tenant: &Tenant,
-    (index, collection): (CollectionId, &Collection),
-    known: &[Tag],
-    (stale, whole): (&[String], bool),
-    put: impl FnOnce(JobId) -> Result<()>,
-) -> Result<JobId> {
+/// What is evaluated for all records of a collection.
+pub(super) struct Rebuild<'r> {
+    pub(super) tenant: &'r Tenant,
+    pub(super) index: CollectionId,
+    pub(super) collection: &'r Collection,
+    /// All tags of the collection.
+    pub(super) known: &'r [Tag],
+    /// Those that are evaluated.
+    pub(super) stale: &'r [String],
+    /// Whether documents are read again as records keep them.
+    pub(super) whole: bool,
+}
+
+/// Writes a job that evaluates tags for all records; `put` writes the tags with the job's number. What another such job has not done yet
+/// goes on in this one.
+pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(JobId) -> Result<()>) -> Result<JobId> {
+    let Rebuild { tenant, index, collection, known, stale, whole } = *rebuild;
     let source = format!("{PREFIX}{}", collection.name);
     let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), syntax: None, compressed: true, part: None, retires_all: false };
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;

@@ -1,5 +1,6 @@
 //! What workers are asked to do, and what they report.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::eval::ExpressionFailures;
 use stook_store::journal::OutcomeCounts;
@@ -20,6 +21,27 @@ pub struct WorkerOptions {
     pub drain: bool,
     /// Whether what follows from the documents is settled, too.
     pub settles: bool,
+    /// Only chunks of this job.
+    pub only: Option<JobId>,
+}
+
+/// How a job is run to its end by one process.
+#[derive(Debug, Clone, Copy)]
+pub struct JobRun<'r> {
+    /// The job.
+    pub job: JobId,
+    /// Threads that map documents.
+    pub workers: usize,
+    /// Whether to wait until what follows from the documents is settled, too.
+    pub settles: bool,
+    /// Ends it; the job can go on later.
+    pub stop: &'r AtomicBool,
+}
+
+impl JobRun<'_> {
+    pub(crate) fn options(&self) -> WorkerOptions {
+        WorkerOptions { workers: self.workers, lease_seconds: LEASE_SECONDS, drain: false, settles: self.settles, only: Some(self.job) }
+    }
 }
 
 /// What there is to tell while workers run.

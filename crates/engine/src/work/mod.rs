@@ -10,7 +10,7 @@ mod pool;
 pub mod queue;
 pub mod run;
 
-pub use event::{LEASE_SECONDS, TaskReport, WorkerEvent, WorkerOptions};
+pub use event::{JobRun, LEASE_SECONDS, TaskReport, WorkerEvent, WorkerOptions};
 pub use pool::MOST_ATTEMPTS;
 pub(crate) use pool::WorkerPool;
 pub use run::run;

@@ -60,7 +60,6 @@ struct PreparedChunk {
 /// Workers of one process.
 pub(crate) struct WorkerPool<'c> {
     store: &'c dyn Store,
-    only: Option<JobId>,
     options: &'c WorkerOptions,
     stop: &'c AtomicBool,
     tell: &'c (dyn Fn(WorkerEvent) + Sync),
@@ -97,14 +96,13 @@ impl<'c> WorkerPool<'c> {
     pub(crate) fn new(
         catalogue: &'c Arc<Catalogue>,
         store: &'c dyn Store,
-        only: Option<JobId>,
         options: &'c WorkerOptions,
         stop: &'c AtomicBool,
         tell: &'c (dyn Fn(WorkerEvent) + Sync),
     ) -> Self {
         let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
         let rules = Arc::new(SettleRules::new(catalogue));
-        Self { store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
+        Self { store, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
     }
 
     /// Works until nothing waits and `is_over`, or it is told to stop.
@@ -144,7 +142,7 @@ impl<'c> WorkerPool<'c> {
     /// Says of the jobs at hand that nobody works on them any more, where nobody else does.
     fn leave(&self) {
         let mut jobs: Vec<JobId> = self.jobs.lock().map(|jobs| jobs.keys().copied().collect()).unwrap_or_default();
-        jobs.extend(self.only.filter(|only| !jobs.contains(only)));
+        jobs.extend(self.options.only.filter(|only| !jobs.contains(only)));
         for job in jobs {
             // where this fails, leases that run out say the same
             let _ = self.store.interrupt_job(job);
@@ -174,13 +172,13 @@ impl<'c> WorkerPool<'c> {
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let workers = self.options.workers.max(1);
         let chunk = CHUNK_DOCUMENTS as usize;
-        let (wanted, low) = match self.only {
+        let (wanted, low) = match self.options.only {
             Some(_) => (LEASE_CHUNKS * chunk, LEASE_CHUNKS * chunk / 4),
             None => (workers * chunk, workers * chunk / 2),
         };
         // documents of the chunks that were leased last
         let mut usual = chunk;
-        let longest = if self.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
+        let longest = if self.options.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
         let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
@@ -191,7 +189,7 @@ impl<'c> WorkerPool<'c> {
             }
             drop(leases);
             let room = (wanted - ready).div_ceil(usual).min(LEASE_CHUNKS.max(8 * workers));
-            let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
+            let leased = self.store.lease(self.options.only, room, self.options.lease_seconds)?;
             if !leased.is_empty() {
                 let mut leases = self.leases();
                 leases.held.extend(leased.iter().map(fence));
@@ -249,7 +247,7 @@ impl<'c> WorkerPool<'c> {
                 }));
             })?;
             if over {
-                let settled = match self.only {
+                let settled = match self.options.only {
                     Some(job) => self.store.is_settled(job)?,
                     None => passed.marks_cleared == 0 && self.store.tenants_with_marks()?.is_empty(),
                 };
@@ -396,7 +394,7 @@ impl<'c> WorkerPool<'c> {
     /// Whether a failure may be the chunk's own; others stop the work. A chunk may be too large for a slow store: then the next one
     /// goes on, unless somebody waits for this job.
     fn is_of_chunk(&self, error: &StoreError) -> bool {
-        matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.only.is_none() && matches!(error, StoreError::Slow(_)))
+        matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.options.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
     fn give_back(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
@@ -412,7 +410,7 @@ impl<'c> WorkerPool<'c> {
         leases.held.retain(|held| *held != own);
         let more = leases.held.iter().any(|held| held.chunk.job == job);
         drop(leases);
-        if self.only.is_none() && !more {
+        if self.options.only.is_none() && !more {
             let has_ended = self.store.job_state(job)?.is_final();
             if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
                 (self.tell)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));

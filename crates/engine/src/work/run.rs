@@ -29,7 +29,7 @@ pub fn run(
             WorkerEvent::Committed(documents) => tell(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
             other => tell(other),
         };
-        let pool = WorkerPool::new(catalogue, store, None, options, stop, &told);
+        let pool = WorkerPool::new(catalogue, store, options, stop, &told);
         let ended = pool.work(|| Ok(options.drain && store.is_idle()?));
         before.fetch_add(pool.committed.load(Ordering::SeqCst), Ordering::SeqCst);
         match ended {

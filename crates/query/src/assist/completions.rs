@@ -58,7 +58,11 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
         }
         (Some(index), Some((name, begun))) => {
             let begun = begun.trim_start_matches('"');
-            let values = if begun.contains(['*', '"']) { Vec::new() } else { values(catalogue, index, name, begun, store, tenant)? };
+            let values = if begun.contains(['*', '"']) {
+                Vec::new()
+            } else {
+                values(catalogue, store, tenant, &BegunCondition { collection: index, name, begun })?
+            };
             values.iter().map(|value| format!("{name}={}", as_value(value))).collect()
         }
         _ => Vec::new(),
@@ -86,8 +90,18 @@ fn last_word(text: &str) -> usize {
     start
 }
 
+/// A condition of which only the beginning is there.
+struct BegunCondition<'b> {
+    collection: CollectionId,
+    /// What is tested.
+    name: &'b str,
+    /// The beginning of a value.
+    begun: &'b str,
+}
+
 /// Values of a field that begin so.
-fn values(catalogue: &Catalogue, index: CollectionId, name: &str, begun: &str, store: &dyn Store, tenant: &Tenant) -> Result<Vec<String>> {
+fn values(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, condition: &BegunCondition<'_>) -> Result<Vec<String>> {
+    let BegunCondition { collection: index, name, begun } = *condition;
     let collection = &catalogue.collections[index];
     if name == "tag" && collection.tags.is_some() {
         return Ok(store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).filter(|name| name.starts_with(begun)).collect());

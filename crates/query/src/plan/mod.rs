@@ -14,4 +14,4 @@ pub use all_collections::{AllCollectionsQuery, may_ask_all_collections, resolve_
 pub use columns::ResultColumn;
 pub use compile::{CompiledQuery, compile};
 pub use resolve::resolve_parsed;
-pub use tags::{check_tag, tags_of};
+pub use tags::{TagQuery, check_tag, tags_of};

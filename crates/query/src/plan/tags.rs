@@ -130,18 +130,28 @@ pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: Collection
     Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
 }
 
+/// A text that is to be the query of a tag.
+#[derive(Debug, Clone, Copy)]
+pub struct TagQuery<'t> {
+    /// The collection that the tag is of.
+    pub collection: CollectionId,
+    /// The tag.
+    pub name: &'t str,
+    /// Its conditions.
+    pub text: &'t str,
+}
+
 /// The query of a tag, if a text can be that, next to those there are.
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the text, at its place there.
 pub fn check_tag(
-    name: &str,
-    text: &str,
+    tag: &TagQuery<'_>,
     catalogue: &Catalogue,
     store: &dyn Store,
     tenant: &Tenant,
-    collection: CollectionId,
 ) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
+    let TagQuery { collection, name, text } = *tag;
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
         return Ok(Err(problem));

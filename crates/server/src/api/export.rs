@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use std::io::Write;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::export::{self, ExportFormat};
+use stook_engine::export::{self, ExportFormat, ExportRequest};
 use stook_query::AllCollectionsQuery;
 use stook_store::StoreError;
 
@@ -99,8 +99,8 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     Ok(streamed(media, move |out| {
-        let name = &app.catalogue.collections[collection].name;
-        export::export(&app.catalogue, &*app.store, &tenant, name, format, out, &mut |_| {}).map(|_| ())
+        let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
+        export::export(&app.catalogue, &*app.store, &request, out, &mut |_| {}).map(|_| ())
     }))
 }
 

@@ -16,7 +16,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
-use stook_engine::record as engine_record;
+use stook_engine::record::{self as engine_record, RecordAddress};
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_store::access::Role;
 use stook_store::{ReadDetail, Version};
@@ -201,7 +201,8 @@ async fn one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> Han
         let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
         let read = move || {
             let name = &app.catalogue.collections[collection].name;
-            let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
+            let found =
+                engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: wanted.as_str() }, true)?;
             Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
         };
         let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
@@ -269,7 +270,8 @@ async fn whole(
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let name = &app.catalogue.collections[collection].name;
-        let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), deleted)?;
+        let found =
+            engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: wanted.as_str() }, deleted)?;
         found.map(|found| show(&app, found)).transpose()
     };
     reading(read).await?.ok_or_else(|| not_there(ctx, key))

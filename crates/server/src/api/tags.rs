@@ -15,7 +15,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::tags::{self, TagChange};
+use stook_engine::tags::{self, CollectionTags, TagChange};
 use stook_query::CompiledQuery;
 use stook_store::Tenant;
 use stook_store::access::Role;
@@ -34,7 +34,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
-    let found = reading(move || tags::list(&app.catalogue, &*app.store, &tenant, &of)).await?;
+    let found = reading(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.list()).await?;
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
 }
 
@@ -43,7 +43,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let found = reading(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
+    let found = reading(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.show(&name)).await?;
     Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
 }
 
@@ -56,8 +56,9 @@ async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult
             query_of(&app, &tenant, index, (&wish.name, text))?;
         }
         let name = wish.name.clone();
-        let saved = tags::save(&app.catalogue, &*app.store, &tenant, &of, &[wish], new)?;
-        let shown = tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)?;
+        let tags = CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?;
+        let saved = tags.save(&[wish], new)?;
+        let shown = tags.show(&name)?;
         let mut shown = shown.unwrap_or_default();
         shown["advice"] = saved.advice.into_iter().map(|(_, advice)| advice).collect::<Vec<String>>().into();
         shown["job"] = saved.job.into();
@@ -92,7 +93,7 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     let look = move || match definition {
         TagDefinition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
-        TagDefinition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
+        TagDefinition::XPath(text) => CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.preview(&text),
         TagDefinition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
     };
     let seen = reading(look).await?;
@@ -105,7 +106,7 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
 
 /// The query of a tag.
 fn query_of(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
-    let checked = stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?;
+    let checked = stook_query::check_tag(&stook_query::TagQuery { collection: index, name, text }, &app.catalogue, &*app.store, tenant)?;
     checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
 }
 
@@ -162,7 +163,7 @@ pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
     known(&ctx).await?;
     ctx.reaches_store();
     let (app, tenant, of, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
-    let job = blocking(move || tags::again(&app.catalogue, &*app.store, &tenant, &of, &names)).await?;
+    let job = blocking(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.again(&names)).await?;
     Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
 }
 
@@ -186,7 +187,7 @@ pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
     known(&ctx).await?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let (given, unknown) = blocking(move || tags::assign(&app.catalogue, &*app.store, &tenant, &of, &name, (&add, &remove))).await?;
+    let (given, unknown) = blocking(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.assign(&name, &add, &remove)).await?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::CollectionId;
-use stook_engine::pick;
+use stook_engine::pick::{self, PickCall};
 use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
 use stook_store::IdempotentCall;
 use stook_store::access::Role;
@@ -148,7 +148,11 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     // without randomness callers only meet more often
     let _ = getrandom::fill(&mut random);
     let turn = u64::from_le_bytes(random);
-    let ended = blocking(move || pick::pick(&app.picks, &app.catalogue, &*app.store, &app.evaluator(), &ask, &plan, turn)).await?;
+    let ended = blocking(move || {
+        let caller = PickCall { catalogue: &app.catalogue, store: &*app.store, evaluator: &app.evaluator(), ask: &ask, plan: &plan, turn };
+        pick::pick(&app.picks, &caller)
+    })
+    .await?;
     match ended.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record matches the query and allows the transition")),

@@ -56,7 +56,7 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
         Ok(caller) => {
             let patience = Arc::new(AtomicU64::new(0));
             request.extensions_mut().insert(GuardedRequest { caller, counted: counted.clone(), patience: patience.clone() });
-            admit_and_answer(&app, class, &counted, &patience, request, next).await
+            admit_and_answer(&app, &Admission { class, counted: &counted, patience: &patience }, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
@@ -124,14 +124,16 @@ async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
 }
 
-async fn admit_and_answer(
-    app: &Arc<App>,
+/// How a request is admitted.
+struct Admission<'a> {
     class: RequestClass,
-    counted: &RequestCounters,
-    patience: &AtomicU64,
-    request: Request,
-    next: Next,
-) -> Response {
+    counted: &'a RequestCounters,
+    /// Milliseconds that it may take beyond its time.
+    patience: &'a AtomicU64,
+}
+
+async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Request, next: Next) -> Response {
+    let Admission { class, counted, patience } = *admission;
     let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
         // most requests have none, and no room for what reads one
         match Box::pin(receive_body(app, request)).await {

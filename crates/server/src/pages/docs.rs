@@ -35,13 +35,13 @@ pub fn router() -> Router<Arc<WebPages>> {
 
 /// The first page.
 async fn start(State(pages): State<Arc<WebPages>>) -> Response {
-    with_surroundings(&pages, |around| answer(&pages, StatusCode::OK, "", "", "Documentation", &view::start(&DOCS, around)))
+    with_surroundings(&pages, |around| answer(&pages, StatusCode::OK, ("", "Documentation"), "", &view::start(&DOCS, around)))
 }
 
 /// A page or a picture; another name of a page leads to it.
 async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> Response {
     if let Some(page) = DOCS.page(&path) {
-        return answer(&pages, StatusCode::OK, &page.path, "", &page.title, &view::page(&DOCS, page));
+        return answer(&pages, StatusCode::OK, (&page.path, &page.title), "", &view::page(&DOCS, page));
     }
     if let Some(picture) = tree::picture(&path) {
         let headers = [
@@ -54,7 +54,7 @@ async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> R
     }
     match DOCS.meant(&path) {
         Some(page) => Redirect::to(&DOCS.address().page("", &page.path)).into_response(),
-        None => answer(&pages, StatusCode::NOT_FOUND, &path, "", "Page not found", &view::missing(&DOCS, &path)),
+        None => answer(&pages, StatusCode::NOT_FOUND, (&path, "Page not found"), "", &view::missing(&DOCS, &path)),
     }
 }
 
@@ -63,11 +63,11 @@ async fn search(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -
     let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
     let searched = params.first("q").unwrap_or_default().trim();
     let title = if searched.is_empty() { "Search the documentation".to_owned() } else { format!("{searched} · Search") };
-    answer(&pages, StatusCode::OK, SEARCH, searched, &title, &view::results(&DOCS, searched, &DOCS.search(searched)))
+    answer(&pages, StatusCode::OK, (SEARCH, &title), searched, &view::results(&DOCS, searched, &DOCS.search(searched)))
 }
 
 /// A page of the documentation, in its frame.
-fn answer(pages: &WebPages, status: StatusCode, path: &str, searched: &str, title: &str, main: &Markup) -> Response {
+fn answer(pages: &WebPages, status: StatusCode, (path, title): (&str, &str), searched: &str, main: &Markup) -> Response {
     with_surroundings(pages, |around| {
         let body = view::body(&DOCS, around, path, searched, main);
         layout::html(status, layout::document(&format!("{title} · Stook {VERSION}"), &body))

@@ -19,7 +19,8 @@ use stook_catalogue::parse::parse;
 use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
 use stook_engine::settle;
-use stook_engine::{damage, deliver, split, withdraw, work};
+use stook_engine::withdraw::{self, WithdrawalRequest};
+use stook_engine::{damage, deliver, split, work};
 use stook_formats::read::OpenedInput;
 use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
@@ -390,7 +391,7 @@ impl Place {
         if self.store.is_idle().unwrap_or(false) {
             return Ok(());
         }
-        let options = work::WorkerOptions { workers, lease_seconds: 60, drain: true, settles: false };
+        let options = work::WorkerOptions { workers, lease_seconds: 60, drain: true, settles: false, only: None };
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         // a chunk that fails is tried again, later and later
         let failed = || PANIC.lock().is_ok_and(|panic| panic.is_some());
@@ -547,7 +548,12 @@ impl Place {
             // what is embedded in its documents is said by other sources
             let first = case.definition["sources"].as_object().and_then(|sources| sources.iter().next());
             let Some((source, _)) = first.filter(|(_, source)| source.get("embeds").is_none()) else { continue };
-            let done = withdraw::withdraw(&self.catalogue, &*self.store, &self.tenant(number, 1), source, None, None, &|_| ());
+            let done = withdraw::withdraw(
+                &self.catalogue,
+                &*self.store,
+                &WithdrawalRequest { tenant: &self.tenant(number, 1), contributor: source, collection: None, key: None },
+                &|_| (),
+            );
             done.or_else(|error| fault(number, format!("{}: withdrawing {source}: {error}", self.kind)))?;
             let mut left = case.clone();
             left.deliveries.retain(|delivery| delivery.source != *source);
@@ -569,7 +575,12 @@ impl Place {
                 let source = if is_api { Some("api") } else { first.map(String::as_str) };
                 let Some(source) = source else { continue };
                 let tenant = self.tenant(number, 0);
-                let done = withdraw::withdraw(&self.catalogue, &*self.store, &tenant, source, None, None, &|_| ());
+                let done = withdraw::withdraw(
+                    &self.catalogue,
+                    &*self.store,
+                    &WithdrawalRequest { tenant: &tenant, contributor: source, collection: None, key: None },
+                    &|_| (),
+                );
                 done.or_else(|error| fault(number, format!("{}: withdrawing {source}: {error}", self.kind)))?;
             }
             self.settle()?;

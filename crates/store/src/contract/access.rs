@@ -55,13 +55,25 @@ pub struct Token {
     pub token: NewToken,
 }
 
-impl Token {
-    /// Puts together what a row says.
-    pub(crate) fn from_row(id: i64, digest: &[u8], tenant: Option<String>, role: &str, name: String, created: i64) -> Result<Self> {
+/// A token as its row has it.
+pub(crate) struct TokenRow {
+    pub(crate) id: i64,
+    pub(crate) digest: Vec<u8>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) role: String,
+    pub(crate) name: String,
+    pub(crate) created: i64,
+}
+
+impl TryFrom<TokenRow> for Token {
+    type Error = StoreError;
+
+    fn try_from(row: TokenRow) -> Result<Self> {
+        let TokenRow { id, digest, tenant, role, name, created } = row;
         let wrong = || StoreError::Other(format!("token {id} is damaged"));
         let digest = digest.try_into().map_err(|_| wrong())?;
         let tenant = tenant.map(|tenant| Tenant::new(&tenant)).transpose()?;
-        let role = Role::named(role).ok_or_else(wrong)?;
+        let role = Role::named(&role).ok_or_else(wrong)?;
         Ok(Self { id: id as u64, created, token: NewToken { digest, tenant, role, name } })
     }
 }

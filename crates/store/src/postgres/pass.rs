@@ -107,13 +107,13 @@ impl PassContext for PostgresPassContext<'_> {
 /// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too. Records that
 /// cannot be written are added to `refused`, and it has to be done again.
 pub fn pass(
-    session: &mut Session,
-    tables: &StoreTables,
+    own: TenantTables<'_>,
     schema: &str,
-    (owner, tenant): (&Tenant, i64),
+    owner: &Tenant,
     (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
     stamp: i64,
 ) -> DbResult<(PassReport, Vec<(CollectionId, u64)>)> {
+    let TenantTables { session, tables, tenant } = own;
     let most = pass.max_marks() as i64;
     let waiting = match tables.distributed() {
         true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,

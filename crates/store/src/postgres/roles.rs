@@ -7,10 +7,11 @@ use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
 use super::work::{self, LeaseView};
 use super::{edges, marks, pass, query, records, tables, tags};
-use crate::access::{NewToken, Token, Tokens};
+use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
+use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
@@ -215,7 +216,7 @@ impl Settling for PostgresStore {
         // done twice it answers marks that are there the second time
         let mut refused = Vec::new();
         let work = |session: &mut Session, stamp: i64| {
-            pass::pass(session, &context.tables, context.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp)
+            pass::pass(TenantTables { session, tables: &context.tables, tenant: id }, context.pool.schema(), tenant, (&**pass, &mut refused), stamp)
         };
         let (passed, sizes) = match context.transaction(work) {
             // whatever the server says to a statement that it was asked to give up
@@ -293,7 +294,9 @@ impl Tokens for PostgresStore {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
             let rows = session.query(sql, &[])?;
             let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
-                Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
+                let row =
+                    TokenRow { id: row.at(0)?, digest: row.at(1)?, tenant: row.at(2)?, role: row.at(3)?, name: row.at(4)?, created: row.at(5)? };
+                Ok(Token::try_from(row)?)
             };
             rows.iter().map(token).collect()
         })
@@ -329,9 +332,10 @@ impl Queue for PostgresStore {
         }
         let each = if job.is_some() { limit } else { 1 };
         let leases = line.lease(limit, each, |choice, limit| {
+            let wanted = WantedLeases { job, limit, seconds };
             self.ask(|session| match choice.share.max_running {
-                Some(most) => work::take_within(session, choice, now, most, limit, seconds),
-                None => work::take(session, choice, now, limit, seconds),
+                Some(most) => work::take_within(session, choice, most, wanted, now),
+                None => work::take(session, choice, wanted, now),
             })
         })?;
         if leases.is_empty() {
@@ -370,7 +374,7 @@ impl Queue for PostgresStore {
     }
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
-        self.write_and_finish(lease.chunk.job, |session, stamp| work::release(session, lease, reason, delay_seconds, attempts, stamp))
+        self.write_and_finish(lease.chunk.job, |session, stamp| work::release(session, FailedLease { lease, reason, delay_seconds, attempts }, stamp))
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
@@ -400,7 +404,7 @@ impl Queue for PostgresStore {
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.ask_snapshot(|session| {
             let names = tables::collections(session, &self.context.tables)?;
-            work::journal(session, &names.into(), job, after, limit, troubles_only)
+            work::journal(session, &names.into(), JournalRange { job, after, limit, troubles_only })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
-use super::tables::{CollectionTables, StoreTables, name};
+use super::tables::{CollectionTables, StoreTables, TenantTables, name};
 use super::unique;
 use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, wanted};
@@ -102,7 +102,7 @@ impl UnitWriter<'_> {
             let mut before: Vec<Taken> = Vec::new();
             for (field, (_, side)) in own.uniques.iter().enumerate() {
                 let digests: Vec<Digest> = all.iter().filter_map(|claim| claim.values[field].clone()).collect();
-                before.push(unique::read(self.session, self.tables, self.tenant, side, &keys, &digests)?);
+                before.push(unique::read(TenantTables { session: self.session, tables: self.tables, tenant: self.tenant }, side, &keys, &digests)?);
             }
             let (refusals, after) = decide(&all, &before);
             for ((_, side), (before, after)) in own.uniques.iter().zip(before.iter().zip(&after)) {

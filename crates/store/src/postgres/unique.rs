@@ -1,12 +1,13 @@
 //! Reservations of the values of unique fields, in a table for each field.
 
 use super::session::{DbResult, Session};
-use super::tables::StoreTables;
+use super::tables::TenantTables;
 use super::values::RowExt;
 use crate::sql::unique::{Digest, Taken};
 
 /// What is taken of the values that records of a unit have, by their keys, and of those that they want; locked until the unit ends.
-pub fn read(session: &mut Session, tables: &StoreTables, tenant: i64, table: &str, keys: &[&str], digests: &[Digest]) -> DbResult<Taken> {
+pub fn read(own: TenantTables<'_>, table: &str, keys: &[&str], digests: &[Digest]) -> DbResult<Taken> {
+    let TenantTables { session, tables, tenant } = own;
     let sql = match tables.distributed() {
         // the lock of the collection keeps others away
         true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),

@@ -14,8 +14,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
 use crate::sql::listing::{
-    self, ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, ReasonRow, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job,
-    pack_counts, row_of,
+    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as, how_far,
+    lines_of, named_state, no_job, pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, StoreError, Tenant};
@@ -159,20 +159,22 @@ pub fn bury(session: &mut Session, now: i64) -> DbResult<Vec<JobId>> {
 }
 
 /// [`take`] for a tenant that has a limit: one worker after the other looks how much room there is.
-pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, limit: usize, seconds: u64) -> DbResult<Vec<LeasedChunk>> {
+pub fn take_within(session: &mut Session, choice: &Choice, most: u32, wanted: WantedLeases, now: i64) -> DbResult<Vec<LeasedChunk>> {
     session.batch("BEGIN")?;
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
     let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
          WHERE c.state = 'leased' AND c.until > $2 AND j.tenant = $1";
     let running: i64 = session.one(running, &[&choice.tenant, &now])?.at(0)?;
-    let leases = take(session, choice, now, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
+    let limit = wanted.limit.min((i64::from(most) - running).max(0) as usize);
+    let leases = take(session, choice, WantedLeases { limit, ..wanted }, now)?;
     session.batch("COMMIT")?;
     Ok(leases)
 }
 
 /// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
 /// its tenant. Each statement is a transaction of its own. `now` is when the job was chosen: what runs out later is left.
-pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seconds: u64) -> DbResult<Vec<LeasedChunk>> {
+pub fn take(session: &mut Session, choice: &Choice, wanted: WantedLeases, now: i64) -> DbResult<Vec<LeasedChunk>> {
+    let WantedLeases { limit, seconds, .. } = wanted;
     let mut leases: Vec<LeasedChunk> = Vec::new();
     for state in ["waiting", "leased"] {
         let sql = format!(
@@ -244,7 +246,8 @@ pub fn take_over(session: &mut Session, job: JobId) -> DbResult<u64> {
     session.execute("UPDATE chunks SET state = 'waiting', token = 0, until = 0 WHERE job = $1 AND state = 'leased'", &[&(job as i64)])
 }
 
-pub fn release(session: &mut Session, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> DbResult<()> {
+pub fn release(session: &mut Session, failed: FailedLease<'_>, stamp: i64) -> DbResult<()> {
+    let FailedLease { lease, reason, delay_seconds, attempts } = failed;
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= $1 THEN 'dead' ELSE 'waiting' END, until = $2, token = 0, reason = $3
          WHERE job = $4 AND ordinal = $5 AND token = $6 AND state = 'leased'";
@@ -442,14 +445,8 @@ fn locked_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
     Ok(named_state(job, row.at(0)?)?)
 }
 
-pub fn journal(
-    session: &mut Session,
-    names: &IdVec<CollectionId, String>,
-    job: JobId,
-    after: u64,
-    limit: usize,
-    troubles_only: bool,
-) -> DbResult<Vec<JournalEntry>> {
+pub fn journal(session: &mut Session, names: &IdVec<CollectionId, String>, range: JournalRange) -> DbResult<Vec<JournalEntry>> {
+    let JournalRange { job, after, limit, troubles_only } = range;
     let job = self::job(session, job)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(session, job.id, after)?;

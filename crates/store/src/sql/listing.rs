@@ -1,9 +1,9 @@
 //! What every store does alike with jobs and journals: names, counts, the pages of a listing.
 
-use crate::StoreError;
 use crate::damage::Damage;
 use crate::journal::{ChunkJournal, DocumentOutcome, Issue, JournalEntry, OF_A_CORRECTION, Outcome, OutcomeCounts};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, SplitProgress};
+use crate::{LeaseToken, StoreError};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use stook_catalogue::ids::{CollectionId, IdVec};
@@ -111,6 +111,38 @@ pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = 
 /// The error for a job that is not there.
 pub fn no_job(job: JobId) -> StoreError {
     StoreError::Wrong(format!("no job {job}; see `stook jobs`"))
+}
+
+/// Chunks that are to be leased.
+#[derive(Debug, Clone, Copy)]
+pub struct WantedLeases {
+    /// Only of this job.
+    pub job: Option<JobId>,
+    pub limit: usize,
+    /// How long they are leased.
+    pub seconds: u64,
+}
+
+/// A lease of a chunk that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct FailedLease<'r> {
+    pub lease: LeaseToken,
+    pub reason: &'r str,
+    /// How long the chunk waits.
+    pub delay_seconds: u64,
+    /// After so many the chunk is dead.
+    pub attempts: u32,
+}
+
+/// Which documents of a job are listed.
+#[derive(Debug, Clone, Copy)]
+pub struct JournalRange {
+    pub job: JobId,
+    /// The document before the first one.
+    pub after: u64,
+    pub limit: usize,
+    /// Only those with failures or warnings.
+    pub troubles_only: bool,
 }
 
 /// A page of a journal as it fills. It ends with the last line of a document.

@@ -8,7 +8,9 @@ use crate::{Edge, Result};
 use rusqlite::{Connection, ToSql, params};
 use stook_catalogue::value::SmolStr;
 
-pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {
+/// Edges of a link to a target, as a statement finds them.
+pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Edge>> {
+    let mut edges = Vec::new();
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query(arguments).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
@@ -19,7 +21,7 @@ pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argu
     }
     drop(rows);
     searched(&statement);
-    Ok(())
+    Ok(edges)
 }
 
 /// Edges of a target, of one group or of all.
@@ -29,18 +31,16 @@ pub fn edges(own: TenantTables<'_>, link: u32, (target, group): (&str, Option<&s
         return by_field.children(connection, tenant, target, None, limit);
     }
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
-    let mut edges = Vec::new();
     match group {
         Some(group) => {
             let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
-            collect(connection, link, target, &sql, params![tenant, link, target, group, limit_in_sql(limit)], &mut edges)?;
+            collect(connection, link, target, &sql, params![tenant, link, target, group, limit_in_sql(limit)])
         }
         None => {
             let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
-            collect(connection, link, target, &sql, params![tenant, link, target, limit_in_sql(limit)], &mut edges)?;
+            collect(connection, link, target, &sql, params![tenant, link, target, limit_in_sql(limit)])
         }
     }
-    Ok(edges)
 }
 
 /// A link whose children are found by their field.
@@ -78,9 +78,7 @@ impl<'t> ChildrenByField<'t> {
         let limit = limit_in_sql(limit);
         let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
         arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));
-        let mut edges = Vec::new();
-        collect(connection, *link, target, &sql, &arguments, &mut edges)?;
-        Ok(edges)
+        collect(connection, *link, target, &sql, &arguments)
     }
 }
 
@@ -97,7 +95,7 @@ pub fn edges_starting_between(
     let mut edges = Vec::new();
     for (target, low, high) in ranges {
         let left = limit_in_sql(limit.map(|limit| limit.saturating_sub(edges.len())));
-        collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left], &mut edges)?;
+        edges.extend(collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left])?);
     }
     Ok(edges)
 }

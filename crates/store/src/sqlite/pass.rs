@@ -56,9 +56,7 @@ impl PassContext for SqlitePassContext<'_> {
         }
         let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
                    ORDER BY grp, start, child LIMIT ?";
-        let mut edges = Vec::new();
-        edges::collect(self.connection, link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64], &mut edges)?;
-        Ok(edges)
+        edges::collect(self.connection, link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64])
     }
 
     fn wait_for_new(&mut self) -> Result<()> {

@@ -8,10 +8,11 @@ use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, marks, pass, query, records, tables, tags, work};
-use crate::access::{NewToken, Token, Tokens};
+use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
+use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
@@ -347,10 +348,16 @@ impl Tokens for SqliteStore {
             let mut tokens = Vec::new();
             while let Some(row) = rows.next().map_err(failure)? {
                 let get = || -> rusqlite::Result<_> {
-                    Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get::<_, String>(3)?, row.get(4)?, row.get(5)?))
+                    Ok(TokenRow {
+                        id: row.get(0)?,
+                        digest: row.get(1)?,
+                        tenant: row.get(2)?,
+                        role: row.get(3)?,
+                        name: row.get(4)?,
+                        created: row.get(5)?,
+                    })
                 };
-                let (id, digest, tenant, role, name, created) = get().map_err(failure)?;
-                tokens.push(Token::from_row(id, &digest, tenant, &role, name, created)?);
+                tokens.push(get().map_err(failure)?.try_into()?);
             }
             Ok(tokens)
         })
@@ -386,7 +393,7 @@ impl Queue for SqliteStore {
             return Ok(Vec::new());
         }
         let tables = self.tables.clone();
-        self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
+        self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, WantedLeases { job, limit, seconds }, stamp))
     }
 
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
@@ -414,7 +421,7 @@ impl Queue for SqliteStore {
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| work::release(connection, lease, &reason, delay_seconds, attempts, stamp))
+        self.write(move |connection, stamp| work::release(connection, FailedLease { lease, reason: &reason, delay_seconds, attempts }, stamp))
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
@@ -447,7 +454,7 @@ impl Queue for SqliteStore {
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.with_snapshot(|connection| {
             let names = tables::collections(connection, &self.tables)?;
-            work::journal(connection, &names.into(), job, after, limit, troubles_only)
+            work::journal(connection, &names.into(), JournalRange { job, after, limit, troubles_only })
         })
     }
 

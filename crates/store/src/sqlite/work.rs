@@ -8,8 +8,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, LeasableJob, TenantLoad, charge, due};
 use crate::sql::listing::{
-    self, ChunkOutcomes, JournalPage, NO_ANSWER, OF_JOB, ReasonRow, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job,
-    pack_counts, row_of,
+    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as, how_far,
+    lines_of, named_state, no_job, pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, Result, StoreError, Tenant};
@@ -119,7 +119,8 @@ pub fn line(connection: &Connection, tables: &StoreTables, job: Option<JobId>, n
     Ok((line, expired))
 }
 
-pub fn lease(connection: &Connection, tables: &StoreTables, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<LeasedChunk>> {
+pub fn lease(connection: &Connection, tables: &StoreTables, wanted: WantedLeases, stamp: i64) -> Result<Vec<LeasedChunk>> {
+    let WantedLeases { job, limit, seconds } = wanted;
     let (line, expired) = self::line(connection, tables, job, stamp)?;
     if expired {
         bury(connection, stamp)?;
@@ -204,7 +205,8 @@ pub fn take_over(connection: &Connection, job: JobId) -> Result<u64> {
     Ok(connection.changes())
 }
 
-pub fn release(connection: &Connection, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
+pub fn release(connection: &Connection, failed: FailedLease<'_>, stamp: i64) -> Result<()> {
+    let FailedLease { lease, reason, delay_seconds, attempts } = failed;
     let until = stamp + delay_seconds as i64 * SECOND;
     let sql = "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
          WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'";
@@ -388,14 +390,8 @@ pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
-pub fn journal(
-    connection: &Connection,
-    names: &IdVec<CollectionId, String>,
-    job: JobId,
-    after: u64,
-    limit: usize,
-    troubles_only: bool,
-) -> Result<Vec<JournalEntry>> {
+pub fn journal(connection: &Connection, names: &IdVec<CollectionId, String>, range: JournalRange) -> Result<Vec<JournalEntry>> {
+    let JournalRange { job, after, limit, troubles_only } = range;
     let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;

@@ -21,16 +21,22 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
                 let number = |value: bool| f64::from(u8::from(value));
                 Ok(numbers(operator, number(self.boolean(left, here)?), number(self.boolean(right, here)?)))
             }
-            (Gives::Nodes, other) => self.compare_nodes(operator, left, right, other, false, here),
-            (other, Gives::Nodes) => self.compare_nodes(operator, right, left, other, true, here),
+            (Gives::Nodes, other) => self.compare_nodes(operator, (left, right, other), false, here),
+            (other, Gives::Nodes) => self.compare_nodes(operator, (right, left, other), true, here),
             (Gives::Number, _) | (_, Gives::Number) => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
             _ if equality => Ok(self.equal(&self.string(left, here)?, &self.string(right, here)?)? == (operator == XPathOperator::Equal)),
             _ => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
         }
     }
 
-    /// Some node compares so with a text or a number.
-    fn compare_nodes(&self, operator: XPathOperator, nodes: &Expr, other: &Expr, kind: Gives, turned: bool, here: &EvalContext) -> EvalResult<bool> {
+    /// Some node compares so with a text or a number; `turned` where the nodes are on the right.
+    fn compare_nodes(
+        &self,
+        operator: XPathOperator,
+        (nodes, other, kind): (&Expr, &Expr, Gives),
+        turned: bool,
+        here: &EvalContext,
+    ) -> EvalResult<bool> {
         let equality = matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual);
         if kind == Gives::Text && equality {
             let wanted = match other {

@@ -31,9 +31,21 @@ impl Link {
     }
 }
 
+/// A link whose targets are found by their key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyedLink<'l> {
+    /// Its name.
+    pub name: &'l str,
+    /// Where it leads somewhere.
+    pub when: Option<&'l Expression>,
+    /// The key of a target.
+    pub key: &'l Template,
+}
+
 /// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
 /// their order. A key that no record can have leads nowhere; one that is too long for that, or has a NUL character, is noted.
-pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
+pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_>, values: &[Value]) -> Value {
+    let KeyedLink { name: link, when, key } = *link;
     let what = || format!("`when` of link `{link}`");
     if !when.is_none_or(|when| evaluator.holds_or_note(&what, when, &GoldenValues::new(collection, values))) {
         return Value::Null;

@@ -48,13 +48,13 @@ pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'
     compiled.plan.offset = ask.offset.map_or(0, |offset| given.number(offset));
     let time = if returns.is_empty() { Duration::from_millis(50) } else { PATIENCE };
     ctx.reaches_store();
-    let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
+    let (app, own) = (ctx.app.clone(), ask.clone());
     let found = reading(move || {
         let said = app.fetch(&compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
         }
-        shown(&app, &own, &tenant, &query, &compiled, &said).map(Some)
+        shown(&app, &own, &query, &compiled, &said).map(Some)
     })
     .await?;
     Ok(match found {
@@ -82,9 +82,9 @@ fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Resp
     json_answer(StatusCode::OK, Json::Object(shown).to_string())
 }
 
-fn shown(app: &App, ask: &QueryRoute, tenant: &Tenant, query: &str, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Result<Json, EngineError> {
+fn shown(app: &App, ask: &QueryRoute, query: &str, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Result<Json, EngineError> {
     let Verdict { state, reasons, warnings } = Verdict::of(app, ask, compiled, said);
-    let (rows, total) = rows(app, (ask, query), tenant, compiled, said)?;
+    let (rows, total) = rows(app, (ask, query), &compiled.plan.tenant, compiled, said)?;
     let mut shown = Map::new();
     for (name, part) in &ask.answer {
         let value = match part {

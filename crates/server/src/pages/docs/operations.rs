@@ -38,7 +38,7 @@ pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response>
             @for (tag, operations) in &by_tag { h2 { (tag) } @for own in operations { (own) } }
         }
     };
-    Ok(answer(&pages, StatusCode::OK, OPERATIONS, "", &operations_title(&pages), &body))
+    Ok(answer(&pages, StatusCode::OK, (OPERATIONS, &operations_title(&pages)), "", &body))
 }
 
 fn operation(path: &str, method: &str, own: &Json) -> Markup {

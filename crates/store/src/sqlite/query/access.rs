@@ -117,7 +117,8 @@ pub fn choose_driving_condition(
     for most in PROBES {
         let mut fewest = (most, 0);
         for (place, (_, index, path)) in candidates.iter().enumerate() {
-            let entries = probe(connection, collection, tenant, &plan.conditions[*index].test, &columns[*index], path, most)?;
+            let condition = IndexedCondition { collection, column: &columns[*index], test: &plan.conditions[*index].test, path };
+            let entries = probe(connection, tenant, &condition, most)?;
             fewest = fewest.min((entries, place));
         }
         if fewest.0 < most {
@@ -132,16 +133,17 @@ pub fn choose_driving_condition(
     Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)))
 }
 
+/// A condition, and what finds its records.
+pub struct IndexedCondition<'c> {
+    pub collection: &'c Collection,
+    pub column: &'c ColumnInfo,
+    pub test: &'c Comparison,
+    pub path: &'c AccessPath,
+}
+
 /// How many entries an index has for a condition, at most `most`.
-pub fn probe(
-    connection: &Connection,
-    collection: &Collection,
-    tenant: i64,
-    test: &Comparison,
-    known: &ColumnInfo,
-    path: &AccessPath,
-    most: i64,
-) -> Result<i64> {
+pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<'_>, most: i64) -> Result<i64> {
+    let IndexedCondition { collection, column: known, test, path } = *condition;
     // the rest of a pattern could leave out any number of entries that are read
     let test = match test {
         Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),

@@ -2,7 +2,7 @@
 
 use super::super::error::failure;
 use super::super::values::{unbind, unbind_stored};
-use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of, probe};
+use super::access::{AccessPath, IndexedCondition, SqlStatement, choose_driving_condition, collection_of, probe};
 use super::columns::{ColumnInfo, known};
 use super::select::{ALIVE, SqlBuilder, select};
 use crate::Result;
@@ -53,7 +53,7 @@ fn read_first_records(
     let most = LOOKED_AT as i64;
     // keys are found in their order anyway, and so is who carries a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
-    if is_ordered || probe(connection, collection, tenant, test, &driving, path, most)? < most {
+    if is_ordered || probe(connection, tenant, &IndexedCondition { collection, column: &driving, test, path }, most)? < most {
         return Ok(None);
     }
     let collect = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {

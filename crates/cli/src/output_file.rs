@@ -1,0 +1,85 @@
+//! The files that commands write with `-o`.
+
+use crate::CommandError;
+use crate::output::stream;
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 20;
+
+/// Standard output or a file. A file is written beside its place and put there by [`Output::finish`]: until then, and if that is never
+/// called, what was there stays as it was. Devices and pipes are written as they are.
+pub struct Output {
+    target: Target,
+}
+
+enum Target {
+    Stream(Box<dyn Write>),
+    File { written: BufWriter<NamedTempFile>, place: PathBuf },
+    Device(BufWriter<File>),
+}
+
+impl Output {
+    /// Standard output, or a file that is to be written.
+    pub fn new(path: Option<&Path>) -> Result<Self, CommandError> {
+        let Some(path) = path else { return Ok(Self { target: Target::Stream(Box::new(stream())) }) };
+        let target = Self::file(path).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))?;
+        Ok(Self { target })
+    }
+
+    fn file(path: &Path) -> io::Result<Target> {
+        // what a symbolic link names is written, the link stays
+        let (place, mode) = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => return Ok(Target::Device(BufWriter::with_capacity(BUFFER, File::options().write(true).open(path)?))),
+            Ok(found) => {
+                // a file that may not be written is not replaced either
+                File::options().write(true).open(path)?;
+                (fs::canonicalize(path)?, found.permissions().mode())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), 0o666),
+            Err(error) => return Err(error),
+        };
+        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let written = tempfile::Builder::new().prefix(".").suffix(".part").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+        Ok(Target::File { written: BufWriter::with_capacity(BUFFER, written), place })
+    }
+
+    /// Ends it: the file is whole, on the disk and in its place.
+    pub fn finish(self) -> Result<(), CommandError> {
+        match self.target {
+            Target::Stream(mut stream) => Ok(stream.flush()?),
+            Target::Device(mut device) => Ok(device.flush()?),
+            Target::File { written, place } => put(written, &place).map_err(|error| CommandError::new(format!("{}: {error}", place.display()))),
+        }
+    }
+}
+
+fn put(written: BufWriter<NamedTempFile>, place: &Path) -> io::Result<()> {
+    let written = written.into_inner().map_err(io::IntoInnerError::into_error)?;
+    written.as_file().sync_all()?;
+    written.persist(place).map_err(|failed| failed.error)?;
+    Ok(())
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.target {
+            Target::Stream(stream) => stream.write(bytes),
+            Target::File { written, .. } => written.write(bytes),
+            Target::Device(device) => device.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.target {
+            Target::Stream(stream) => stream.flush(),
+            Target::File { written, .. } => written.flush(),
+            Target::Device(device) => device.flush(),
+        }
+    }
+}
