@@ -53,6 +53,8 @@ enum Trouble {
     Everything,
     Slow,
     Forbidden,
+    /// A page without documents, and where to go on.
+    EmptyPage,
 }
 
 #[derive(Default)]
@@ -128,6 +130,7 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
             }
         }
         let target = first.split(' ').nth(1).expect("a target").to_owned();
+        let target = target.strip_suffix("&again=yes").unwrap_or(&target).to_owned();
         let (path, question) = target.split_once('?').unwrap_or((&target, ""));
         let question = decoded(question);
         let part = |name: &str| question.split('&').find_map(|part| part.strip_prefix(&format!("${name}=")).map(str::to_owned));
@@ -156,6 +159,7 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
             Some(Trouble::Moved) => reply("302 Found", "location: http://127.0.0.1:1/elsewhere\r\n", ""),
             Some(Trouble::Error) => reply("200 OK", "", "{\"error\": {\"code\": \"7\"}}"),
             Some(Trouble::Words) => reply("200 OK", "", "<html>no data today</html>"),
+            Some(Trouble::EmptyPage) => reply("200 OK", "", &json!({ "value": [], "@odata.nextLink": format!("{target}&again=yes") }).to_string()),
             Some(Trouble::Forbidden) => reply("403 Forbidden", "", "who are you?"),
             Some(Trouble::Cut) => {
                 let whole = reply("200 OK", "", &body);
@@ -244,6 +248,19 @@ fn documents_of_one_time_are_not_lost_between_pages() {
     let told = collect(&place, &services, &[]).exits(0).lines();
     assert_eq!((&told[0]["documents"], &told[0]["pages"]), (&json!(30), &json!(3)));
     assert_eq!(known(&place), 30);
+}
+
+#[test]
+fn a_page_without_documents_is_not_the_end_where_another_follows() {
+    let place = shop();
+    let services = Services::new("Published", [("north".to_owned(), things(0..25)), ("south".to_owned(), Vec::new())]);
+    services.will(&[Trouble::EmptyPage, Trouble::EmptyPage, Trouble::Nothing, Trouble::EmptyPage]);
+    let told = collect(&place, &services, &["--service", "north", "--until", "2024-03-02T00:00:00Z"]).exits(0).lines();
+    assert_eq!((&told[0]["counts"]["created"], known(&place)), (&json!(25), 25));
+    let jobs = place.json(&["jobs", "--json"]);
+    let names: Vec<&str> =
+        jobs.as_array().unwrap().iter().map(|job| job["files"][0].as_str().or(job["files"][0]["name"].as_str()).unwrap_or_default()).collect();
+    assert!(names.iter().any(|name| name.ends_with("north_20240101T000000_20240302T000000_10_P000000.json")), "{names:?} {jobs}");
 }
 
 #[test]

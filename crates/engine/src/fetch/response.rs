@@ -1,14 +1,14 @@
 //! What a response says of itself: how long it is fresh, and where the next page is.
 
+use crate::service::http::http_date;
 use crate::{EngineError, Result};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
-use stook_catalogue::value::{FieldType, from_text};
 use stook_formats::Syntax;
 use stook_formats::read::DocumentReader;
-use ureq::http::{HeaderMap, Uri};
+use ureq::http::HeaderMap;
 
 /// How long a response says that it is fresh, in microseconds.
 pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
@@ -22,22 +22,9 @@ pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
             return Some(seconds(age));
         }
     }
-    let time = |text: &str| from_text(text, &FieldType::Timestamp, Some("%a, %d %b %Y %H:%M:%S GMT")).ok()?.as_int();
-    let expires = time(text("expires")?)?;
-    let now = text("date").and_then(time)?;
+    let expires = http_date(text("expires")?)?;
+    let now = text("date").and_then(http_date)?;
     Some((expires - now).clamp(0, seconds(i64::MAX)))
-}
-
-/// A URL that a service gave, on the service's own host.
-pub(super) fn on_same_host(from: &str, next: &str) -> Result<String> {
-    let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
-    let own: Uri = from.parse().map_err(|_| wrong())?;
-    let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
-    if next.starts_with('/') && !next.starts_with("//") {
-        return Ok(format!("{root}{next}"));
-    }
-    let uri: Uri = next.parse().map_err(|_| wrong())?;
-    if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
 }
 
 /// The text of a member of the top object, without reading the rest into memory.
@@ -103,16 +90,6 @@ mod tests {
         assert_eq!(xml(&page("<resumptionToken cursor='9'/>")), None);
         assert_eq!(xml(&page("<!-- <resumptionToken>x</resumptionToken> -->")), None);
         assert_eq!(xml(&page("")), None);
-    }
-
-    #[test]
-    fn nobody_is_followed_to_another_host() {
-        let from = "http://host:81/a?b=c";
-        assert_eq!(on_same_host(from, "/d?e=f").unwrap(), "http://host:81/d?e=f");
-        assert_eq!(on_same_host(from, "http://host:81/g").unwrap(), "http://host:81/g");
-        for other in ["http://host/g", "https://host:81/g", "//other/g", "http://host:81@other/g", "file:///etc/passwd", "g", ""] {
-            assert!(on_same_host(from, other).is_err(), "{other}");
-        }
     }
 
     #[test]

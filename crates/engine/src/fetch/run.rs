@@ -2,11 +2,11 @@
 
 use super::answer::ServiceAnswer;
 use super::limits::ServiceLimits;
-use super::response::{element_of, fresh_for, member_of, on_same_host};
+use super::response::{element_of, fresh_for, member_of};
 use super::url::{with_arguments, with_verb_only};
 use crate::import;
 use crate::relations::SettleRules;
-use crate::service::http::{HttpAttempt, HttpClient, persist, with_environment};
+use crate::service::http::{HttpAttempt, HttpClient, on_same_host, persist, with_environment};
 use crate::work::JobRun;
 use crate::{EngineError, Result};
 use std::collections::HashSet;

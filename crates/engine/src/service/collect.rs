@@ -5,7 +5,7 @@
 //! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
 //! window, so what is published meanwhile is not skipped.
 
-use super::http::{HttpAttempt, HttpClient, encoded, persist, with_environment};
+use super::http::{HttpAttempt, HttpClient, encoded, on_same_host, persist, with_environment};
 use crate::import::{self, UploadRequest};
 use crate::relations::SettlingUnit;
 use crate::relations::stored::number;
@@ -32,6 +32,10 @@ const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Time for a page.
 const PAGE_TIME: Duration = Duration::from_secs(120);
+/// Pages without documents that are followed by another one, one after the other.
+const MOST_EMPTY: u32 = 1_000;
+/// How services call the address of the page that follows.
+const NEXT: [&str; 2] = ["@odata.nextLink", "odata.nextLink"];
 
 /// Which service is asked, and for what.
 #[derive(Debug, Clone)]
@@ -110,7 +114,7 @@ pub fn collect(
             let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
             return Err(EngineError::Wrong(format!("`{name}` returned documents outside the requested window, {wanted}")));
         }
-        let delivered = DeliveredPage { source: &source.name, name: page_name(name, from, done.pages), bytes: page.bytes };
+        let delivered = DeliveredPage { source: &source.name, name: page_name(collect, name, (from, until), done.pages), bytes: page.bytes };
         let job = import_page(catalogue, store, request, delivered, stop)?;
         match job.state {
             JobState::Completed | JobState::CompletedWithErrors => {
@@ -136,10 +140,10 @@ pub fn collect(
     Ok(done)
 }
 
-/// The name of the file that a page is kept as: service, time and number.
-fn page_name(service: &str, from: i64, number: u64) -> String {
-    let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
-    format!("{service}_{time}_{number}.json")
+/// The name of the file that a page is kept as: which service was asked for which window, how many documents a page has, and its number.
+fn page_name(collect: &Collect, service: &str, (from, until): (i64, i64), number: u64) -> String {
+    let time = |micros: i64| show_timestamp(micros).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect::<String>();
+    format!("{service}_{}_{}_{}_P{number:06}.json", time(from), time(until), collect.page)
 }
 
 /// A page as it is imported.
@@ -160,6 +164,8 @@ fn import_page(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &CollectR
 struct CollectPage {
     bytes: Vec<u8>,
     documents: Vec<Json>,
+    /// The address of the page that follows, where the service says one.
+    next: Option<String>,
 }
 
 impl CollectPage {
@@ -193,7 +199,8 @@ impl<'c> CollectedService<'c> {
         let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
         let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
         let joint = if self.url.contains('?') { '&' } else { '?' };
-        let url = format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
+        let mut url =
+            format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
         let pause = |pause: Duration| {
             let until = Instant::now() + pause;
             while Instant::now() < until && !stop.load(Ordering::SeqCst) {
@@ -201,14 +208,22 @@ impl<'c> CollectedService<'c> {
             }
             !stop.load(Ordering::SeqCst)
         };
-        let attempt = || {
-            self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
-                let mut bytes = Vec::new();
-                body.read_to_end(&mut bytes)?;
-                Ok(HttpAttempt::Answered(bytes))
-            })
-        };
-        self.read(persist(ATTEMPTS, FIRST_PAUSE, &pause, attempt).map_err(|reason| self.failed(&reason))?)
+        // a page without documents is the end only where none follows
+        for _ in 0..MOST_EMPTY {
+            let attempt = || {
+                self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
+                    let mut bytes = Vec::new();
+                    body.read_to_end(&mut bytes)?;
+                    Ok(HttpAttempt::Answered(bytes))
+                })
+            };
+            let page = self.read(persist(ATTEMPTS, FIRST_PAUSE, &pause, attempt).map_err(|reason| self.failed(&reason))?)?;
+            match &page.next {
+                Some(next) if page.documents.is_empty() => url = on_same_host(&url, next)?,
+                _ => return Ok(page),
+            }
+        }
+        Err(self.failed(&format!("it has {MOST_EMPTY} pages without documents one after the other")))
     }
 
     fn read(&self, bytes: Vec<u8>) -> Result<CollectPage> {
@@ -217,7 +232,10 @@ impl<'c> CollectedService<'c> {
         let page: Json = serde_json::from_slice(&bytes).map_err(other)?;
         match page {
             Json::Object(mut page) => match page.remove("value") {
-                Some(Json::Array(documents)) => Ok(CollectPage { bytes, documents }),
+                Some(Json::Array(documents)) => {
+                    let next = NEXT.iter().find_map(|name| page.get(*name)?.as_str()).map(str::to_owned);
+                    Ok(CollectPage { bytes, documents, next })
+                }
                 _ => Err(refused("there is no list `value` in its top object")),
             },
             _ => Err(refused("it is not an object")),

@@ -4,7 +4,8 @@ use crate::{EngineError, Result};
 use base64::Engine;
 use std::io::Read;
 use std::time::{Duration, SystemTime};
-use ureq::http::HeaderMap;
+use stook_catalogue::value::{FieldType, from_text};
+use ureq::http::{HeaderMap, Uri};
 
 /// Time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -70,12 +71,12 @@ impl HttpClient {
             return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
+        let (wait, place) = (wait_of(response.headers()), header("location"));
         let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
         let reason =
             format!("it responded with {status}{}{}", place.map(|place| format!(", a redirect to {place}")).unwrap_or_default(), quoted(&said));
         match status.as_u16() {
-            408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait.map(Duration::from_secs)),
+            408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait),
             _ => HttpAttempt::GiveUp(reason),
         }
     }
@@ -138,6 +139,39 @@ fn quoted(said: &str) -> String {
     if said.is_empty() { said } else { format!(" ({said})") }
 }
 
+/// A URL that a service gave, on the service's own host.
+///
+/// # Errors
+/// When it is on another one.
+pub(crate) fn on_same_host(from: &str, next: &str) -> Result<String> {
+    let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
+    let own: Uri = from.parse().map_err(|_| wrong())?;
+    let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
+    if next.starts_with('/') && !next.starts_with("//") {
+        return Ok(format!("{root}{next}"));
+    }
+    let uri: Uri = next.parse().map_err(|_| wrong())?;
+    if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
+}
+
+/// A time as headers have it, in microseconds.
+pub(crate) fn http_date(text: &str) -> Option<i64> {
+    from_text(text, &FieldType::Timestamp, Some("%a, %d %b %Y %H:%M:%S GMT")).ok()?.as_int()
+}
+
+/// How long a service asks to wait: seconds, or until a time.
+fn wait_of(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let asked = text("retry-after")?.trim();
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().and_then(|now| i64::try_from(now.as_micros()).ok());
+    // the clocks of both may differ
+    let now = text("date").and_then(http_date).or_else(now)?;
+    Some(Duration::from_micros(http_date(asked)?.saturating_sub(now).max(0) as u64))
+}
+
 /// Text as it stands in a query; a space is not a plus, which some services do not know.
 pub fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
@@ -169,6 +203,31 @@ fn of_environment(name: &str) -> Result<String> {
 mod tests {
     use super::*;
     use std::sync::Mutex;
+
+    #[test]
+    fn nobody_is_followed_to_another_host() {
+        let from = "http://host:81/a?b=c";
+        assert_eq!(on_same_host(from, "/d?e=f").unwrap(), "http://host:81/d?e=f");
+        assert_eq!(on_same_host(from, "http://host:81/g").unwrap(), "http://host:81/g");
+        for other in ["http://host/g", "https://host:81/g", "//other/g", "http://host:81@other/g", "file:///etc/passwd", "g", ""] {
+            assert!(on_same_host(from, other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_service_asks_for_a_pause_in_seconds_or_until_a_time() {
+        let wait = |headers: &[(&'static str, &str)]| {
+            let mut all = HeaderMap::new();
+            headers.iter().for_each(|(name, value)| drop(all.insert(*name, value.parse().unwrap())));
+            wait_of(&all)
+        };
+        let date = ("date", "Mon, 04 Oct 2010 18:57:42 GMT");
+        assert_eq!(wait(&[("retry-after", " 7"), date]), Some(Duration::from_secs(7)));
+        assert_eq!(wait(&[("retry-after", "Mon, 04 Oct 2010 18:58:00 GMT"), date]), Some(Duration::from_secs(18)));
+        assert_eq!(wait(&[("retry-after", "Mon, 04 Oct 2010 18:57:00 GMT"), date]), Some(Duration::ZERO));
+        assert_eq!(wait(&[("retry-after", "Mon, 04 Oct 2010 18:58:00 GMT")]), Some(Duration::ZERO));
+        assert_eq!((wait(&[("retry-after", "soon"), date]), wait(&[date])), (None, None));
+    }
 
     /// Pauses double, each with up to a quarter more, and end where there is no time for one.
     #[test]
