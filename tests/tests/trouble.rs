@@ -555,11 +555,11 @@ fn an_output_is_whole_or_what_was_there_before() {
     assert_eq!(output.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     // a new file has the permissions of new files, a device is written to
     let fresh = folder.join("new.ndjson");
-    place.run(&["export", "authority", "-o", fresh.to_str().unwrap()]).exits(0);
+    place.run(&["export", "authority", "--format", "ndjson", "-o", fresh.to_str().unwrap()]).exits(0);
     let plain = folder.join("plain");
     std::fs::write(&plain, "").unwrap();
     assert_eq!(fresh.metadata().unwrap().permissions().mode(), plain.metadata().unwrap().permissions().mode());
-    place.run(&["export", "authority", "-o", "/dev/null"]).exits(0);
+    place.run(&["export", "authority", "--format", "csv", "-o", "/dev/null"]).exits(0);
     assert!(!Path::new("/dev/null").is_file());
-    place.run(&["export", "authority", "-o", folder.to_str().unwrap()]).exits(1).complains(&["directory"]);
+    place.run(&["export", "authority", "--format", "csv", "-o", folder.to_str().unwrap()]).exits(1).complains(&["directory"]);
 }
