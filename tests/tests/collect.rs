@@ -258,8 +258,7 @@ fn a_page_without_documents_is_not_the_end_where_another_follows() {
     let told = collect(&place, &services, &["--service", "north", "--until", "2024-03-02T00:00:00Z"]).exits(0).lines();
     assert_eq!((&told[0]["counts"]["created"], known(&place)), (&json!(25), 25));
     let jobs = place.json(&["jobs", "--json"]);
-    let names: Vec<&str> =
-        jobs.as_array().unwrap().iter().map(|job| job["files"][0]["path"].as_str().unwrap_or_default()).collect();
+    let names: Vec<&str> = jobs.as_array().unwrap().iter().map(|job| job["files"][0]["path"].as_str().unwrap_or_default()).collect();
     assert!(names.iter().any(|name| name.ends_with("north_20240101T000000_20240302T000000_10_P000000.json")), "{names:?} {jobs}");
 }
 

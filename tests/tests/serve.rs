@@ -1365,3 +1365,40 @@ fn bad_requests_are_told_what_is_wrong() {
         assert_eq!(stook.get("/readyz").status, 200);
     }
 }
+
+/// Things, and a route that asks whatever it is given.
+const ASKED: &str = "\
+catalogue: asked
+sources: { list: { format: csv, as_of: meta.received, into: thing } }
+collections:
+  thing: { key: id, fields: { id: text, kind: { type: text, index: equal }, size: integer } }
+routes:
+  - { get: /plain, params: { input: { type: text, required: true }, idx: integer, limit: { type: integer, default: 10, min: 0 }, pid: text },
+      ask: { query: input, offset: idx, limit: limit, ticket: pid }, answer: { status: status, all: total, data: rows, why: reason, query: query } }
+  - { get: /sources, params: { input: { type: text, required: true }, idx: integer, limit: { type: integer, default: 10, min: 0 }, pid: text },
+      ask: { query: input, offset: idx, limit: limit, ticket: pid, by_source: true }, answer: { data: rows, all: total } }
+";
+
+#[test]
+fn a_limit_of_zero_sends_all_rows() {
+    let rows: String = (0..12_000).map(|number| format!("t{number:05},{},{number}\n", ["a", "b"][number % 2])).collect();
+    for place in Place::both(ASKED) {
+        place.import(&[&place.file("list.csv", format!("id,kind,size\n{rows}"))]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let ask = |path: &str, query: &str, rest: &str| stook.get(&format!("/v1/main{path}?input={}&{rest}", encoded(query))).with(200);
+        for path in ["/plain", "/sources"] {
+            let one = |row: &Json| if path == "/plain" { row["size"].as_i64() } else { row["thing"][0]["size"].as_i64() };
+            let sizes = |answer: &Json| answer["data"].as_array().unwrap().iter().map(|row| one(row).unwrap()).collect::<Vec<_>>();
+            let all = ask(path, "thing | grep id, size", "limit=0");
+            assert_eq!((sizes(&all), &all["all"]), ((0..12_000).collect(), &json!(12_000)), "{path}");
+            // the same as with a limit, but for the rows
+            let (some, none) = (ask(path, "thing kind=b | grep id, size", "limit=10000"), ask(path, "thing kind=b | grep id, size", "limit=0"));
+            assert_eq!(some, none, "{path}");
+            assert_eq!(sizes(&ask(path, "thing | grep id, size | sort size-", "limit=0&idx=11998")), [1, 0]);
+            assert_eq!(ask(path, "thing kind=z", "limit=0")["data"], json!([]));
+            assert_eq!(ask(path, "thing | count(id)", "limit=0"), ask(path, "thing | count(id)", "limit=5"));
+        }
+        assert_eq!(ask("/plain", "thing kind=z", "limit=0"), json!({ "status": "ok", "all": 0, "data": [], "query": "thing kind=z" }));
+        stook.get("/v1/main/plain?input=thing%20nothing%3D1&limit=0").with(400);
+    }
+}

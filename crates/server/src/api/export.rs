@@ -59,7 +59,7 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.
-fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
+pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let (working, waiting) = BlockingWork::new();
     tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Declared routes: `serve` finds the route of a request and reads its `parameters`; then it is a `lookup`, a `query` or a `transition`.
+//! Declared routes: `serve` finds the route of a request and reads its `parameters`; then it is a `lookup`, a `query`, whose rows are made by `query_rows`, or a `transition`.
 //!
 //! A lookup finds `records` and makes `rows` of them, of which `columns` shows values and `fragment` writes JSON.
 
@@ -7,6 +7,7 @@ mod fragment;
 mod lookup;
 mod parameters;
 mod query;
+mod query_rows;
 mod records;
 mod rows;
 mod serve;

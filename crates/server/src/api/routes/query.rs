@@ -1,33 +1,32 @@
 //! Declared routes that ask a query: the answer when it is here, else a ticket to come back with.
 
 use super::parameters::RouteParams;
+use super::query_rows::{RowMaker, aggregated};
 use crate::App;
+use crate::api::export::streamed;
 use crate::api::queries::{MOST_ROWS, ROWS, compiled};
 use crate::api::response::json_answer;
+use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value as Json, json};
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
-use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::FieldId;
-use stook_catalogue::key::Key;
-use stook_catalogue::parts::joined;
-use stook_catalogue::record::ContributionContent;
 use stook_catalogue::route::{QueryPart, QueryRoute};
-use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::aggregate::over;
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
-use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, NamedColumn, QueryCondition, Stage, named_columns};
-use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::{ReadDetail, Tenant};
+use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, QueryCondition, Stage};
+use stook_store::StoreError;
+use stook_store::plan::PlanColumn;
 
+/// Rows of an answer without a limit that are in memory at a time.
+const BATCH: usize = 1_000;
 /// How long a caller that comes back is kept waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -44,23 +43,21 @@ pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'
         return Err(Problem::bad("the ticket belongs to another query"));
     }
     let limit = ask.limit.map_or(ROWS, |limit| given.number(limit));
-    compiled.plan.limit = Some(if limit == 0 { MOST_ROWS } else { limit.min(MOST_ROWS) });
+    compiled.plan.limit = (limit > 0).then_some(limit.min(MOST_ROWS));
     compiled.plan.offset = ask.offset.map_or(0, |offset| given.number(offset));
     let time = if returns.is_empty() { Duration::from_millis(50) } else { PATIENCE };
     ctx.reaches_store();
-    let (app, own) = (ctx.app.clone(), ask.clone());
-    let found = reading(move || {
-        let said = app.fetch(&compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
-        if said.iter().any(|status| status.state() == "running") {
-            return Ok(None);
-        }
-        shown(&app, &own, &query, &compiled, &said).map(Some)
-    })
-    .await?;
-    Ok(match found {
-        Some(found) => json_answer(StatusCode::OK, found.to_string()),
-        None => ([(header::CONTENT_TYPE, "text/plain")], ticket).into_response(),
-    })
+    let asked = QueryAnswer { app: ctx.app.clone(), ask: ask.clone(), query, compiled, statuses: Vec::new() };
+    let fetched = reading(move || asked.fetch(time)).await?;
+    let Some(asked) = fetched else { return Ok(([(header::CONTENT_TYPE, "text/plain")], ticket).into_response()) };
+    if limit > 0 || !asked.compiled.aggregates.is_empty() {
+        let shown = reading(move || asked.page()).await?;
+        return Ok(json_answer(StatusCode::OK, shown.to_string()));
+    }
+    // all rows have a place among the exports, until the last of them is sent
+    let place = AdmissionPermit::new(ctx.app.gate(RequestClass::Bulk).enter().await?, ctx.app.metrics.given_up().clone());
+    let (asked, total) = reading(move || asked.total().map(|total| (asked, total))).await?;
+    Ok(place.during(async move { streamed("application/json", move |out| asked.write(total, out)) }).await)
 }
 
 /// The answer to a query that nobody can answer.
@@ -82,34 +79,137 @@ fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Resp
     json_answer(StatusCode::OK, Json::Object(shown).to_string())
 }
 
-fn shown(app: &App, ask: &QueryRoute, query: &str, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Result<Json, EngineError> {
-    let Verdict { state, reasons, warnings } = Verdict::of(app, ask, compiled, said);
-    let (rows, total) = rows(app, (ask, query), &compiled.plan.tenant, compiled, said)?;
-    let mut shown = Map::new();
-    for (name, part) in &ask.answer {
-        let value = match part {
-            QueryPart::Rows => Json::Array(rows.clone()),
+/// A query of a route, and what became of the services that were asked for it.
+struct QueryAnswer {
+    app: Arc<App>,
+    ask: QueryRoute,
+    query: String,
+    compiled: CompiledQuery,
+    statuses: Vec<ServiceStatus>,
+}
+
+impl QueryAnswer {
+    /// Asks services; nothing if they are still asked after some time.
+    fn fetch(mut self, time: Duration) -> Result<Option<Self>, EngineError> {
+        self.statuses = self.app.fetch(&self.compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
+        let is_running = self.statuses.iter().any(|status| status.state() == "running");
+        Ok((!is_running).then_some(self))
+    }
+
+    fn row_maker(&self) -> RowMaker<'_> {
+        RowMaker::new(&self.app, (&self.ask, &self.query), &self.compiled, &self.statuses)
+    }
+
+    /// An answer with the rows of its page.
+    fn page(&self) -> Result<Json, EngineError> {
+        let (rows, total) = if self.compiled.aggregates.is_empty() {
+            let maker = self.row_maker();
+            let (found, total) = self.app.store.find_and_count(&maker.plan())?;
+            (maker.rows(found.rows)?, total)
+        } else {
+            let rows = aggregated(&self.app, &self.compiled)?;
+            let total = rows.len() as u64;
+            (rows, total)
+        };
+        let verdict = self.verdict();
+        let mut rows = Some(rows);
+        let one = |(name, part): &(String, QueryPart)| {
+            let value = if *part == QueryPart::Rows { Json::Array(rows.take().unwrap_or_default()) } else { self.part(*part, &verdict, total)? };
+            Some((name.clone(), value))
+        };
+        Ok(Json::Object(self.ask.answer.iter().filter_map(one).collect()))
+    }
+
+    /// How many rows there are.
+    fn total(&self) -> Result<u64, EngineError> {
+        Ok(self.app.store.count(&self.row_maker().plan())?)
+    }
+
+    /// Writes an answer with all rows, some of which are in memory at a time.
+    fn write(&self, total: u64, out: &mut dyn Write) -> Result<(), EngineError> {
+        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
+        let (verdict, maker) = (self.verdict(), self.row_maker());
+        out.write_all(b"{").map_err(failed)?;
+        let mut is_first = true;
+        for (name, part) in &self.ask.answer {
+            let value = if *part == QueryPart::Rows { None } else { Some(self.part(*part, &verdict, total)) };
+            if value == Some(None) {
+                continue;
+            }
+            let comma = if std::mem::take(&mut is_first) { "" } else { "," };
+            write!(out, "{comma}{}:", Json::from(name.as_str())).map_err(failed)?;
+            match value.flatten() {
+                Some(value) => write!(out, "{value}").map_err(failed)?,
+                None => self.write_rows(&maker, out)?,
+            }
+        }
+        out.write_all(b"}").map_err(failed)?;
+        Ok(())
+    }
+
+    fn write_rows(&self, maker: &RowMaker<'_>, out: &mut dyn Write) -> Result<(), EngineError> {
+        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
+        out.write_all(b"[").map_err(failed)?;
+        let (mut batch, mut is_first, mut trouble) = (Vec::with_capacity(BATCH), true, None);
+        let mut put = |batch: Vec<Vec<Value>>| -> Result<(), EngineError> {
+            for row in maker.rows(batch)? {
+                let comma = if std::mem::take(&mut is_first) { "" } else { "," };
+                write!(out, "{comma}{row}").map_err(failed)?;
+            }
+            Ok(())
+        };
+        let visited = self.app.store.visit(&maker.plan(), &mut |row| {
+            batch.push(row);
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+            put(std::mem::take(&mut batch)).map_err(|error| {
+                trouble = Some(error);
+                StoreError::Unwanted
+            })
+        });
+        if let Some(trouble) = trouble {
+            return Err(trouble);
+        }
+        visited?;
+        put(batch)?;
+        out.write_all(b"]").map_err(failed)?;
+        Ok(())
+    }
+
+    /// One part of an answer besides its rows; nothing where there is nothing to say.
+    fn part(&self, part: QueryPart, verdict: &Verdict, total: u64) -> Option<Json> {
+        let Self { app, query, compiled, statuses, .. } = self;
+        Some(match part {
+            QueryPart::Rows => return None,
             QueryPart::Total => json!(total),
-            QueryPart::Status => json!(state),
+            QueryPart::Status => json!(verdict.state),
             QueryPart::At => json!(app.store.clock() / 1_000_000),
-            QueryPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(ServiceStatus::took).max().unwrap_or_default().as_secs_f64()),
+            QueryPart::Seconds => {
+                json!(statuses.iter().filter(|status| !status.cached).map(ServiceStatus::took).max().unwrap_or_default().as_secs_f64())
+            }
             QueryPart::Query => json!(query),
             QueryPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
-            QueryPart::Cached => json!(said.iter().all(|status| status.cached)),
+            QueryPart::Cached => json!(statuses.iter().all(|status| status.cached)),
             QueryPart::Services => {
                 let mut sources: Vec<&str> = Vec::new();
-                let is_new = |source: &&str, sources: &[&str]| !sources.contains(source);
-                said.iter().map(|status| status.source.as_str()).for_each(|source| sources.extend(Some(source).filter(|own| is_new(own, &sources))));
+                for source in statuses.iter().map(|status| status.source.as_str()) {
+                    if !sources.contains(&source) {
+                        sources.push(source);
+                    }
+                }
                 json!(sources)
             }
-            QueryPart::Reason if reasons.is_empty() => continue,
-            QueryPart::Reason => json!(reasons.join("; ")),
-            QueryPart::Warning if warnings.is_empty() => continue,
-            QueryPart::Warning => json!(warnings.join("; ")),
-        };
-        shown.insert(name.clone(), value);
+            QueryPart::Reason if verdict.reasons.is_empty() => return None,
+            QueryPart::Reason => json!(verdict.reasons.join("; ")),
+            QueryPart::Warning if verdict.warnings.is_empty() => return None,
+            QueryPart::Warning => json!(verdict.warnings.join("; ")),
+        })
     }
-    Ok(Json::Object(shown))
+
+    fn verdict(&self) -> Verdict {
+        Verdict::of(&self.app, &self.ask, &self.compiled, &self.statuses)
+    }
 }
 
 /// What an answer is worth, by what became of its services.
@@ -236,143 +336,4 @@ fn parsed(text: &str, collection: &str) -> Json {
         parts["aggregators"] = aggregators.into();
     }
     parts
-}
-
-/// Rows of the page, and how many there are.
-fn rows(
-    app: &App,
-    (ask, query): (&QueryRoute, &str),
-    tenant: &Tenant,
-    compiled: &CompiledQuery,
-    said: &[ServiceStatus],
-) -> Result<(Vec<Json>, u64), EngineError> {
-    let collection = &app.catalogue.collections[compiled.plan.collection];
-    if !compiled.aggregates.is_empty() {
-        let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
-        let row = |((value, heading), aggregate): ((&Value, &stook_query::ResultColumn), &stook_store::plan::Aggregate)| {
-            let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
-            json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
-        };
-        let mut rows: Vec<Json> = values.iter().zip(&compiled.columns).zip(&compiled.aggregates).map(row).collect();
-        for own in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
-            rows[own.aggregate]["result"]["over"] = json!({ "values": own.values, "rows": own.rows });
-        }
-        let total = rows.len() as u64;
-        return Ok((rows, total));
-    }
-    if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
-        let (found, total) = app.store.find_and_count(&compiled.plan)?;
-        // where the key is not among what is asked for, the first of that stands for the row
-        let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
-        let key = key_of(collection);
-        let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
-        let named = stook_query::parse(query).map(|query| named_columns(&query, &app.catalogue)).unwrap_or_default();
-        let rows = found.rows.iter().map(|row| {
-            let cells = compiled.columns.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
-            let cells = cells.filter(|(_, value)| !value.is_null());
-            if ask.by_source {
-                let cells: Vec<(&str, Json)> = cells.collect();
-                let mut row = by_name(&named, &cells);
-                let own = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
-                add(&mut own[0], nested(cells));
-                let first = named.first().map_or((collection.name.as_str(), key), |first| (&first.name, &first.member));
-                row.insert("das".into(), about(first, &[]));
-                row.into()
-            } else {
-                cells.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
-            }
-        });
-        return Ok((rows.collect(), total));
-    }
-    // what no source says: derived, read through links, and state
-    let is_said = |column: &PlanColumn| matches!(column, PlanColumn::Field(field) if is_contributed(collection, *field));
-    let unsaid = compiled.plan.columns.iter().zip(&compiled.columns).filter(|(column, _)| !is_said(column) && **column != PlanColumn::Key);
-    let unsaid: Vec<(&PlanColumn, &stook_query::ResultColumn)> = unsaid.collect();
-    let columns = std::iter::once(PlanColumn::Key).chain(unsaid.iter().map(|(column, _)| **column)).collect();
-    let (found, total) = app.store.find_and_count(&QueryPlan { columns, ..compiled.plan.clone() })?;
-    let keyed = found.rows.into_iter().filter_map(|row| Some((Key::new(row.first()?.as_text()?).ok()?, row)));
-    let (keys, values): (Vec<Key>, Vec<Vec<Value>>) = keyed.unzip();
-    let wanted: Vec<FieldId> = compiled.plan.columns.iter().filter(|column| is_said(column)).filter_map(|column| column.field()).collect();
-    let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
-    let key = collection.key_field().map_or_else(|| first_of(compiled), |key| collection.fields[key].name.as_str());
-    let mut rows = Vec::with_capacity(keys.len());
-    let read = app.store.read(tenant, compiled.plan.collection, &keys, ReadDetail::Full)?;
-    for (record, values) in read.into_iter().zip(values).filter_map(|(record, values)| Some((record?, values))) {
-        let contributions = record.contributions_of(collection)?;
-        let (mut said, mut sources) = (Vec::new(), Vec::new());
-        let contributions = joined(&app.catalogue, collection, &contributions);
-        for own in contributions.iter().filter(|own| own.counts()) {
-            let ContributionContent::Values(values) = &own.content else { continue };
-            let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
-            let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
-            said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));
-            sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
-        }
-        let cells = unsaid.iter().zip(&values[1..]).map(|((_, heading), value)| (heading.name.as_str(), value.to_json(&heading.ty)));
-        let more = nested(cells.filter(|(_, value)| !value.is_null()));
-        match said.first_mut() {
-            Some(first) => add(first, more),
-            None => said.push(more),
-        }
-        rows.push(json!({ collection.name.as_str(): said, "das": about((&collection.name, key), &sources) }));
-    }
-    Ok((rows, total))
-}
-
-/// Adds the members that an object does not have.
-fn add(to: &mut Json, more: Json) {
-    if let (Some(to), Json::Object(more)) = (to.as_object_mut(), more) {
-        for (name, value) in more {
-            to.entry(name).or_insert(value);
-        }
-    }
-}
-
-/// Whether sources give the values of a field, or of the list that it is a member of.
-fn is_contributed(collection: &Collection, field: FieldId) -> bool {
-    let of = collection.member(field).map_or(field, |(list, _)| list);
-    collection.fields[of].derive.is_none()
-}
-
-/// The first column of a query besides the key, which stands for rows whose key is made of several fields.
-fn first_of(compiled: &CompiledQuery) -> &str {
-    compiled.columns.iter().map(|heading| heading.name.as_str()).find(|name| *name != "key").unwrap_or("key")
-}
-
-/// Values under the names that the query asks for: `site dataset=D` has sites in its rows, wherever they are read.
-fn by_name<'n>(named: &'n [NamedColumn], cells: &[(&str, Json)]) -> Map<String, Json> {
-    let value = |own: &'n NamedColumn| cells.iter().find(|(name, _)| *name == own.field).map(|(_, value)| value.clone());
-    named.iter().filter_map(|own| Some((own.name.clone(), json!([{ own.member.as_str(): value(own)? }])))).collect()
-}
-
-/// What a contributor says of a field, or in its structs of a member.
-fn said_of<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
-    collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
-}
-
-fn key_of(collection: &Collection) -> &str {
-    collection.key_field().map_or("key", |field| collection.fields[field].name.as_str())
-}
-
-/// Cells by name, those of members inside what they are members of: clients of the original walk from name to name.
-fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
-    let mut whole = Map::new();
-    'cells: for (name, value) in cells {
-        let mut names: Vec<&str> = name.split('.').collect();
-        let last = names.pop().unwrap_or(name);
-        let mut place = &mut whole;
-        for name in names {
-            // a list of structs that is shown itself has its members in it
-            let Some(inner) = place.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
-            place = inner;
-        }
-        place.entry(last).or_insert(value);
-    }
-    Json::Object(whole)
-}
-
-/// Where the values of a row are from, as clients of the original expect it.
-fn about((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
-    let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
-    json!({ "primary_key": format!("{collection}.{key}"), "record": 1, "system": systems, "api": calls })
 }

@@ -1,0 +1,193 @@
+//! The rows of a query as a declared route answers them: plain, or what each source says of a record.
+
+use crate::App;
+use serde_json::{Map, Value as Json, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::ids::FieldId;
+use stook_catalogue::key::Key;
+use stook_catalogue::parts::joined;
+use stook_catalogue::record::ContributionContent;
+use stook_catalogue::route::QueryRoute;
+use stook_catalogue::survivorship::members_of;
+use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::aggregate::over;
+use stook_engine::fetch::ServiceStatus;
+use stook_query::{CompiledQuery, NamedColumn, ResultColumn, named_columns};
+use stook_store::ReadDetail;
+use stook_store::plan::{Aggregate, PlanColumn, QueryPlan};
+
+/// The row of each aggregate of a query, with how many values it is of.
+pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, EngineError> {
+    let collection = &app.catalogue.collections[compiled.plan.collection];
+    let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
+    let row = |((value, heading), aggregate): ((&Value, &ResultColumn), &Aggregate)| {
+        let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
+        json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
+    };
+    let mut rows: Vec<Json> = values.iter().zip(&compiled.columns).zip(&compiled.aggregates).map(row).collect();
+    for own in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
+        rows[own.aggregate]["result"]["over"] = json!({ "values": own.values, "rows": own.rows });
+    }
+    Ok(rows)
+}
+
+/// Makes rows of what the store finds.
+pub struct RowMaker<'r> {
+    app: &'r App,
+    compiled: &'r CompiledQuery,
+    collection: &'r Collection,
+    statuses: &'r [ServiceStatus],
+    /// Whether a row is what each source says of the record.
+    by_source: bool,
+    /// Names that are asked for, and the columns that they are.
+    named: Vec<NamedColumn>,
+}
+
+impl<'r> RowMaker<'r> {
+    pub fn new(app: &'r App, (ask, query): (&QueryRoute, &str), compiled: &'r CompiledQuery, statuses: &'r [ServiceStatus]) -> Self {
+        let collection = &app.catalogue.collections[compiled.plan.collection];
+        let named = stook_query::parse(query).map(|query| named_columns(&query, &app.catalogue)).unwrap_or_default();
+        Self { app, compiled, collection, statuses, by_source: ask.by_source, named }
+    }
+
+    /// Whether a record is read for each row.
+    fn reads_records(&self) -> bool {
+        self.by_source && !self.compiled.plan.distinct && self.compiled.plan.each.is_none()
+    }
+
+    /// What the store is asked for: columns, or, of records that are read, the key and what no source says.
+    pub fn plan(&self) -> QueryPlan {
+        if !self.reads_records() {
+            return self.compiled.plan.clone();
+        }
+        let columns = std::iter::once(PlanColumn::Key).chain(self.unsaid().map(|(column, _)| *column)).collect();
+        QueryPlan { columns, ..self.compiled.plan.clone() }
+    }
+
+    /// Columns that no source says: derived, read through links, and state.
+    fn unsaid(&self) -> impl Iterator<Item = (&'r PlanColumn, &'r ResultColumn)> {
+        let collection = self.collection;
+        let is_said = |column: &PlanColumn| matches!(column, PlanColumn::Field(field) if is_contributed(collection, *field));
+        let columns = self.compiled.plan.columns.iter().zip(&self.compiled.columns);
+        columns.filter(move |(column, _)| !is_said(column) && **column != PlanColumn::Key)
+    }
+
+    /// The rows of what was found by [`RowMaker::plan`].
+    pub fn rows(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
+        if self.reads_records() { self.of_records(found) } else { Ok(found.iter().map(|row| self.of_columns(row)).collect()) }
+    }
+
+    fn of_columns(&self, row: &[Value]) -> Json {
+        let Self { compiled, collection, .. } = self;
+        let cells = compiled.columns.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
+        let cells = cells.filter(|(_, value)| !value.is_null());
+        if !self.by_source {
+            return cells.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into();
+        }
+        let cells: Vec<(&str, Json)> = cells.collect();
+        let mut row = by_name(&self.named, &cells);
+        let own = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
+        add(&mut own[0], nested(cells));
+        // where the key is not among what is asked for, the first of that stands for the row
+        let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
+        let key = key_of(collection);
+        let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
+        let first = self.named.first().map_or((collection.name.as_str(), key), |first| (&first.name, &first.member));
+        row.insert("das".into(), about(first, &[]));
+        row.into()
+    }
+
+    fn of_records(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
+        let Self { app, compiled, collection, .. } = self;
+        let unsaid: Vec<&ResultColumn> = self.unsaid().map(|(_, heading)| heading).collect();
+        let keyed = found.into_iter().filter_map(|row| Some((Key::new(row.first()?.as_text()?).ok()?, row)));
+        let (keys, values): (Vec<Key>, Vec<Vec<Value>>) = keyed.unzip();
+        let said = compiled.plan.columns.iter().filter_map(|column| column.field());
+        let wanted: Vec<FieldId> = said.filter(|field| is_contributed(collection, *field)).collect();
+        let services: HashMap<&str, &str> = self.statuses.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
+        let key = collection.key_field().map_or_else(|| first_of(compiled), |key| collection.fields[key].name.as_str());
+        let mut rows = Vec::with_capacity(keys.len());
+        let read = app.store.read(&compiled.plan.tenant, compiled.plan.collection, &keys, ReadDetail::Full)?;
+        for (record, values) in read.into_iter().zip(values).filter_map(|(record, values)| Some((record?, values))) {
+            let contributions = record.contributions_of(collection)?;
+            let (mut said, mut sources) = (Vec::new(), Vec::new());
+            let contributions = joined(&app.catalogue, collection, &contributions);
+            for own in contributions.iter().filter(|own| own.counts()) {
+                let ContributionContent::Values(values) = &own.content else { continue };
+                let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
+                let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
+                said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));
+                sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
+            }
+            let cells = unsaid.iter().zip(&values[1..]).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
+            let more = nested(cells.filter(|(_, value)| !value.is_null()));
+            match said.first_mut() {
+                Some(first) => add(first, more),
+                None => said.push(more),
+            }
+            rows.push(json!({ collection.name.as_str(): said, "das": about((&collection.name, key), &sources) }));
+        }
+        Ok(rows)
+    }
+}
+
+/// Adds the members that an object does not have.
+fn add(to: &mut Json, more: Json) {
+    if let (Some(to), Json::Object(more)) = (to.as_object_mut(), more) {
+        for (name, value) in more {
+            to.entry(name).or_insert(value);
+        }
+    }
+}
+
+/// Whether sources give the values of a field, or of the list that it is a member of.
+fn is_contributed(collection: &Collection, field: FieldId) -> bool {
+    let of = collection.member(field).map_or(field, |(list, _)| list);
+    collection.fields[of].derive.is_none()
+}
+
+/// The first column of a query besides the key, which stands for rows whose key is made of several fields.
+fn first_of(compiled: &CompiledQuery) -> &str {
+    compiled.columns.iter().map(|heading| heading.name.as_str()).find(|name| *name != "key").unwrap_or("key")
+}
+
+/// Values under the names that the query asks for: `site dataset=D` has sites in its rows, wherever they are read.
+fn by_name<'n>(named: &'n [NamedColumn], cells: &[(&str, Json)]) -> Map<String, Json> {
+    let value = |own: &'n NamedColumn| cells.iter().find(|(name, _)| *name == own.field).map(|(_, value)| value.clone());
+    named.iter().filter_map(|own| Some((own.name.clone(), json!([{ own.member.as_str(): value(own)? }])))).collect()
+}
+
+/// What a contributor says of a field, or in its structs of a member.
+fn said_of<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
+    collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
+}
+
+fn key_of(collection: &Collection) -> &str {
+    collection.key_field().map_or("key", |field| collection.fields[field].name.as_str())
+}
+
+/// Cells by name, those of members inside what they are members of: clients of the original walk from name to name.
+fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
+    let mut whole = Map::new();
+    'cells: for (name, value) in cells {
+        let mut names: Vec<&str> = name.split('.').collect();
+        let last = names.pop().unwrap_or(name);
+        let mut place = &mut whole;
+        for name in names {
+            // a list of structs that is shown itself has its members in it
+            let Some(inner) = place.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
+            place = inner;
+        }
+        place.entry(last).or_insert(value);
+    }
+    Json::Object(whole)
+}
+
+/// Where the values of a row are from, as clients of the original expect it.
+fn about((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
+    let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
+    json!({ "primary_key": format!("{collection}.{key}"), "record": 1, "system": systems, "api": calls })
+}
