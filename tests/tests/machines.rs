@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_sample::machines::{self, Machines};
 use stook_tests::http::Served;
-use stook_tests::{Place, kill_after};
+use stook_tests::{Place, counts, kill_after};
 
 const MACHINES: &str = include_str!("../../examples/machines/catalogue.yaml");
 
@@ -117,7 +117,7 @@ fn tags_are_given_taken_and_deleted_by_command() {
         place.run(&["tag", "remove", "intel", &ids[0]]).exits(1).complains(&["only manual tags can be assigned by hand"]);
         for tag in ["rack7", "intel"] {
             assert_eq!(place.json(&["tag", "delete", tag, "--json"]), json!({ "deleted": tag }));
-            assert_eq!(keys(&place, &format!("machine tag={tag}")), BTreeSet::new());
+            place.run(&["query", &format!("machine tag={tag}")]).exits(1).complains(&[&format!("there is no tag `{tag}`")]);
             place.run(&["tag", "delete", tag]).exits(1).complains(&[&format!("there is no tag `{tag}`")]);
         }
         assert_eq!(place.json(&["tag", "ls", "--json"]), json!([]));
@@ -298,8 +298,8 @@ fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
         assert_eq!(stook.get(&format!("{tags}/intel")).with(200)["records"], 0);
         assert_eq!(stook.call("DELETE", &format!("{tags}/rack7"), &json!({})).status, 204);
         assert_eq!(stook.get(&format!("{tags}/rack7")).status, 404);
-        let asked = stook.get("/v1/main/query?q=machine%20tag%3Drack7&total=true").with(200);
-        assert_eq!(asked["total"], 0);
+        let asked = stook.get("/v1/main/query?q=machine%20tag%3Drack7&total=true").with(400);
+        assert!(asked["detail"].as_str().unwrap().starts_with("there is no tag `rack7`"), "{asked}");
         assert_eq!(stook.get("/v1/other/tags/machine").status, 404);
         // one that is made by hand has no documents
         let none = stook.call("POST", tags, &json!({ "name": "unknown", "xpath": "not(//node)" })).with(201);
@@ -388,5 +388,200 @@ fn many_acquire_machines_of_several_servers_while_tags_are_evaluated() {
         // each of them to one caller, and nobody was told too early that there is none
         granted.sort();
         assert_eq!(granted, all.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// A line of what a machine uploads, a day of January and parts that are texts.
+fn line(id: &str, day: u32, lshw: &str) -> String {
+    json!({ "system_id": id, "hostname": id, "at": format!("2026-01-{day:02}T00:00:00Z"), "lshw": lshw }).to_string() + "\n"
+}
+
+/// As `lshw -xml` writes it: the machine is the outermost element, or the only one of a list.
+const HARDWARE: &str = "<node id='box' class='system'><vendor>Müller &amp; Söhne</vendor><node id='core' class='bus'>\
+    <node id='memory' class='memory'><size units='bytes'>8589934592</size></node><node id='cpu:0' class='processor'/><node id='cpu:1' class='processor'/>\
+    </node></node>";
+
+#[test]
+fn a_file_of_lshw_is_one_machine_however_it_is_written() {
+    for place in Place::both(MACHINES) {
+        let latin = |text: String| text.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect::<Vec<u8>>();
+        for (id, bytes) in [
+            ("bare", HARDWARE.to_owned().into_bytes()),
+            ("declared", format!("<?xml version=\"1.0\" standalone=\"yes\" ?>\n<!-- generated -->\n{HARDWARE}\n").into_bytes()),
+            ("in-a-list", format!("<?xml version='1.0'?>\n<list>\n{HARDWARE}</list>").into_bytes()),
+            ("typed", format!("<!DOCTYPE list SYSTEM 'lshw.dtd' [<!ENTITY unused 'x'>]><list>{HARDWARE}</list>").into_bytes()),
+            ("latin", latin(format!("<?xml version='1.0' encoding='ISO-8859-1'?><list>{HARDWARE}</list>"))),
+            ("windows", latin(format!("<?xml version='1.0' encoding='windows-1252'?>{HARDWARE}"))),
+            ("entity", format!("<!DOCTYPE node [<!ENTITY ue 'ü'>]>{}", HARDWARE.replace('ü', "&ue;")).into_bytes()),
+        ] {
+            let job = place.import(&[&place.file(&format!("{id}.lshw.xml"), bytes), "--source", "lshw"]);
+            assert_eq!((counts(&job), &job["counts"]["documents"]), ("created 1".to_owned(), &json!(1)), "{id}");
+            let own = place.get("machine", id);
+            assert_eq!((&own["cpu_count"], &own["memory"], &own["vendor"]), (&json!(2), &json!(8_192), &json!("Müller & Söhne")), "{id}: {own}");
+        }
+        place.ok(&["tag", "create", "two", "--xpath", "count(//node[@class='processor']) = 2"]);
+        assert_eq!(keys(&place, "machine tag=two").len(), 7);
+        place.assert_sound();
+    }
+}
+
+#[test]
+fn a_part_that_cannot_be_read_takes_nothing_else_with_it() {
+    let deep = |levels: usize| format!("{}<node id='core'><node class='processor'/></node>{}", "<node>".repeat(levels), "</node>".repeat(levels));
+    let bad = {
+        let mut bytes = line("bad", 1, "<node><vendor>Gr?n</vendor></node>").into_bytes();
+        let at = bytes.iter().position(|byte| *byte == b'?').unwrap();
+        bytes[at] = 0xfc;
+        (bytes, at)
+    };
+    let typed = line("typed", 1, &format!("<?xml version='1.0' encoding='ISO-8859-1'?><!DOCTYPE list [<!ENTITY e 'x'>]><list>{HARDWARE}</list>"));
+    let lines = [
+        bad.0.as_slice(),
+        typed.as_bytes(),
+        line("half", 1, "<list/>").replace("<list/>", "\\ud83d").as_bytes(),
+        line("deep", 1, &deep(4_000)).as_bytes(),
+        line("too-deep", 1, &deep(4_096)).as_bytes(),
+        line("last", 1, HARDWARE).as_bytes(),
+        format!(
+            "{{\"system_id\": \"nested\", \"hostname\": \"n\", \"at\": \"2026-01-01T00:00:00Z\", \"x\": {}{}}}\n",
+            "[".repeat(4_000),
+            "]".repeat(4_000)
+        )
+        .as_bytes(),
+    ]
+    .concat();
+    let check = |place: &Place| {
+        let own = |id: &str| place.get("machine", id);
+        assert_eq!((own("bad")["hostname"].as_str(), own("bad").get("vendor")), (Some("bad"), None));
+        assert_eq!((&own("typed")["vendor"], &own("typed")["cpu_count"]), (&json!("Müller & Söhne"), &json!(2)));
+        assert_eq!((&own("deep")["cpu_count"], own("too-deep").get("cpu_count"), &own("last")["cpu_count"]), (&json!(1), None, &json!(2)));
+        assert_eq!((&own("half")["hostname"], &own("nested")["hostname"]), (&json!("half"), &json!("n")));
+    };
+    let told = |troubles: &[String]| {
+        assert_eq!(troubles.len(), 3, "{troubles:?}");
+        let parts = [
+            format!("lshw: byte {} of the document is not UTF-8; it is left out", bad.1),
+            "surrogate".into(),
+            "nested deeper than 4096 levels".into(),
+        ];
+        assert!(troubles.iter().zip(&parts).all(|(trouble, part)| trouble.contains(part.as_str())), "{troubles:?}");
+    };
+    for place in Place::both(MACHINES) {
+        let job = place.import(&[&place.file("uploads.ndjson", &lines), "--source", "enlist"]);
+        assert_eq!((&job["counts"]["created"], &job["counts"]["failed"], &job["counts"]["warnings"]), (&json!(7), &json!(0), &json!(3)), "{job}");
+        let reasons = |troubles: Vec<Json>| troubles.iter().map(Json::to_string).collect::<Vec<_>>();
+        told(&reasons(place.troubles(job["id"].as_u64().unwrap())));
+        check(&place);
+        place.ok(&["tag", "create", "found", "--xpath", "//node[@class='processor']"]);
+        assert_eq!(keys(&place, "machine tag=found"), ["deep", "last", "typed"].map(str::to_owned).into());
+        // the same by HTTP, and the pages of such documents are shown
+        let other = Place::new(MACHINES);
+        let stook = Served::new(&other, &["--workers", "0"]);
+        let said = stook.send("POST", "/v1/main/deliver?source=enlist", &[], &lines).with(200);
+        assert_eq!(said["counts"]["created"], 7, "{said}");
+        told(&reasons(said["troubles"].as_array().unwrap().clone()));
+        for id in ["bad", "deep", "nested", "typed"] {
+            assert_eq!(stook.get(&format!("/t/main/record?collection=machine&key={id}")).status, 200, "{id}");
+        }
+        stook.end();
+        check(&other);
+    }
+}
+
+#[test]
+fn what_is_older_than_a_deletion_is_superseded_and_tags_count_who_is_left() {
+    for place in Place::both(MACHINES) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let deliver = |text: &str| {
+            let said = stook.send("POST", "/v1/main/deliver?source=enlist", &[], text.as_bytes()).with(200);
+            said["records"].as_array().unwrap().iter().map(|own| (own["outcome"].clone(), own["reason"].to_string())).collect::<Vec<_>>()
+        };
+        let all: String = ["a", "b", "c"].iter().map(|id| line(id, 1, HARDWARE)).collect();
+        deliver(&all);
+        assert_eq!(stook.send("DELETE", "/v1/main/machine/b", &[], b"").status, 204);
+        let late = deliver(&line("b", 2, HARDWARE));
+        assert_eq!(late[0].0, "superseded", "{late:?}");
+        assert!(late[0].1.contains("the deletion by `api` counts instead, as of 20"), "{late:?}");
+        assert_eq!(stook.get("/v1/main/machine/b").status, 404);
+        let wish = json!({ "name": "two", "xpath": "count(//node[@class='processor']) = 2" });
+        let seen = stook.call("POST", "/v1/main/tags/machine?preview=true", &wish).with(200);
+        assert_eq!((&seen["records"], &seen["matches"], &seen["keys"]), (&json!(2), &json!(2), &json!(["a", "c"])), "{seen}");
+        let made = stook.call("POST", "/v1/main/tags/machine", &wish).with(201);
+        stook.ended("main", &json!({ "id": made["job"] }));
+        let shown = stook.get("/v1/main/tags/machine/two").with(200);
+        let evaluated = &shown["evaluation"];
+        assert_eq!(
+            (&evaluated["records"], &evaluated["of"], &evaluated["added"], &shown["records"]),
+            (&json!(2), &json!(2), &json!(2), &json!(2)),
+            "{shown}"
+        );
+        // what comes back carries what its documents say
+        stook.call("POST", "/v1/main/machine", &json!({ "system_id": "b", "hostname": "again" })).with(201);
+        assert_eq!(stook.get("/v1/main/machine/b/explain").with(200)["tags"], json!(["two"]));
+        stook.end();
+        place.assert_sound();
+    }
+}
+
+#[test]
+fn a_tag_that_does_not_exist_is_named_with_the_one_that_may_be_meant() {
+    for place in Place::both(MACHINES) {
+        place.import(&[&place.file("m.ndjson", line("a", 1, HARDWARE)), "--source", "enlist"]);
+        place.run(&["query", "machine tag=two"]).exits(1).complains(&["there is no tag `two`", "machine has no tags yet"]);
+        place.ok(&["tag", "create", "graphics-fast", "--xpath", "//node"]);
+        place.ok(&["tag", "create", "many", "--query", "cpu_count>=2"]);
+        for text in
+            ["machine tag=grapics-fast", "machine tag!=grapics-fast", "machine tag in [many, grapics-fast]", "machine | grep key, tag=grapics-fast"]
+        {
+            place.run(&["query", text]).exits(1).complains(&["there is no tag `grapics-fast`", "did you mean `graphics-fast`?"]);
+        }
+        place.run(&["query", "machine tag=nothing"]).exits(1).complains(&["tags of machine are graphics-fast, many"]);
+        assert_eq!(keys(&place, "machine tag=graphics* tag=many").len(), 1);
+        place.run(&["tag", "create", "wrong", "--query", "tag=nothing"]).exits(1).complains(&["there is no tag `nothing`"]);
+        // those of one file may be defined by each other in any order
+        let file =
+            place.file("tags.ndjson", "{\"name\": \"first\", \"query\": \"tag=second\"}\n{\"name\": \"second\", \"query\": \"cpu_count=2\"}\n");
+        place.ok(&["tag", "create", "--file", &file]);
+        assert_eq!(keys(&place, "machine tag=first").len(), 1);
+        place.ok(&["tag", "delete", "second"]);
+        place.run(&["query", "machine tag=first"]).exits(1).complains(&["there is no tag `second`, by which a tag is defined"]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let refused = stook.get("/v1/main/query?q=machine%20tag%3Dgrapics-fast").with(400);
+        assert_eq!(refused["detail"], "there is no tag `grapics-fast`; did you mean `graphics-fast`?");
+        assert_eq!((&refused["at"], &refused["until"]), (&json!(12), &json!(24)));
+        let page = stook.get("/t/main/search?q=machine%20tag%3Dgrapics-fast").text();
+        assert!(page.contains("graphics-fast"), "{page}");
+    }
+}
+
+#[test]
+fn an_edit_that_is_sent_again_by_its_key_is_done_once() {
+    for place in Place::both(MACHINES) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let send = |method: &str, path: &str, key: &str, body: &str| {
+            let mut headers = vec![("idempotency-key", key)];
+            headers.extend((!body.is_empty()).then_some(("content-type", "application/json")));
+            let reply = stook.send(method, &format!("/v1/main/machine{path}"), &headers, body.as_bytes());
+            let (etag, place) = (reply.header("etag").map(str::to_owned), reply.header("location").map(str::to_owned));
+            (reply.status, etag, place, reply.text())
+        };
+        let (first, other) = (r#"{"system_id": "a", "hostname": "one"}"#, r#"{"system_id": "a", "hostname": "two"}"#);
+        let created = send("POST", "", "k1", first);
+        assert_eq!((created.0, created.2.as_deref()), (201, Some("/v1/main/machine/a")));
+        assert_eq!(created.1.as_deref(), stook.get("/v1/main/machine/a").header("etag"));
+        let changed = send("PATCH", "/a", "k2", r#"{"hostname": "three"}"#);
+        assert_eq!((changed.0, stook.get("/v1/main/machine/a").with(200)["hostname"].clone()), (200, json!("three")));
+        // each answer is the first one, whatever has become of the record
+        assert_eq!((send("POST", "", "k1", first), send("PATCH", "/a", "k2", r#"{"hostname": "three"}"#)), (created.clone(), changed));
+        assert_eq!(send("POST", "", "k1", other).0, 422);
+        assert_eq!(send("POST", "", "k3", first).0, 409, "a refusal is not kept");
+        let put = send("PUT", "/b", "k1", r#"{"system_id": "b"}"#);
+        assert_eq!((put.0, send("PUT", "/b", "k1", r#"{"system_id": "b"}"#)), (201, put.clone()), "the same key for another call");
+        let deleted = send("DELETE", "/a", "k4", "");
+        assert_eq!((deleted.0, send("DELETE", "/a", "k4", "").0, send("DELETE", "/a", "k5", "").0), (204, 204, 404));
+        assert_eq!((send("POST", "", "k1", first), stook.get("/v1/main/machine/a").status), (created, 404), "it was not made again");
+        assert_eq!(send("POST", "", "k3", first).0, 201, "what was refused may be tried again");
+        stook.end();
+        place.assert_sound();
     }
 }

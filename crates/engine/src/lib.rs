@@ -28,7 +28,7 @@ pub mod settle;
 pub mod tags;
 pub mod work;
 
-pub use change::{edit, pick, transition, withdraw};
+pub use change::{edit, edit_answer, pick, transition, withdraw};
 pub use error::{EngineError, Result};
 pub use import::{deliver, split};
 pub use records::{aggregate, damage, export, record};

@@ -221,6 +221,7 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
         action: EditAction::Patch(fields),
         conditions: Preconditions::default(),
         caller: "test".into(),
+        call: None,
     };
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let _ = edit::run(&Arc::new(SettleRules::new(catalogue)), store, &evaluator, edit);

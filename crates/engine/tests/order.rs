@@ -425,7 +425,8 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
         for (key, said) in by_key {
             let before = store.get(&key).cloned().unwrap_or_default();
             let existed = consolidator.survive(&contributions(&before)).alive;
-            let mut outcomes = outcomes(delivery, existed, &before, &said, store.entry(key.clone()).or_default());
+            let alive = |now: &Voices| consolidator.survive(&contributions(now)).alive;
+            let mut outcomes = outcomes(delivery, (existed, &alive), &before, &said, store.entry(key.clone()).or_default());
             outcomes.sort_unstable();
             if store[&key].is_empty() {
                 store.remove(&key);
@@ -440,7 +441,13 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     seen
 }
 
-fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Statement], now: &mut Voices) -> Vec<&'static str> {
+fn outcomes(
+    delivery: &Delivery,
+    (existed, alive): (bool, &dyn Fn(&Voices) -> bool),
+    before: &Voices,
+    said: &[Statement],
+    now: &mut Voices,
+) -> Vec<&'static str> {
     let all = |name: &'static str| vec![name; said.len()];
     let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
     for statement in said {
@@ -458,6 +465,8 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Stateme
         _ => {}
     }
     let mut outcomes = Vec::new();
+    // what says values, of which nobody sees anything where the record is deleted all the same
+    let mut speaking = Vec::new();
     for (contributor, said) in by_contributor {
         let all = now.entry(contributor.clone()).or_default();
         all.extend(said.iter().map(|statement| (*statement).clone()));
@@ -471,11 +480,19 @@ fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Stateme
         }));
         let Some(winner) = newer.iter().max_by_key(|statement| age(statement)) else { continue };
         outcomes.extend(std::iter::repeat_n("superseded", newer.len() - 1));
+        speaking.extend((winner.content != ContributionContent::Tombstone).then_some(outcomes.len()));
         outcomes.push(match previous {
             _ if !existed => "created",
             Some(previous) if previous.hash == winner.hash => "unchanged",
             _ => "updated",
         });
+    }
+    if !alive(now) {
+        for place in speaking {
+            if outcomes[place] != "unchanged" {
+                outcomes[place] = "superseded";
+            }
+        }
     }
     outcomes
 }

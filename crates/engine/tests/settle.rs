@@ -221,7 +221,7 @@ impl Desk {
         };
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let key = Some(Key::new(step.key.as_str()).expect("a key"));
-        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into() };
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into(), call: None };
         let ended = edit::run(&Arc::new(SettleRules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
         assert!(matches!(ended, EditResult::Done { .. } | EditResult::Missing), "{step:?}: {ended:?}");
     }

@@ -106,7 +106,7 @@ impl Desk {
         let (collection, _) = self.catalogue.collection(collection).expect("a collection");
         let action = EditAction::Put(EditFields { values: fields.as_object().expect("fields").clone(), ..EditFields::default() });
         let key = Some(Key::new(key.as_str()).expect("a key"));
-        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into() };
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Preconditions::default(), caller: "test".into(), call: None };
         let ended = edit::run(&self.rules, store, &Evaluator::new(self.catalogue.tables.clone()), edit).expect("the store works");
         assert!(matches!(ended, EditResult::Done { .. } | EditResult::UniqueConflict { .. }), "{step:?}: {ended:?}");
     }

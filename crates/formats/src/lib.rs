@@ -20,13 +20,14 @@ pub use stook_marc::{marc8, marcxml};
 pub use stook_xpath as xpath;
 pub use stook_xpath::tree;
 
-pub use select::{ContextNode, SelectedValue, places, select, select_from};
+pub use select::{ContextNode, SelectedValue, places, select, select_from, unreadable};
 
 use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
 use marc::{MarcError, MarcRecord, RepairKind, Repairs};
 use std::borrow::Cow;
 use std::sync::Arc;
 use stook_catalogue::definition::{DocumentOptions, FormatFamily};
+use stook_catalogue::value::JsonDocument;
 
 /// A concrete syntax of documents. The numbers are stored with kept documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +128,7 @@ pub enum Document<'d> {
     /// A MARC record in any of its syntaxes.
     Marc(MarcRecord<'d>),
     /// A JSON value.
-    Json(serde_json::Value),
+    Json(JsonDocument),
     /// An XML tree.
     Xml(tree::XmlTree<'static>),
     /// A CSV row with its header.
@@ -143,7 +144,7 @@ pub enum DocumentError {
     /// Not JSON, or nested too deep.
     #[error("not JSON: {0}")]
     Json(String),
-    /// Not well-formed XML, or with a document type declaration.
+    /// Not well-formed XML, or with entities that are not expanded.
     #[error("not XML: {0}")]
     Xml(String),
     /// Not a row of the header's width.
@@ -254,6 +255,16 @@ impl ParseContext {
     }
 }
 
+/// A document that is a text of its own inside another document, such that it can be kept and parsed: XML without its document type, whose
+/// entities are expanded. Its characters are known, so it does not matter which encoding it declares.
+///
+/// # Errors
+/// When its document type cannot be read, or the entities expand to too much.
+pub fn embedded(text: &str, syntax: Syntax) -> Result<Cow<'_, str>, DocumentError> {
+    let whole = if syntax == Syntax::Xml { marc::xmltext::expanded(text, expansion_limit(text.len()))? } else { None };
+    Ok(whole.map_or(Cow::Borrowed(text), Cow::Owned))
+}
+
 /// How many bytes entities may add to a document of so many bytes: many small documents must not become a text without end.
 fn expansion_limit(length: usize) -> usize {
     (16 * 1024 + 16 * length).min(EXPANSION_LIMIT)
@@ -299,7 +310,7 @@ impl<'d> Document<'d> {
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
             Syntax::MarcLine => Ok(Document::Marc(marc::line::read(bytes, options, repairs)?)),
-            Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
+            Syntax::Json => Ok(Document::Json(JsonDocument::read(bytes).map_err(DocumentError::Json)?)),
             Syntax::MarcJson => Ok(Document::Marc(MarcRecord::read_json(&parse_json(bytes)?, options, repairs)?)),
             Syntax::Xml => {
                 head.check_text(bytes)?;

@@ -18,8 +18,8 @@ pub enum SelectedValue<'d> {
 /// A place inside a JSON or XML document, from which paths go on.
 #[derive(Clone, Copy)]
 pub enum ContextNode<'d> {
-    /// A value.
-    Json(&'d serde_json::Value),
+    /// A value, and whether its document is [deep](stook_catalogue::value::JsonDocument::is_deep).
+    Json(&'d serde_json::Value, bool),
     /// An element.
     Xml(&'d XmlTree<'static>, NodeRef),
 }
@@ -34,7 +34,7 @@ const MOST_STEPS: u64 = 100_000_000;
 pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (document, path) {
         (Document::Marc(record), Path::Marc(spec)) => spec.select(record, &mut |text, field| found.push(SelectedValue::Text(text, field))),
-        (Document::Json(value), _) => select_from(ContextNode::Json(value), path, found),
+        (Document::Json(own), _) => select_from(ContextNode::Json(own.value(), own.is_deep()), path, found),
         (Document::Xml(tree), _) => select_from(ContextNode::Xml(tree, xpath::start(tree)), path, found),
         (Document::Csv(row), Path::Column(name)) => {
             found.extend(row.get(name).map(|value| SelectedValue::Text(Cow::Borrowed(value), 0)));
@@ -50,14 +50,14 @@ pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d
             let found = xpath::places(path, tree, MOST_STEPS).unwrap_or_default();
             found.into_iter().map(|node| ContextNode::Xml(tree, node)).collect()
         }
-        (Document::Json(_), _) => {
+        (Document::Json(own), _) => {
             let mut found = Vec::new();
             select(document, path, &mut found);
             let value = |selected| if let SelectedValue::Json(value) = selected { Some(value) } else { None };
             let values = found.into_iter().filter_map(value);
             // a list that is found is what is in it
             let each = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            values.flat_map(each).map(ContextNode::Json).collect()
+            values.flat_map(each).map(|value| ContextNode::Json(value, own.is_deep())).collect()
         }
         _ => Vec::new(),
     }
@@ -66,12 +66,13 @@ pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d
 /// As [`select`], from a place on.
 pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (place, path) {
-        (ContextNode::Json(value), Path::JsonMembers(names)) => {
+        (ContextNode::Json(value, _), Path::JsonMembers(names)) => {
             let target = names.iter().try_fold(value, |value, name| value.get(name));
             found.extend(target.filter(|target| !target.is_null()).map(SelectedValue::Json));
         }
-        (ContextNode::Json(value), Path::Json(path)) => {
-            found.extend(path.query(value).all().into_iter().filter(|value| !value.is_null()).map(SelectedValue::Json));
+        (ContextNode::Json(value, is_deep), Path::Json(path)) => {
+            let values = if is_deep { on_a_large_stack(|| path.query(value).all()) } else { path.query(value).all() };
+            found.extend(values.into_iter().filter(|value| !value.is_null()).map(SelectedValue::Json));
         }
         (ContextNode::Xml(tree, node), Path::Xml(path)) => {
             let one = |text| SelectedValue::Text(text, 0);
@@ -84,5 +85,24 @@ pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<Sele
             }
         }
         _ => {}
+    }
+}
+
+/// Stack for a path on a document as deep as one may be; only what is used of it is memory.
+const LARGE_STACK: usize = 256 << 20;
+
+/// What a path finds whose evaluation calls itself for each level of a document; nothing where there is no memory for that.
+fn on_a_large_stack<'d>(find: impl FnOnce() -> Vec<&'d serde_json::Value> + Send) -> Vec<&'d serde_json::Value> {
+    std::thread::scope(|scope| {
+        let finding = std::thread::Builder::new().stack_size(LARGE_STACK).spawn_scoped(scope, find);
+        finding.ok().and_then(|finding| finding.join().ok()).unwrap_or_default()
+    })
+}
+
+/// Why something that a path found in `document` cannot be taken; nothing where it can.
+pub fn unreadable(document: &Document<'_>, found: &SelectedValue<'_>) -> Option<String> {
+    match (document, found) {
+        (Document::Json(own), SelectedValue::Json(value)) => own.problem(value),
+        _ => None,
     }
 }

@@ -35,7 +35,13 @@ fn every_format() -> Vec<Pieces> {
     vec![
         pieces("ISO 2709", Syntax::Marc, (1..=4).map(|number| iso2709(&small_record(number))).collect()),
         Pieces { front: "<collection>", behind: "</collection>", ..pieces("MARCXML", Syntax::MarcXml, records) },
-        Pieces { front: "<?xml version='1.0'?><all>", behind: "</all>", ..pieces("XML", Syntax::Xml, elements.clone()) },
+        Pieces { front: "<?xml version='1.0'?><!-- <a/> -->", behind: "<?end?>", ..pieces("XML", Syntax::Xml, own(&["<a n='1'>x <a> y</a></a>"])) },
+        Pieces {
+            front: "<?xml version='1.0'?><all>",
+            behind: "</all>",
+            records: Some("all/*"),
+            ..pieces("XML in a list", Syntax::Xml, elements.clone())
+        },
         Pieces { front: "<all><part>", behind: "</part></all>", records: Some("a"), ..pieces("XML, a chosen element", Syntax::Xml, elements) },
         Pieces { front: "[", between: ",", behind: "]", ..pieces("JSON array", Syntax::Json, objects.clone()) },
         Pieces {

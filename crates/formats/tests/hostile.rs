@@ -142,7 +142,7 @@ fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
         (Syntax::Json, None, r#"[{"a":1},{"a":2}]"#, "closing ]"),
         (Syntax::Json, Some("value"), r#"{"n":2,"value":[{"a":1},{"a":2}]}"#, "closing ]"),
         (Syntax::Json, None, r#"[{"a":1}] [{"a":2}]"#, "closing ]"),
-        (Syntax::Xml, None, "<l><r>1</r><r/></l>", "outermost element"),
+        (Syntax::Xml, Some("l/*"), "<l><r>1</r><r/></l>", "outermost element"),
         (Syntax::Xml, Some("r"), "<l xmlns='u'><o><r>1</r></o><o><r/></o></l>", "outermost element"),
         (Syntax::MarcXml, None, "<collection><record><leader/></record><record><leader/></record></collection>", "outermost element"),
     ];
@@ -354,9 +354,9 @@ fn an_overlong_value_is_given_up_and_the_next_one_is_read() {
 #[test]
 fn deep_json_is_an_error() {
     for deep in ["[".repeat(100_000) + &"]".repeat(100_000), "{\"a\":".repeat(100_000) + "1" + &"}".repeat(100_000)] {
-        for syntax in [Syntax::Json, Syntax::MarcJson] {
+        for (syntax, expected) in [(Syntax::Json, "nested deeper than 4096 levels"), (Syntax::MarcJson, "recursion limit")] {
             let error = parse_error(deep.as_bytes(), syntax);
-            assert!(matches!(&error, DocumentError::Json(reason) if reason.contains("recursion limit")), "{error}");
+            assert!(matches!(&error, DocumentError::Json(reason) if reason.contains(expected)), "{error}");
         }
         let file = format!("[{deep}, 1]");
         assert_eq!(read_whole(file.as_bytes(), Syntax::Json, None).len(), 2);
@@ -364,9 +364,115 @@ fn deep_json_is_an_error() {
 }
 
 #[test]
-fn json_that_is_not_utf8_is_an_error() {
-    assert!(matches!(parse_error(b"{\"a\": \"\xff\"}", Syntax::Json), DocumentError::Json(_)));
-    assert!(matches!(parse_error(b"\"\\ud800\"", Syntax::Json), DocumentError::Json(_)));
+fn json_that_is_not_utf8_outside_of_texts_is_an_error() {
+    for bytes in [&b"{\"a\": \xff}"[..], b"\xff", b"[1, \xff2]", b"{\"a\": \"\xff}"] {
+        assert!(matches!(parse_error(bytes, Syntax::Json), DocumentError::Json(_)), "{bytes:?}");
+    }
+    assert!(matches!(parse_error(b"{\"leader\": \"\xff\", \"fields\": []}", Syntax::MarcJson), DocumentError::Json(_)));
+}
+
+#[test]
+fn a_text_that_cannot_be_read_is_told_where_a_path_finds_it() {
+    let bytes = b"{\"id\": \"r1\", \"title\": \"B\xe4ume\", \"parts\": [{\"n\": 1, \"t\": \"\\ud800\"}, {\"n\": 2, \"t\": \"fine\"}]}";
+    let document = Document::parse(bytes, Syntax::Json, &ParseContext::default()).expect("the rest of it can be read");
+    for (path, expected) in [
+        ("$.id", vec![None]),
+        ("$.title", vec![Some("byte 24 of the document is not UTF-8")]),
+        ("$.parts[*].n", vec![None, None]),
+        ("$.parts[*].t", vec![Some("the text at byte "), None]),
+        ("$.parts", vec![Some("the text at byte ")]),
+        ("$..t", vec![Some("the text at byte "), None]),
+    ] {
+        let path = stook_catalogue::path::Path::compile(path, stook_catalogue::path::PathLanguage::Json, &[]).expect("a path");
+        let mut found = Vec::new();
+        stook_formats::select(&document, &path, &mut found);
+        let reasons: Vec<Option<String>> = found.iter().map(|found| stook_formats::unreadable(&document, found)).collect();
+        let is_said = |(said, expected): (&Option<String>, &Option<&str>)| match (said, expected) {
+            (Some(said), Some(expected)) => said.starts_with(expected),
+            (said, expected) => said.is_none() && expected.is_none(),
+        };
+        assert!(reasons.len() == expected.len() && reasons.iter().zip(&expected).all(is_said), "{path:?}: {reasons:?}");
+    }
+}
+
+/// As deep as a document may be, on a stack on which a function that calls itself for each level would not come far.
+#[test]
+fn documents_as_deep_as_they_may_be_are_read_on_a_small_stack() {
+    use stook_catalogue::path::{Path, PathLanguage};
+    let find = |document: &Document<'_>, path: &str, language: PathLanguage| {
+        let path = Path::compile(path, language, &[]).expect("a path");
+        let mut found = Vec::new();
+        stook_formats::select(document, &path, &mut found);
+        found.iter().map(|found| format!("{found:?}")).collect::<Vec<_>>()
+    };
+    let read = move || {
+        for depth in [129, 4_000] {
+            let xml = format!("{}<leaf n='7'>x</leaf>{}", "<a>".repeat(depth), "</a>".repeat(depth));
+            let document = Document::parse(xml.as_bytes(), Syntax::Xml, &ParseContext::default()).expect("XML");
+            for (path, expected) in [
+                ("count(//a)", depth.to_string()),
+                ("//leaf/@n", "7".into()),
+                ("count(//leaf/ancestor::a)", depth.to_string()),
+                ("string(/a)", "x".into()),
+            ] {
+                assert_eq!(find(&document, path, PathLanguage::Xml), [format!("Text({expected:?}, 0)")], "{path}");
+            }
+            let json = format!("{}{{\"leaf\": 7}}{}", "{\"a\": [".repeat(depth / 2), "]}".repeat(depth / 2));
+            let document = Document::parse(json.as_bytes(), Syntax::Json, &ParseContext::default()).expect("JSON");
+            for path in ["$..leaf", "$.a[0]..leaf"] {
+                assert_eq!(find(&document, path, PathLanguage::Json), ["Json(Number(7))"], "{path}");
+            }
+        }
+        for (text, syntax) in [("<a>".repeat(4_097) + &"</a>".repeat(4_097), Syntax::Xml), ("[".repeat(4_097) + &"]".repeat(4_097), Syntax::Json)] {
+            let refused = Document::parse(text.as_bytes(), syntax, &ParseContext::default()).err().map(|error| error.to_string());
+            assert!(refused.as_ref().is_some_and(|reason| reason.contains("nested deeper than 4096 levels")), "{refused:?}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(read).expect("a thread");
+    assert!(thread.join().is_ok());
+}
+
+#[test]
+fn without_records_the_outermost_element_is_the_document() {
+    let file = "<?xml version='1.0'?>\n<!-- written by a scanner -->\n<machine xmlns='urn:m'><part/><machine n='inner'/></machine>\n";
+    let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
+    let start = file.find("<machine").expect("there") as u64;
+    assert_eq!(summary(&documents), [(1, start, file[start as usize..].trim_end().to_owned(), false)]);
+    // a list of one is one document, too, and so is each of several files in a row
+    let documents = read_whole(b"<list><r>1</r><r>2</r></list><list/>", Syntax::Xml, None);
+    assert_eq!(summary(&documents), [(1, 0, "<list><r>1</r><r>2</r></list>".into(), false), (2, 29, "<list/>".into(), false)]);
+    let documents = read_whole(b"<list><r>1</r>", Syntax::Xml, None);
+    assert_eq!(summary(&documents), [(1, 0, "<list><r>1</r>".into(), true)]);
+    let (long, most) = (format!("<list>{}</list>", "<r></r>".repeat((40 << 20) / 7)), "<r/>");
+    let documents = read_whole(format!("{long}{most}").as_bytes(), Syntax::Xml, None);
+    assert!(documents[0].0.problem.as_ref().is_some_and(|problem| problem.contains("`records`")), "{:?}", documents[0].0);
+    assert_eq!(documents[1].1, most.as_bytes());
+}
+
+#[test]
+fn a_document_type_is_passed_over_unless_its_entities_are_used() {
+    for (text, root) in [
+        ("<!DOCTYPE list><list><r/></list>", Some("list")),
+        ("<?xml version='1.0' encoding='ISO-8859-1'?><!-- x --><!DOCTYPE a SYSTEM 'a.dtd' [<!ENTITY e 'x>'>]>\n<a>\u{fc}</a>", Some("a")),
+        ("<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", None),
+        ("<!DOCTYPE a><a>&e;</a>", None),
+        ("<!DOCTYPE a [<a/>", None),
+        ("<!DOCTYPE a>", None),
+    ] {
+        let parsed = Document::parse(text.as_bytes(), Syntax::Xml, &ParseContext::default());
+        let found = parsed.ok().map(|document| match document {
+            Document::Xml(tree) => tree.name(tree.element()).2.to_owned(),
+            _ => String::new(),
+        });
+        assert_eq!(found.as_deref(), root, "{text}");
+    }
+    // inside another document, it is a text of its own, with the entities that it declares
+    let text = "<?xml version='1.0' encoding='ISO-8859-1'?><!DOCTYPE a [<!ENTITY e 'x&#252;'>]><a>&e;\u{fc}</a>";
+    let own = stook_formats::embedded(text, Syntax::Xml).expect("entities of few bytes");
+    assert_eq!(&*own, "<?xml version='1.0' encoding='ISO-8859-1'?><a>x\u{fc}\u{fc}</a>");
+    let endless = "<!DOCTYPE a [<!ENTITY e '&f;&f;'><!ENTITY f '&e;'>]><a>&e;</a>";
+    assert!(stook_formats::embedded(endless, Syntax::Xml).is_err());
+    assert_eq!(&*stook_formats::embedded("[1]", Syntax::Json).expect("as it is"), "[1]");
 }
 
 #[test]
@@ -406,9 +512,9 @@ fn elements_keep_the_namespaces_of_the_elements_around_them_only() {
 
 #[test]
 fn an_element_that_is_never_closed_is_a_problem_with_its_offset() {
-    let documents = read_whole(b"<list><r>1</r> <r>2</list>", Syntax::Xml, None);
+    let documents = read_whole(b"<list><r>1</r> <r>2</list>", Syntax::Xml, Some("list/*"));
     assert_eq!(summary(&documents), [(1, 6, "<r>1</r>".into(), false), (2, 15, "<r>2</list>".into(), true)]);
-    let documents = read_whole(b"<list><r>1</r> <r a='", Syntax::Xml, None);
+    let documents = read_whole(b"<list><r>1</r> <r a='", Syntax::Xml, Some("list/*"));
     assert_eq!(summary(&documents), [(1, 6, "<r>1</r>".into(), false), (2, 15, "<r a='".into(), true)]);
 }
 
@@ -429,7 +535,7 @@ fn an_unclosed_marcxml_record_spoils_no_other() {
 #[test]
 fn an_attribute_that_is_never_closed_spoils_its_element_only() {
     let file = "<list><r a=\"1/><r b=\"2\"/><r c='3>x</r><r>4</r></list>";
-    let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
+    let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("list/*"));
     let sound: Vec<_> = documents
         .iter()
         .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Xml, &ParseContext::default()).is_ok())
@@ -444,7 +550,7 @@ fn entities_never_expand() {
         <!ENTITY file SYSTEM \"file:///etc/passwd\">]>";
     for content in ["<r>&c;</r>", "<r a='&c;'/>", "<r>&file;</r>"] {
         let file = format!("{laughs}<list>{content}<r>sound</r></list>");
-        let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
+        let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("list/*"));
         assert_eq!(documents.len(), 2);
         assert!(matches!(parse_error(&documents[0].1, Syntax::Xml), DocumentError::Xml(_)));
         assert!(Document::parse(&documents[1].1, Syntax::Xml, &ParseContext::default()).is_ok());
@@ -460,7 +566,7 @@ fn deep_xml_is_an_error() {
         assert!(matches!(&error, DocumentError::Xml(reason) if reason.contains("nested deeper")), "{error}");
     }
     let file = format!("<list>{deep}<a/></list>");
-    assert_eq!(read_whole(file.as_bytes(), Syntax::Xml, None).len(), 2);
+    assert_eq!(read_whole(file.as_bytes(), Syntax::Xml, Some("list/*")).len(), 2);
     // as elements around the documents they are no harm
     let file = "<a>".repeat(100_000) + "<r/><r/>" + &"</a>".repeat(100_000);
     let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("r"));
@@ -481,11 +587,11 @@ fn elements_made_to_exhaust_the_parser_are_errors() {
 #[test]
 fn xml_that_is_not_utf8_is_an_error_of_its_document_only() {
     let file = b"<list><r a='\xff'><r/>\xff</r><r>2</r></list>";
-    let documents = read_whole(file, Syntax::Xml, None);
+    let documents = read_whole(file, Syntax::Xml, Some("list/*"));
     assert_eq!(documents.iter().map(|(found, bytes)| (found.offset, bytes.len())).collect::<Vec<_>>(), [(6, 18), (24, 8)]);
     assert!(matches!(parse_error(&documents[0].1, Syntax::Xml), DocumentError::Xml(reason) if reason.contains("byte 6 is not UTF-8")));
     let utf16: Vec<u8> = "\u{feff}<list><r/></list>".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let documents = read_whole(&utf16, Syntax::Xml, None);
+    let documents = read_whole(&utf16, Syntax::Xml, Some("list/*"));
     assert!(documents.iter().any(|(found, _)| found.problem.is_some()), "{documents:?}");
 }
 
@@ -494,7 +600,7 @@ fn an_overlong_element_is_given_up_and_the_next_one_is_read() {
     for filler in ["text ", "<r></r>", "<!-- </r> -->", "<x a='</'/>", "<![CDATA[</r>]]>"] {
         let overlong = format!("<r>{}</r>", filler.repeat((40 << 20) / filler.len()));
         let file = format!("<list><r>1</r>{overlong}<r>3</r></list>");
-        let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
+        let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("list/*"));
         let expected = [(1, 6, "<r>1</r>".into(), false), (2, 14, String::new(), true), (3, 14 + overlong.len() as u64, "<r>3</r>".into(), false)];
         assert_eq!(summary(&documents), expected, "{filler}");
     }
@@ -507,7 +613,7 @@ fn overlong_markup_is_given_up_up_to_its_end() {
     {
         let overlong = format!("{before}{}{after}", filler.repeat(20 << 20));
         let file = format!("<list>{overlong}<r>2</r></list>");
-        let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
+        let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("list/*"));
         assert_eq!(summary(&documents), [(1, 6, String::new(), true), (2, 6 + overlong.len() as u64, "<r>2</r>".into(), false)], "{before}");
     }
 }
@@ -774,6 +880,7 @@ fn a_list_without_documents_is_told_from_something_else() {
         ("<list><item/></list>", Some("item")),
         ("<other><item/></other>", Some("item")),
         ("<other><item/></other>", None),
+        ("<error/>", None),
     ] {
         assert_eq!(xml(text, records), None, "{text} {records:?}");
     }
@@ -784,7 +891,6 @@ fn a_list_without_documents_is_told_from_something_else() {
     for (text, records) in [
         ("<error/>", Some("list/item")),
         ("<error/>", Some("item")),
-        ("<error/>", None),
         ("<error>list</error>", Some("list/*")),
         ("<html><head><title>list</title></head></html>", Some("list/item")),
         ("<!-- <list/> -->", Some("list/item")),

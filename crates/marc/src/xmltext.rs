@@ -321,10 +321,20 @@ pub fn document(bytes: &[u8], limit: usize) -> Result<(Cow<'_, str>, usize), Mar
             (Cow::Owned(out), replaced)
         }
     };
-    let Some((place, entities)) = Entities::find(&text)? else { return Ok((text, replaced)) };
-    let mut out = text[..place.start].to_owned();
-    out.push_str(&entities.expand(&text[place.end..], limit)?);
-    Ok((Cow::Owned(out), replaced))
+    let Some(whole) = expanded(&text, limit)? else { return Ok((text, replaced)) };
+    Ok((Cow::Owned(whole), replaced))
+}
+
+/// The text of an XML document without its document type, the entities of that expanded by at most `limit` bytes; nothing where it has no
+/// document type.
+///
+/// # Errors
+/// When the document type does not end, or entities expand to too much.
+pub fn expanded(text: &str, limit: usize) -> Result<Option<String>, MarcError> {
+    let Some((place, entities)) = Entities::find(text)? else { return Ok(None) };
+    let mut whole = text[..place.start].to_owned();
+    whole.push_str(&entities.expand(&text[place.end..], limit)?);
+    Ok(Some(whole))
 }
 
 #[cfg(test)]

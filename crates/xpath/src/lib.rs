@@ -38,7 +38,7 @@
 //! An expression has at most [`MOST_BYTES`] bytes, parentheses and brackets at most 64 levels deep, and at most 1000 operators in a
 //! row. An evaluation takes at most as many steps as its caller allows, else it ends with [`StepLimitExceeded`]: every node that is
 //! looked at is a step, or a part of one, and so is text that is put together, searched or translated. [`xml::parse`] says what it
-//! refuses, and so does [`XmlTree::parse`](tree::XmlTree::parse), which uses it.
+//! refuses, and so does [`XmlTree::parse`](tree::XmlTree::parse), which does the same but for document types.
 
 mod advice;
 mod evaluate;

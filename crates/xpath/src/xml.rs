@@ -3,10 +3,11 @@
 use crate::markup::{XmlTag, attributes, namespace_declarations, tag_at};
 use memchr::{memchr, memmem};
 use roxmltree::{Document, ParsingOptions};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Deepest nesting of elements that is read.
-const MAX_DEPTH: usize = 128;
+pub const MAX_DEPTH: usize = 4_096;
 /// Most attributes one element may have: the parser compares each with all others.
 const MAX_ATTRIBUTES: usize = 1_000;
 /// Most namespaces in scope, summed over all elements that declare some: the parser copies them.
@@ -28,13 +29,30 @@ pub fn text(bytes: &[u8]) -> Result<&str, XmlError> {
     std::str::from_utf8(bytes).map_err(|error| XmlError(format!("byte {} is not UTF-8", error.valid_up_to())))
 }
 
-/// Parses an element. Document type declarations are refused, so no entity can expand. Elements are nested at most 128 deep, an
+/// Parses an element. Document type declarations are refused, so no entity can expand. Elements are nested at most 4096 deep, an
 /// element has at most 1000 attributes, a document at most 4 million nodes.
 ///
 /// # Errors
 /// When it is not well-formed UTF-8 XML, or made to exhaust the parser.
 pub fn parse(bytes: &[u8]) -> Result<Document<'_>, XmlError> {
     parse_text(text(bytes)?)
+}
+
+/// The text with blanks in the place of its document type declaration, if it has one: a document that uses no entity of it is read as well
+/// without it, and places in the text stay what they are. One that does use an entity is not well-formed then.
+pub fn without_document_type(text: &str) -> Cow<'_, str> {
+    let mut at = 0;
+    while let Some(found) = memchr(b'<', &text.as_bytes()[at..]) {
+        at += found;
+        // it stands before the first element
+        let Some((length, XmlTag::Other)) = tag_at(&text.as_bytes()[at..], true) else { break };
+        if let (true, Some(rest)) = (text[at..].starts_with("<!DOCTYPE"), text.get(at + length..)) {
+            let blank = text[at..at + length].chars().map(|character| if character == '\n' { '\n' } else { ' ' });
+            return Cow::Owned(text[..at].chars().chain(blank).chain(rest.chars()).collect());
+        }
+        at += length;
+    }
+    Cow::Borrowed(text)
 }
 
 /// Parses an element, as [`parse`] does.
@@ -96,5 +114,22 @@ mod tests {
     fn entities_cannot_expand() {
         assert!(parse(b"<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>").is_err());
         assert!(parse(b"<x>&a;</x>").is_err());
+        assert!(parse_text(&without_document_type("<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>")).is_err());
+    }
+
+    #[test]
+    fn a_document_type_goes_and_places_stay() {
+        for (text, expected) in [
+            ("<!DOCTYPE x><x/>", "            <x/>"),
+            (
+                "<?xml version='1.0'?>\n<!-- <!DOCTYPE -->\n<!DOCTYPE x\n [<!ENTITY a \">\"> ]>\n<x/>",
+                "<?xml version='1.0'?>\n<!-- <!DOCTYPE -->\n           \n                    \n<x/>",
+            ),
+            ("<x><![CDATA[<!DOCTYPE x>]]></x>", "<x><![CDATA[<!DOCTYPE x>]]></x>"),
+            ("<!DOCTYPE x [", "<!DOCTYPE x ["),
+            ("", ""),
+        ] {
+            assert_eq!(without_document_type(text), expected);
+        }
     }
 }

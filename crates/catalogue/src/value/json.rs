@@ -59,7 +59,7 @@ fn with_long_numbers_quoted(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Bytes of the string that begins here, with its quotes.
-fn string_length(bytes: &[u8]) -> usize {
+pub(super) fn string_length(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
         match byte {

@@ -4,10 +4,12 @@ mod convert;
 mod field_type;
 pub mod fold;
 pub mod json;
+mod json_document;
 pub mod time;
 
 pub use convert::{ConvertError, MAX_JSON_DEPTH, among, duration_from_text, from_json, from_text, size_from_text};
 pub use field_type::{FieldType, StructMember, TYPE_NAMES};
+pub use json_document::{JsonDocument, MAX_DOCUMENT_DEPTH};
 pub use smol_str::SmolStr;
 pub use time::show_timestamp;
 

@@ -133,18 +133,21 @@ fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     Ok(wishes)
 }
 
+/// The query that a tag is to be, if it is to be one.
+fn query_of(wish: &TagChange) -> Option<&str> {
+    if let Some(TagDefinition::Query(text)) = &wish.definition { Some(text) } else { None }
+}
+
 fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
     let wishes = wishes(said)?;
     let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
+    // those of a file may be defined by each other, in any order
+    let planned: Vec<(&str, Option<&str>)> = wishes.iter().filter(|_| new).map(|wish| (wish.name.as_str(), query_of(wish))).collect();
     for wish in &wishes {
         if let Some(TagDefinition::Query(text)) = &wish.definition {
-            stook_query::check_tag(
-                &stook_query::TagQuery { collection: index, name: &wish.name, text },
-                &context.catalogue,
-                &*context.store,
-                &context.tenant,
-            )?
-            .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
+            let tag = stook_query::TagQuery { collection: index, name: &wish.name, text, planned: &planned };
+            stook_query::check_tag(&tag, &context.catalogue, &*context.store, &context.tenant)?
+                .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
         }
     }
     let TagChangeResult { advice, job } = context.tags()?.save(&wishes, new)?;

@@ -4,6 +4,7 @@
 //! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
 //! contribution too, which competes by time.
 
+use super::edit_answer::EditAnswer;
 use crate::Result;
 use crate::content::allowed::check;
 use crate::content::allowed::strict_from_json;
@@ -26,8 +27,8 @@ use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::Value;
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord, Tenant,
-    UniqueConflict, Unit, WriteConflict,
+    IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord,
+    Tenant, UniqueConflict, Unit, WriteConflict,
 };
 
 /// What an edit does to what `api` says of a record.
@@ -41,6 +42,18 @@ pub enum EditAction {
     Patch(EditFields),
     /// Says that the record is gone.
     Delete,
+}
+
+impl EditAction {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EditAction::Create(_) => "create",
+            EditAction::Put(_) => "put",
+            EditAction::Patch(_) => "patch",
+            EditAction::Delete => "delete",
+        }
+    }
 }
 
 /// Fields of an edit.
@@ -76,6 +89,8 @@ pub struct Edit {
     pub conditions: Preconditions,
     /// Who does it.
     pub caller: String,
+    /// The call, if it must not be done twice.
+    pub call: Option<IdempotentCall>,
 }
 
 /// A field that an edit says something of without effect.
@@ -119,6 +134,13 @@ pub enum EditResult {
         field: String,
         /// The other record.
         holder: String,
+    },
+    /// The call was answered before.
+    Replayed {
+        /// Whether by the same request.
+        same: bool,
+        /// What was answered; nothing where that cannot be read any more.
+        answer: Option<Box<EditAnswer>>,
     },
 }
 
@@ -166,19 +188,19 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
     };
     let context = EditContext { rules: rules.clone(), edit, said, key, now };
     let ended = Arc::new(Mutex::new(LoggedEdit::default()));
-    let PlannedEdit { write, logged, followed, edited } = match context.decide(evaluator, stored)? {
-        Ok(decision) => decision,
-        Err(ended) => return Ok(ended),
+    let (writes, planned) = match context.decide(evaluator, stored)? {
+        Ok(PlannedEdit { write, logged, followed, edited }) => {
+            let is_new = write.expect.is_none();
+            (vec![write], LoggedEdit { edited, logged, followed, is_new })
+        }
+        // a call that was done before is answered as before, also where it would be refused now
+        Err(edited) if context.edit.call.is_some() => (Vec::new(), LoggedEdit { edited, ..LoggedEdit::default() }),
+        Err(edited) => return Ok(edited),
     };
-    let is_new = write.expect.is_none();
-    let planned = LoggedEdit { edited, logged, followed, is_new };
-    let unit = EditUnit { context, writes: vec![write], planned, ended: ended.clone(), tagger: None };
-    let stamp = store.commit(Box::new(unit))?.committed_at;
+    let unit = EditUnit { context, writes, planned, ended: ended.clone(), tagger: None };
+    let committed_at = store.commit(Box::new(unit))?.committed_at;
     let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
-    if let EditResult::Done { record, changed: true, .. } = &mut edited {
-        // what the store gives a record that is written
-        record.version.revision = stamp.max(record.version.revision + 1);
-    }
+    edited.committed(committed_at);
     Ok(edited)
 }
 
@@ -520,6 +542,23 @@ impl EditUnit {
 impl Unit for EditUnit {
     fn tenant(&self) -> &Tenant {
         &self.context.edit.tenant
+    }
+
+    fn call(&self) -> Option<&IdempotentCall> {
+        self.context.edit.call.as_ref()
+    }
+
+    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
+        let answer = serde_json::from_slice(&answer).ok().map(Box::new);
+        self.end(LoggedEdit { edited: EditResult::Replayed { same, answer }, ..LoggedEdit::default() });
+    }
+
+    fn answer(&mut self, committed_at: i64) -> Option<Vec<u8>> {
+        self.call()?;
+        let mut edited = self.ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
+        edited.committed(committed_at);
+        let collection = &self.context.rules.catalogue.collections[self.context.edit.collection];
+        serde_json::to_vec(&edited.answer(collection)?).ok()
     }
 
     fn writes(&self) -> &[RecordWrite] {

@@ -394,7 +394,7 @@ impl Unit for TransitionUnit {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 
-    fn answer(&mut self) -> Option<Vec<u8>> {
+    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
         match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended {
             TransitionResult::Done(answer) => Some(answer.to_string().into_bytes()),
             _ => None,

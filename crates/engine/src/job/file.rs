@@ -47,7 +47,7 @@ pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Resu
         let is_list = wanted == FormatFamily::Xml || source.records.is_some();
         return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
     };
-    // HTML is XML to a source that reads children of the root; to others it is an error page
+    // HTML is XML to a source that names elements of it; to others it is an error page
     if is_html(&opened.beginning) && (wanted != FormatFamily::Xml || source.records.is_none()) {
         return Err(no_document(name, &opened.beginning, "it looks like HTML"));
     }

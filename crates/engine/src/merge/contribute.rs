@@ -3,11 +3,11 @@
 use super::contribution::NumberedContribution;
 use super::merger::{RecordMerger, sorted};
 use super::result::{ChangedOutcome, MergeResult};
-use super::superseded::{Successor, replaced_by};
+use super::superseded::{Successor, deleted_by, replaced_by};
 use crate::content::history::golden_change;
 use std::collections::HashMap;
 use stook_catalogue::parts::prune;
-use stook_catalogue::record::{Contribution, MAX_CONTRIBUTORS, PreviousContribution, Retirement, keep_newest, pack};
+use stook_catalogue::record::{Contribution, ContributionContent, MAX_CONTRIBUTORS, PreviousContribution, Retirement, keep_newest, pack};
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, StoredRecord};
 
@@ -22,6 +22,7 @@ impl RecordMerger<'_> {
         statements: &[NumberedContribution],
     ) -> MergeResult {
         let job = self.policy.job;
+        let was_alive = stored.is_some_and(|record| record.exists);
         let mut decision = MergeResult { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..MergeResult::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
         let mut winners: Vec<(usize, Option<PreviousContribution>)> = Vec::new();
@@ -69,7 +70,7 @@ impl RecordMerger<'_> {
             if let Some(in_job) = in_job {
                 // a document of another chunk had won so far
                 let on_arrival = in_job.retired == Retirement::OnArrival;
-                let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
+                let former = seen(outcome(existed, before, in_job.hash, in_job.generation, on_arrival), &in_job.content, was_alive);
                 // the journal tells of the document around it
                 if !statements[best].contribution.embedded {
                     let reason = Successor::stated(&statements[best]).counts_instead_of(in_job.age());
@@ -120,10 +121,11 @@ impl RecordMerger<'_> {
         }
         if contributions.len() >= MAX_CONTRIBUTORS {
             let left_out = keep_newest(&mut contributions);
-            self.leave_out(left_out, existed, &mut winners, statements, &mut decision);
+            self.leave_out(left_out, (existed, was_alive), &mut winners, statements, &mut decision);
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
         let golden = self.survive(stored, sorted(&mut contributions));
+        self.hide(&contributions, (existed, was_alive, golden.alive), &winners, statements, &mut decision);
         self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden =
@@ -142,11 +144,46 @@ impl RecordMerger<'_> {
         decision
     }
 
+    /// Says of documents that a newer deletion counts instead of them, or does not any more. Whether it does follows from all contributions
+    /// together, so documents of other chunks that are stored may have another outcome now.
+    fn hide(
+        &self,
+        contributions: &[Contribution],
+        (existed, was_alive, is_alive): (bool, bool, bool),
+        winners: &[(usize, Option<PreviousContribution>)],
+        statements: &[NumberedContribution],
+        decision: &mut MergeResult,
+    ) {
+        if is_alive && was_alive {
+            return;
+        }
+        let deletions = contributions.iter().filter(|own| own.counts() && own.content == ContributionContent::Tombstone);
+        let deletion = deletions.max_by_key(|own| own.age());
+        let reason = || deletion.map_or_else(String::new, deleted_by);
+        for (winner, _) in winners {
+            let former = decision.outcomes[*winner].0;
+            decision.outcomes[*winner].0 = seen(former, &statements[*winner].contribution.content, is_alive);
+            if decision.outcomes[*winner].0 != former {
+                decision.superseded.insert(*winner, reason());
+            }
+        }
+        let is_winner = |own: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].contribution.contributor == own.contributor);
+        for own in contributions.iter().filter(|own| self.policy.wrote(own.origin.job) && !is_winner(own)) {
+            let outcome = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
+            let (from, to) = (seen(outcome, &own.content, was_alive), seen(outcome, &own.content, is_alive));
+            // the journal tells of the document around an embedded one
+            if from != to && !self.rules.catalogue.is_embedded(own.source()) {
+                let reason = if to == Outcome::Superseded { reason() } else { String::new() };
+                decision.corrections.push(ChangedOutcome { document: own.origin.document, from, to, reason });
+            }
+        }
+    }
+
     /// Says of contributions that a full record leaves out what became of their documents: newer ones have taken their places.
     fn leave_out(
         &self,
         left_out: Vec<Contribution>,
-        existed: bool,
+        (existed, was_alive): (bool, bool),
         winners: &mut Vec<(usize, Option<PreviousContribution>)>,
         statements: &[NumberedContribution],
         decision: &mut MergeResult,
@@ -160,11 +197,19 @@ impl RecordMerger<'_> {
                 decision.superseded.remove(&index);
             } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
                 let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
+                let former = seen(former, &own.content, was_alive);
                 let (document, reason) = (own.origin.document, reason.clone());
                 decision.corrections.push(ChangedOutcome { document, from: former, to: Outcome::Superseded, reason });
             }
         }
     }
+}
+
+/// What becomes of a document that would create or update a record: where the record is deleted all the same, because the deletion is
+/// newer, nobody sees what it says.
+fn seen(outcome: Outcome, content: &ContributionContent, is_alive: bool) -> Outcome {
+    let is_hidden = !is_alive && matches!(content, ContributionContent::Values(_)) && matches!(outcome, Outcome::Created | Outcome::Updated);
+    if is_hidden { Outcome::Superseded } else { outcome }
 }
 
 /// Places of statements by their contributor, in the order of their first ones.

@@ -57,3 +57,8 @@ impl Successor {
 pub(super) fn replaced_by(delivery: i64) -> String {
     format!("a newer complete delivery counts instead, as of {}", show_timestamp(delivery))
 }
+
+/// Says that a deletion counts instead.
+pub(super) fn deleted_by(deletion: &Contribution) -> String {
+    format!("the deletion by `{}` counts instead, as of {}", deletion.contributor, show_timestamp(deletion.as_of))
+}

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::value::from_json;
+use stook_catalogue::value::{Value, from_json};
 use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
@@ -262,7 +262,10 @@ impl<'c> CollectionTags<'c> {
     pub fn preview(&self, xpath: &str) -> Result<TagPreview> {
         let (xpath, advice) = checked(self.rules, xpath).map_err(EngineError::Wrong)?;
         let definition = TagDefinitions::one(xpath);
-        let keys = self.store.keys_after(self.tenant, self.index, "", PREVIEWED)?;
+        let all = QueryPlan::all(self.tenant.clone(), self.index);
+        let first = QueryPlan { columns: vec![PlanColumn::Key], limit: Some(PREVIEWED as u64), ..all };
+        let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
+        let keys: Vec<Key> = self.store.find(&first)?.rows.into_iter().filter_map(key).collect();
         let trees = self.store.trees(self.tenant, self.index, &keys)?;
         let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
         let began = Instant::now();
@@ -313,7 +316,7 @@ fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &T
         TagDefinition::XPath(text) | TagDefinition::Query(text) => shown[kind(&tag.definition)] = json!(text),
     }
     if !matches!(tag.definition, TagDefinition::Query(_)) {
-        let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(stook_catalogue::value::Value::text(tag.name.as_str())) };
+        let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(Value::text(tag.name.as_str())) };
         shown["records"] = json!(store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) })?);
     }
     shown["comment"] = json!(tag.comment);

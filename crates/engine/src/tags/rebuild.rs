@@ -8,13 +8,15 @@ use crate::{EngineError, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
+use stook_catalogue::value::Value;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
 use stook_store::{LeaseToken, ReadDetail, ReadSet, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
@@ -86,7 +88,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
             }
         }
         let head = serde_json::to_vec(&range).map_err(|error| EngineError::Wrong(error.to_string()))?;
-        let (documents_before, documents) = (progress.documents, keys.len() as u32);
+        let (documents_before, documents) = (progress.documents, living(store, tenant, index, &range)?);
         let slice = ChunkSlice { file_documents: documents_before, documents_before, documents, is_last, head, ..ChunkSlice::default() };
         let documents = documents_before + u64::from(documents);
         progress = SplitProgress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
@@ -109,6 +111,15 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
         store.end_job(other, JobState::Cancelled, &format!("continued in job {job}"))?;
     }
     Ok(job)
+}
+
+/// How many records of a range exist: those that were deleted are evaluated, as they may come back, and not counted.
+fn living(store: &dyn Store, tenant: &Tenant, collection: CollectionId, range: &KeyRange) -> Result<u32> {
+    let low = Some((Value::text(range.after.as_str()), false));
+    let high = range.until.as_ref().map(|until| (Value::text(until.as_str()), true));
+    let condition = Condition { column: PlanColumn::Key, test: Comparison::Range { low, high } };
+    let count = store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) })?;
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// Ranges that jobs of other tags have not done yet, and those jobs.
@@ -159,6 +170,8 @@ pub struct TagEvaluationUnit {
     collection: CollectionId,
     tagger: TagEvaluator,
     reliance: ReadSet,
+    /// Records of the range that exist.
+    living: BTreeSet<Key>,
     first: u64,
     given: TagChanges,
     journal: ChunkJournal,
@@ -175,7 +188,7 @@ impl TagEvaluationUnit {
         let range: KeyRange = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
         let mut tagger = TagEvaluator::new(catalogue, &[(collection, tags)], Some(range.tags));
-        let mut reliance = ReadSet::default();
+        let (mut reliance, mut living) = (ReadSet::default(), BTreeSet::new());
         let mut after = range.after;
         loop {
             let mut keys = store.keys_after(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
@@ -189,6 +202,7 @@ impl TagEvaluationUnit {
             if range.whole {
                 for record in store.read(tenant, collection, &keys, ReadDetail::Full)?.into_iter().flatten() {
                     reliance.records.push((collection, record.key.clone(), Some(record.version)));
+                    living.extend(record.exists.then(|| record.key.clone()));
                     add_whole(&mut tagger, definition, collection, &record);
                 }
                 if goes_on {
@@ -197,15 +211,14 @@ impl TagEvaluationUnit {
                 break;
             }
             // what they are first: a document that comes after this is noticed
-            let versions = store.versions(tenant, collection, &keys)?;
-            for (keys, versions) in keys.chunks(TREES).zip(versions.chunks(TREES)) {
-                for ((key, version), trees) in keys.iter().zip(versions).zip(store.trees(tenant, collection, keys)?) {
-                    if version.is_none() {
-                        continue;
-                    }
+            let heads = store.read(tenant, collection, &keys, ReadDetail::Head)?;
+            for (keys, heads) in keys.chunks(TREES).zip(heads.chunks(TREES)) {
+                for ((key, head), trees) in keys.iter().zip(heads).zip(store.trees(tenant, collection, keys)?) {
+                    let Some(head) = head else { continue };
                     let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
                     tagger.add(collection, key.clone(), Vec::new(), Some(parts));
-                    reliance.records.push((collection, key.clone(), *version));
+                    reliance.records.push((collection, key.clone(), Some(head.version)));
+                    living.extend(head.exists.then(|| key.clone()));
                 }
             }
             if !goes_on {
@@ -214,12 +227,13 @@ impl TagEvaluationUnit {
         }
         let first = slice.documents_before + 1;
         let (tenant, catalogue) = (tenant.clone(), catalogue.clone());
-        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, first, given: TagChanges::default(), journal: ChunkJournal::default() })
+        let (given, journal) = (TagChanges::default(), ChunkJournal::default());
+        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, living, first, given, journal })
     }
 
-    /// Records in it.
+    /// Records in it that exist.
     pub fn records(&self) -> usize {
-        self.reliance.records.len()
+        self.living.len()
     }
 }
 
@@ -253,8 +267,10 @@ impl Unit for TagEvaluationUnit {
     fn changed_records(&mut self, records: Vec<WriteConflict>) {
         for WriteConflict { key, record, .. } in records {
             self.tagger.forget(self.collection, &key);
+            self.living.remove(&key);
             if let Some(record) = record {
                 add_whole(&mut self.tagger, &self.catalogue.collections[self.collection], self.collection, &record);
+                self.living.extend(record.exists.then_some(key));
             }
         }
     }
@@ -278,24 +294,20 @@ impl Unit for TagEvaluationUnit {
     fn journal(&mut self) -> Option<&ChunkJournal> {
         let mut counts = OutcomeCounts { documents: self.records() as i64, ..OutcomeCounts::default() };
         let (mut lines, mut troubles) = (Vec::new(), Vec::new());
-        // the records of the range are its documents
-        let places: HashMap<&Key, u64> = self.reliance.records.iter().zip(0..).map(|((_, key, _), place)| (key, place)).collect();
-        let place = |key: &Key| places.get(key).copied().unwrap_or(0);
+        // the records of the range that exist are its documents
+        let places: HashMap<&Key, u64> = self.living.iter().zip(0..).collect();
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
-            counts.add(outcome, keys.len() as i64);
-            let line = |key: &Key| DocumentOutcome {
-                document: self.first + place(key),
-                offset: 0,
-                collection: Some(self.collection),
-                outcome,
-                key: key.shared(),
-                reason: None,
+            let line = |key: &Key| {
+                let document = self.first + places.get(key)?;
+                Some(DocumentOutcome { document, offset: 0, collection: Some(self.collection), outcome, key: key.shared(), reason: None })
             };
-            lines.extend(keys.iter().map(line));
+            let before = lines.len();
+            lines.extend(keys.iter().filter_map(line));
+            counts.add(outcome, (lines.len() - before) as i64);
         }
         for (collection, key, reason) in self.tagger.failures() {
+            let Some(place) = places.get(key).copied() else { continue };
             counts.add(Outcome::Failed, 1);
-            let place = place(key);
             let (document, record, offset) = (self.first + place, place + 1, 0);
             lines.push(DocumentOutcome { document, offset, collection: Some(collection), outcome: Outcome::Failed, key: key.shared(), reason: None });
             troubles.push(Issue { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });

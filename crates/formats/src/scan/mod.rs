@@ -90,8 +90,8 @@ impl Scanner {
             Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => {
                 (xml.level, xml.declarations) = xml_head(head);
-                // what is behind the beginning of a file begins with a document
-                xml.is_inside = xml.level > 0;
+                // what is behind the beginning of a file begins with a document, or the element around them has ended before
+                xml.is_inside = xml.level > 0 || head.ends_with(b"<0");
                 xml.prologue = XmlPrologue::of_head(head).0;
             }
             Scanner::Csv(csv) if head.is_empty() => csv.header = None,
@@ -199,7 +199,11 @@ impl Scanner {
 
     /// What is wrong with a document beyond the limit.
     pub fn too_long(&self) -> String {
-        format!("the document is longer than {} bytes", self.limit())
+        let advice = match self {
+            Scanner::Xml(xml) if xml.takes_root() => "; `records` in the definition says which elements of it are documents of their own",
+            _ => "",
+        };
+        format!("the document is longer than {} bytes{advice}", self.limit())
     }
 
     /// The document at hand is longer than [`Scanner::limit`]: how many of `bytes` to give up, and whether reading resumes

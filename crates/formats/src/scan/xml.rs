@@ -5,10 +5,10 @@ use super::step::{ScanStep, TREE_LIMIT, blanks};
 use memchr::{memchr, memchr2, memmem};
 use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
 
-/// Elements of one name, or the children of the root.
+/// Elements of one name, the children of one element, or the root.
 #[derive(Debug, Clone)]
 pub struct XmlScanner {
-    /// What a document is called; without it those are all children of the root, or of `around`.
+    /// What a document is called; without it those are all children of `around`, or without that the outermost element is the document.
     name: Option<String>,
     /// What the element around the documents is called.
     around: Option<String>,
@@ -46,7 +46,7 @@ pub struct XmlScanner {
 const DECLARATIONS_LIMIT: usize = 1 << 16;
 
 /// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
-/// level reached.
+/// level reached, also where that is 0 and the element around the documents has begun before.
 pub(super) fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
     let head = String::from_utf8_lossy(XmlPrologue::of_head(head).1);
     let mut level = 0;
@@ -93,9 +93,14 @@ impl XmlScanner {
         }
     }
 
+    /// Whether the outermost element is the document.
+    pub(super) fn takes_root(&self) -> bool {
+        self.name.is_none() && self.around.is_none()
+    }
+
     pub(super) fn head(&self) -> String {
         let prologue = self.prologue.to_head();
-        if self.level == 0 {
+        if self.level == 0 && !self.is_inside {
             return prologue;
         }
         let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
@@ -139,8 +144,8 @@ impl XmlScanner {
                 let wanted = match (&self.name, &self.around) {
                     (Some(wanted), None) => is_called(name, wanted),
                     (Some(wanted), Some(_)) => self.is_inside && is_called(name, wanted),
-                    (None, None) => self.level > 0,
                     (None, Some(_)) => self.is_inside,
+                    (None, None) => true,
                 };
                 if !wanted {
                     self.passed(name, attributes);

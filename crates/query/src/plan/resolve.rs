@@ -1,7 +1,7 @@
 //! Parsed queries to plans: first its aliases are replaced, then its tags that are queries, then names and types are resolved.
 
 use super::compile::{CompiledQuery, compile};
-use super::tags::queries;
+use super::tags::known_tags;
 use crate::language::Query;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
@@ -23,7 +23,7 @@ pub fn resolve_parsed(
     }
     let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.asks_tags());
     if let Some((index, _)) = tagged
-        && let Err(problem) = query.expand_tags(&queries(store, tenant, index)?)
+        && let Err(problem) = query.expand_tags(&known_tags(store, tenant, index)?)
     {
         return Ok(Err(problem));
     }

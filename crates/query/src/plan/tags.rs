@@ -1,10 +1,10 @@
-//! Tags that are queries: `tag=NAME` stands for their conditions.
+//! Tags that queries ask for: a name must be that of a tag, and where the tag is a query, `tag=NAME` stands for its conditions.
 
 use super::compile::{CompiledQuery, compile};
 use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
@@ -12,11 +12,13 @@ use stook_store::plan::{Comparison, Condition, PlanColumn};
 use stook_store::tag::{Tag, TagDefinition};
 use stook_store::{Store, StoreError, Tenant};
 
-/// Queries that are tags, by name: conditions as they stand after the collection's name.
-pub(super) type TagQueries = HashMap<String, String>;
+/// The tags of a collection by name; those that are queries with their conditions as they stand after the collection's name.
+pub(super) type KnownTags = BTreeMap<String, Option<String>>;
 
 /// Deepest that a tag is defined by another.
 const MAX_DEPTH: usize = 8;
+/// Most tags that are named where there is none of a name.
+const MOST_NAMED: usize = 20;
 /// Most conditions that tags stand for.
 const MAX_CONDITIONS: usize = 1_000;
 
@@ -34,8 +36,8 @@ impl Query {
     /// Puts the conditions of tags that are queries in their place.
     ///
     /// # Errors
-    /// When such a tag is asked for otherwise than by `=`, or is defined by itself.
-    pub(super) fn expand_tags(&mut self, queries: &TagQueries) -> Result<(), Diagnostic> {
+    /// When there is no tag of a name, or one that is a query is asked for otherwise than by `=`, or is defined by itself.
+    pub(super) fn expand_tags(&mut self, known: &KnownTags) -> Result<(), Diagnostic> {
         let mut conditions = std::mem::take(&mut self.lookup.conditions);
         // tags are of records: others stay where they are, after `each` they are about its rows
         let mut stages = std::mem::take(&mut self.stages);
@@ -50,11 +52,22 @@ impl Query {
         }
         self.stages = stages;
         self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
-        for _ in 0..=MAX_DEPTH {
+        for depth in 0..=MAX_DEPTH {
             let mut expanded = Vec::with_capacity(conditions.len());
             let mut any = false;
             for condition in conditions {
-                match self.query_of(&condition, queries)? {
+                if let Some(problem) = self.unknown_tag(&condition, known) {
+                    return Err(match depth {
+                        0 => problem,
+                        // its place is one of another text
+                        _ => Diagnostic {
+                            span: self.lookup.collection.span.clone(),
+                            message: format!("{}, by which a tag is defined", problem.message),
+                            ..problem
+                        },
+                    });
+                }
+                match self.query_of(&condition, known)? {
                     Some(text) => {
                         any = true;
                         expanded.extend(conditions_of(&self.lookup.collection.text, text)?);
@@ -75,13 +88,32 @@ impl Query {
         Err(Diagnostic::new(span, "the tag's definition is circular or nested too deeply"))
     }
 
-    fn query_of<'q>(&self, condition: &QueryCondition, queries: &'q TagQueries) -> Result<Option<&'q str>, Diagnostic> {
+    /// What is wrong with a condition that names a tag which does not exist: it would hold of no record, or of all.
+    fn unknown_tag(&self, condition: &QueryCondition, known: &KnownTags) -> Option<Diagnostic> {
+        let names = matches!(condition.operator, ComparisonOperator::Equal | ComparisonOperator::NotEqual | ComparisonOperator::In);
+        let mut values = condition.values.iter().filter(|_| names && is_tag(self, condition));
+        let (name, span) = values.find_map(|value| value.literal().filter(|name| !known.contains_key(*name)).map(|name| (name, &value.span)))?;
+        let problem = Diagnostic::new(span.clone(), format!("there is no tag `{name}`"));
+        let collection = &self.lookup.collection.text;
+        let first: Vec<&str> = known.keys().take(MOST_NAMED).map(String::as_str).collect();
+        Some(match did_you_mean(name, known.keys().map(String::as_str)) {
+            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            None if first.is_empty() => problem.help(format!("{collection} has no tags yet; `stook tag create` makes one")),
+            None if first.len() < known.len() => {
+                problem.help(format!("tags of {collection} are {} and {} more", first.join(", "), known.len() - first.len()))
+            }
+            None => problem.help(format!("tags of {collection} are {}", first.join(", "))),
+        })
+    }
+
+    fn query_of<'q>(&self, condition: &QueryCondition, known: &'q KnownTags) -> Result<Option<&'q str>, Diagnostic> {
         if !is_tag(self, condition) {
             return Ok(None);
         }
+        let queries = || known.iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
         let found = |value: &ValueLiteral| match value.literal() {
-            Some(name) => queries.get_key_value(name),
-            None => queries.iter().find(|(name, _)| value.covers(name)),
+            Some(name) => known.get_key_value(name).and_then(|(name, text)| Some((name, text.as_ref()?))),
+            None => queries().find(|(name, _)| value.covers(name)),
         };
         let Some((name, text)) = condition.values.iter().find_map(found) else { return Ok(None) };
         if condition.operator != ComparisonOperator::Equal || condition.values.iter().any(|value| value.literal().is_none()) {
@@ -118,16 +150,16 @@ fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Di
     Ok(query.lookup.conditions)
 }
 
-/// The queries that are tags of a collection.
+/// The tags of a collection.
 ///
 /// # Errors
 /// When the store fails.
-pub(super) fn queries(store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<TagQueries, StoreError> {
-    let query = |tag: Tag| match tag.definition {
-        TagDefinition::Query(text) => Some((tag.name, text)),
-        TagDefinition::Manual | TagDefinition::XPath(_) => None,
+pub(super) fn known_tags(store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<KnownTags, StoreError> {
+    let own = |tag: Tag| match tag.definition {
+        TagDefinition::Query(text) => (tag.name, Some(text)),
+        TagDefinition::Manual | TagDefinition::XPath(_) => (tag.name, None),
     };
-    Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
+    Ok(store.tags(tenant, collection)?.tags.into_iter().map(own).collect())
 }
 
 /// A text that is to be the query of a tag.
@@ -139,9 +171,11 @@ pub struct TagQuery<'t> {
     pub name: &'t str,
     /// Its conditions.
     pub text: &'t str,
+    /// Tags that are to be made with it: their names, and their texts where they are queries.
+    pub planned: &'t [(&'t str, Option<&'t str>)],
 }
 
-/// The query of a tag, if a text can be that, next to those there are.
+/// The query of a tag, if a text can be that, next to the tags there are and to those that are planned.
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the text, at its place there.
@@ -151,13 +185,14 @@ pub fn check_tag(
     store: &dyn Store,
     tenant: &Tenant,
 ) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
-    let TagQuery { collection, name, text } = *tag;
+    let TagQuery { collection, name, text, planned } = *tag;
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
         return Ok(Err(problem));
     }
-    let mut known = queries(store, tenant, collection)?;
-    known.insert(name.to_owned(), text.to_owned());
+    let mut known = known_tags(store, tenant, collection)?;
+    known.extend(planned.iter().map(|(name, text)| ((*name).to_owned(), text.map(str::to_owned))));
+    known.insert(name.to_owned(), Some(text.to_owned()));
     let shift = own.len() + 1;
     let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
     let checked = parse(&format!("{own} {text}")).and_then(|mut query| {
@@ -173,8 +208,8 @@ pub fn check_tag(
 /// When the store fails.
 pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<Vec<String>, StoreError> {
     let mut names = store.tagged(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
-    let known = queries(store, tenant, collection)?;
-    for (name, text) in &known {
+    let known = known_tags(store, tenant, collection)?;
+    for (name, text) in known.iter().filter_map(|(name, text)| Some((name, text.as_ref()?))) {
         let query = parse(&format!("{} {text}", catalogue.collections[collection].name));
         let compiled = query.and_then(|mut query| {
             query.expand_tags(&known)?;

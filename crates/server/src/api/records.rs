@@ -1,6 +1,7 @@
 //! Records: one, many, why they are so, edits.
 
 use super::response::{json_answer, percent};
+use super::transitions::{call_of, used_before};
 use crate::App;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
@@ -16,6 +17,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
+use stook_engine::edit_answer::EditAnswer;
 use stook_engine::record::{self as engine_record, RecordAddress};
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_store::access::Role;
@@ -375,6 +377,23 @@ pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
 }
 
+/// The response to an edit that was done, the first time and whenever the same call comes again.
+fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer) -> Response {
+    let definition = ctx.definition(collection);
+    let Some(record) = &answer.record else { return StatusCode::NO_CONTENT.into_response() };
+    let status = if answer.created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = json_answer(status, record.to_string());
+    response.headers_mut().insert(header::ETAG, etag(answer.version(), definition));
+    if answer.created {
+        let encoded: String = percent(&answer.key);
+        let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
+        if let Ok(place) = HeaderValue::from_str(&place) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+    }
+    response
+}
+
 async fn change(
     mut ctx: RequestContext,
     collection: CollectionId,
@@ -396,34 +415,19 @@ async fn change(
         }
     };
     let conditions = Preconditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
-    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
+    let sent = format!("{key:?}\n{}\n{:?}\n{conditions:?}", Json::Object(fields.values.clone()), fields.clear);
+    let action = action(fields);
+    let call = call_of(&ctx, &format!("{} {}", action.name(), ctx.definition(collection).name), &sent)?;
+    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action, conditions, caller: ctx.caller.name.to_string(), call };
     ctx.reaches_store();
     let app = ctx.app.clone();
     let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
+    if let Some(answer) = edited.answer(ctx.definition(collection)) {
+        return Ok(answered(&ctx, collection, &answer));
+    }
     Ok(match edited {
-        EditResult::Done { record, .. } if !record.exists => StatusCode::NO_CONTENT.into_response(),
-        EditResult::Done { created, record, overruled, failures, .. } => {
-            let definition = ctx.definition(collection);
-            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-            let mut answer = engine_record::to_json(definition, &record);
-            if let (Some(answer), false) = (answer.as_object_mut(), overruled.is_empty()) {
-                let reasons: serde_json::Map<_, _> = overruled.into_iter().map(|own| (own.field, own.reason.into())).collect();
-                answer.insert(OVERRULED.into(), reasons.into());
-            }
-            if let (Some(answer), false) = (answer.as_object_mut(), failures.is_empty()) {
-                answer.insert(WARNINGS.into(), failures.into());
-            }
-            let mut response = json_answer(status, answer.to_string());
-            response.headers_mut().insert(header::ETAG, etag(record.version, definition));
-            if created {
-                let encoded: String = percent(record.key.as_str());
-                let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
-                if let Ok(place) = HeaderValue::from_str(&place) {
-                    response.headers_mut().insert(header::LOCATION, place);
-                }
-            }
-            response
-        }
+        EditResult::Replayed { same: true, answer: Some(answer) } => answered(&ctx, collection, &answer),
+        EditResult::Replayed { .. } | EditResult::Done { .. } => return Err(used_before()),
         EditResult::Invalid(reasons) => return Err(Problem::wrong(reasons)),
         EditResult::KeyMismatch(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
         EditResult::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
@@ -442,9 +446,3 @@ async fn change(
         }
     })
 }
-
-/// The member of an edit's answer that says, by field, why what was said of it had no effect. No field has such a name.
-pub const OVERRULED: &str = "$overruled";
-
-/// The member of an edit's answer that says which expressions fail on the record. No field has such a name.
-pub const WARNINGS: &str = "$warnings";

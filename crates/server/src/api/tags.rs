@@ -106,7 +106,8 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
 
 /// The query of a tag.
 fn query_of(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
-    let checked = stook_query::check_tag(&stook_query::TagQuery { collection: index, name, text }, &app.catalogue, &*app.store, tenant)?;
+    let tag = stook_query::TagQuery { collection: index, name, text, planned: &[] };
+    let checked = stook_query::check_tag(&tag, &app.catalogue, &*app.store, tenant)?;
     checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
 }
 

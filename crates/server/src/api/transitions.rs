@@ -105,11 +105,16 @@ async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String
 pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
     match ended {
         TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
-        TransitionResult::Replayed { same: false, .. } => Err(Problem::wrong(vec!["this idempotency key was used for another request".into()])),
+        TransitionResult::Replayed { same: false, .. } => Err(used_before()),
         TransitionResult::Missing => Ok(None),
         TransitionResult::Conflict => Err(Problem::unavailable("the record was being changed by other requests; try again")),
         TransitionResult::Refused(reasons) => Err(refused(reasons)),
     }
+}
+
+/// That a call by the same key was another one.
+pub fn used_before() -> Problem {
+    Problem::wrong(vec!["this idempotency key was used for another request".into()])
 }
 
 fn refused(reasons: Vec<RefusalReason>) -> Problem {

@@ -13,6 +13,8 @@ const MOST_TEXT: usize = 200_000;
 const MOST_VALUE: usize = 4_000;
 /// Elements and fields that are shown.
 const MOST_NODES: usize = 10_000;
+/// Levels of elements that are shown.
+const MOST_LEVELS: usize = 128;
 /// Elements that are open at first are not deeper than this.
 const OPEN: usize = 2;
 
@@ -22,8 +24,9 @@ pub fn shown(bytes: &[u8]) -> Markup {
     match parsed {
         Some(Document::Marc(record)) => marc(&record),
         Some(Document::Xml(tree)) => xml(&tree),
-        Some(Document::Json(json)) => self::json(json),
-        Some(Document::Csv(_)) | None => text(bytes),
+        // what is too deep to be indented is shown as it is
+        Some(Document::Json(own)) if !own.is_deep() => json(own.value().clone()),
+        Some(Document::Json(_) | Document::Csv(_)) | None => text(bytes),
     }
 }
 
@@ -67,6 +70,9 @@ fn xml(tree: &XmlTree<'_>) -> Markup {
 fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
     if *room == 0 {
         return html! {};
+    }
+    if depth == MOST_LEVELS {
+        return html! { div.quiet { "…" } };
     }
     *room -= 1;
     let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, NodeKind::Element | NodeKind::Text)).collect();
@@ -159,9 +165,10 @@ mod tests {
 
     #[test]
     fn deep_and_long_documents_end() {
-        let deep = format!("{}{}", "<a>".repeat(200), "</a>".repeat(200));
+        let deep = format!("{}{}", "<a>".repeat(4_000), "</a>".repeat(4_000));
+        let json = format!("{}{}", "[".repeat(4_000), "]".repeat(4_000));
         let long = format!("<a>{}</a>", "<b/>".repeat(MOST_NODES * 2));
-        for text in [deep, long] {
+        for text in [deep, json, long] {
             assert!(shown(text.as_bytes()).into_string().len() < 2_000_000);
         }
     }

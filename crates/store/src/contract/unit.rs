@@ -110,8 +110,8 @@ pub trait Unit: Send {
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
         Vec::new()
     }
-    /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again.
-    fn answer(&mut self) -> Option<Vec<u8>> {
+    /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again. Revisions follow from the time of the commit.
+    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
         None
     }
     /// The journal of the chunk.

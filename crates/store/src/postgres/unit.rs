@@ -103,7 +103,7 @@ pub fn write(
     for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
     }
-    let answer = unit.answer();
+    let answer = unit.answer(stamp);
     if let Some(call) = unit.call() {
         let (tenant, id): (&i64, &[u8]) = (&tenant, &call.id);
         match answer {

@@ -95,16 +95,18 @@ pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> Stri
 /// A reason as it is read: its document, the collection if it is one of a correction, and the words.
 pub type ReasonRow = (u64, Option<String>, String);
 
-/// Says of entries why they failed, what was left out, or what counts in their place.
+/// Says of entries why they failed, what was left out, or what counts in their place; `rows` are in the order in which they were written.
 pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
     let mut reasons: HashMap<u64, Vec<(Option<String>, String)>> = HashMap::new();
     for (document, collection, reason) in rows {
         reasons.entry(document).or_default().push((collection, reason));
     }
     for entry in entries {
-        let all = reasons.get(&entry.document).into_iter().flatten();
-        let own = all.filter(|(collection, _)| collection.is_none() || *collection == entry.collection);
-        entry.reasons.extend(own.map(|(_, reason)| reason.clone()));
+        let all = reasons.get(&entry.document).map(Vec::as_slice).unwrap_or_default();
+        entry.reasons.extend(all.iter().filter(|(collection, _)| collection.is_none()).map(|(_, reason)| reason.clone()));
+        // of several corrections the last one counts, and one that makes the document count again has nothing to say
+        let corrected = all.iter().rfind(|(collection, _)| collection.is_some() && *collection == entry.collection);
+        entry.reasons.extend(corrected.map(|(_, reason)| reason.clone()).filter(|reason| !reason.is_empty()));
     }
 }
 

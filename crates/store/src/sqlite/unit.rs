@@ -101,7 +101,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             execute(connection, sql, params![tenant, collection, key, kept])?;
         }
     }
-    if let Some(answer) = unit.answer()
+    if let Some(answer) = unit.answer(stamp)
         && let Some(call) = unit.call()
     {
         // old ones go with new ones

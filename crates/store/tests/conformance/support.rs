@@ -288,7 +288,7 @@ impl Unit for Work {
         self.log.clone()
     }
 
-    fn answer(&mut self) -> Option<Vec<u8>> {
+    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
         self.call.as_ref().map(|(_, answer)| answer.clone()).filter(|answer| !answer.is_empty())
     }
 

@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 impl XmlTree<'_> {
-    /// Parses a document.
+    /// Parses a document. A document type declaration is passed over, so a document that uses an entity of it is refused.
     ///
     /// # Errors
-    /// As [`xml::parse`].
+    /// As [`xml::parse`], but for the declaration.
     pub fn parse(bytes: &[u8]) -> Result<XmlTree<'static>, XmlError> {
-        let document = xml::parse(bytes)?;
+        let text = xml::without_document_type(xml::text(bytes)?);
+        let document = xml::parse_text(&text)?;
         let mut builder = TreeBuilder::new(bytes.len());
         builder.document(&document);
         Ok(builder.finish())
@@ -141,36 +142,62 @@ impl TreeBuilder {
         at
     }
 
+    /// Adds a document, node by node: a function that calls itself for each level would need a stack as deep as the document.
     fn document(&mut self, document: &roxmltree::Document<'_>) {
         let root = self.push(NodeKind::Root, 0, 0, TextSpan::default());
-        self.children(document.root(), root, document.input_text());
-        self.nodes[root as usize].end = self.nodes.len() as u32;
-    }
-
-    fn children(&mut self, of: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
-        for child in of.children() {
-            match child.node_type() {
-                roxmltree::NodeType::Element => self.element(child, parent, input),
-                roxmltree::NodeType::Text => {
-                    let text = self.span(child.text().unwrap_or_default());
-                    self.push(NodeKind::Text, 0, parent, text);
+        let mut open = vec![root];
+        let mut next = document.root().first_child();
+        while let (Some(node), Some(parent)) = (next, open.last()) {
+            if let Some(element) = self.node(node, *parent, document.input_text()) {
+                open.push(element);
+                next = node.first_child();
+                if next.is_some() {
+                    continue;
                 }
-                roxmltree::NodeType::Comment => {
-                    let text = self.span(child.text().unwrap_or_default());
-                    self.push(NodeKind::Comment, 0, parent, text);
-                }
-                roxmltree::NodeType::PI => {
-                    let Some(instruction) = child.pi() else { continue };
-                    let name = self.name("", "", instruction.target);
-                    let text = self.span(instruction.value.unwrap_or_default());
-                    self.push(NodeKind::Instruction, name, parent, text);
-                }
-                roxmltree::NodeType::Root => {}
+                self.close(&mut open);
             }
+            let mut ended = node;
+            while ended.next_sibling().is_none() {
+                // it was the last in the one around it
+                let Some(around) = ended.parent() else { break };
+                self.close(&mut open);
+                ended = around;
+            }
+            next = ended.next_sibling();
         }
     }
 
-    fn element(&mut self, element: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
+    /// Ends the innermost of the nodes that are open.
+    fn close(&mut self, open: &mut Vec<u32>) {
+        if let Some(ended) = open.pop() {
+            self.nodes[ended as usize].end = self.nodes.len() as u32;
+        }
+    }
+
+    /// Adds a node; the place of an element, which is then open.
+    fn node(&mut self, node: roxmltree::Node<'_, '_>, parent: u32, input: &str) -> Option<u32> {
+        match node.node_type() {
+            roxmltree::NodeType::Element => return Some(self.element(node, parent, input)),
+            roxmltree::NodeType::Text => {
+                let text = self.span(node.text().unwrap_or_default());
+                self.push(NodeKind::Text, 0, parent, text);
+            }
+            roxmltree::NodeType::Comment => {
+                let text = self.span(node.text().unwrap_or_default());
+                self.push(NodeKind::Comment, 0, parent, text);
+            }
+            roxmltree::NodeType::PI => {
+                let instruction = node.pi()?;
+                let name = self.name("", "", instruction.target);
+                let text = self.span(instruction.value.unwrap_or_default());
+                self.push(NodeKind::Instruction, name, parent, text);
+            }
+            roxmltree::NodeType::Root => {}
+        }
+        None
+    }
+
+    fn element(&mut self, element: roxmltree::Node<'_, '_>, parent: u32, input: &str) -> u32 {
         let tag = element.tag_name();
         let prefix = prefix_of(&input[element.range().start + 1..], tag.name());
         let name = self.name(tag.namespace().unwrap_or_default(), prefix, tag.name());
@@ -191,8 +218,7 @@ impl TreeBuilder {
             self.push(NodeKind::Attribute, name, at, text);
             self.nodes[at as usize].attributes += 1;
         }
-        self.children(element, at, input);
-        self.nodes[at as usize].end = self.nodes.len() as u32;
+        at
     }
 }
 

@@ -17,7 +17,7 @@ use stook_catalogue::ids::{FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
-use stook_formats::{Document, ParseContext, SelectedValue, Syntax, select};
+use stook_formats::{Document, DocumentError, ParseContext, SelectedValue, Syntax, select, unreadable};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
@@ -203,6 +203,10 @@ impl<'c> DocumentMapper<'c> {
             let inner = &self.catalogue.sources[embed.source];
             let mut found = Vec::new();
             select(document, &embed.path, &mut found);
+            if let Some(reason) = found.first().and_then(|first| unreadable(document, first)) {
+                mapped.warnings.push(format!("{}: {reason}; it is left out", inner.name));
+                continue;
+            }
             let text = match found.first() {
                 Some(SelectedValue::Text(text, _)) => text,
                 Some(SelectedValue::Json(Json::String(text))) => text.as_str(),
@@ -221,19 +225,22 @@ impl<'c> DocumentMapper<'c> {
                 continue;
             };
             let syntax = if inner.family == FormatFamily::Xml { Syntax::Xml } else { Syntax::Json };
-            let bytes = Bytes::copy_from_slice(text.as_bytes());
-            let said = match Document::parse(&bytes, syntax, &ParseContext::default()) {
-                Ok(parsed) => {
-                    let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
-                    DocumentMapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
-                }
-                Err(error) => MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() },
-            };
+            let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
+            let said = self
+                .embedded_document(embed.source, text, syntax, &envelope)
+                .unwrap_or_else(|error| MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() });
             mapped.warnings.extend(said.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
             mapped.warnings.extend(said.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
             let own = |statement: NewContribution| NewContribution { as_of, embedded: true, ..statement };
             mapped.statements.extend(said.statements.into_iter().map(own));
         }
+    }
+
+    /// Maps a document that is a text inside another one.
+    fn embedded_document(&self, source: SourceId, text: &str, syntax: Syntax, envelope: &Envelope<'_>) -> Result<MappedDocument, DocumentError> {
+        let bytes = Bytes::copy_from_slice(stook_formats::embedded(text, syntax)?.as_bytes());
+        let parsed = Document::parse(&bytes, syntax, &ParseContext::default())?;
+        Ok(DocumentMapper::new(self.catalogue, source, self.evaluator).map(&parsed, &bytes, syntax, envelope))
     }
 
     /// What a document contributes through one feed.

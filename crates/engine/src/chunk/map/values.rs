@@ -10,7 +10,7 @@ use stook_catalogue::eval::{Evaluator, Expression, from_cel};
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, struct_of};
-use stook_formats::{Document, SelectedValue, places, select, select_from};
+use stook_formats::{Document, SelectedValue, places, select, select_from, unreadable};
 
 /// Trouble with one value.
 pub(super) enum ValueIssue {
@@ -38,14 +38,16 @@ impl<'c> ValueReader<'c> {
         found.clear();
         let trouble = |reason: String| if rule.strict { ValueIssue::Failure(reason) } else { ValueIssue::Warning(reason) };
         match &rule.origin {
-            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) => self.selected(rule, |path, found| select(document, path, found), found).map_err(trouble),
+            ValueOrigin::Paths(_) | ValueOrigin::Cases(_) => {
+                self.selected(document, rule, |path, found| select(document, path, found), found).map_err(trouble)
+            }
             ValueOrigin::Elements(path, rules) => {
                 let members = rule.ty.members();
                 let mut structs = Vec::new();
                 for place in places(document, path) {
                     let mut values = vec![Value::Null; members.len()];
                     for (member, rule) in rules {
-                        let value = self.selected(rule, |path, found| select_from(place, path, found), &mut Vec::new());
+                        let value = self.selected(document, rule, |path, found| select_from(place, path, found), &mut Vec::new());
                         let value = value.map_err(|reason| trouble(format!("{}: {reason}", members[*member].name)))?;
                         values[*member] = check(value, &rule.ty, &[]).map_err(trouble)?;
                     }
@@ -67,6 +69,7 @@ impl<'c> ValueReader<'c> {
     /// The value of a rule on paths, of what `select` finds; `found` is room for it.
     fn selected<'d>(
         &self,
+        document: &Document<'_>,
         rule: &ValueRule,
         select: impl Fn(&Path, &mut Vec<SelectedValue<'d>>),
         found: &mut Vec<SelectedValue<'d>>,
@@ -78,6 +81,9 @@ impl<'c> ValueReader<'c> {
                     if !found.is_empty() {
                         break;
                     }
+                }
+                if let Some(reason) = found.iter().find_map(|found| unreadable(document, found)) {
+                    return Err(reason);
                 }
                 self.convert(found, rule)
             }

@@ -30,7 +30,8 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
     let create = clear(operation("create", "Create a record"))
         .body(true, &["application/json"], edit_schema(collection, EditKind::Create))
         .json(201, "The record.", reference(name))
-        .problems(&[409, 412]);
+        .problems(&[409, 412])
+        .call_once();
     if is_written {
         add(all, "post", create.guarded());
     }
@@ -41,7 +42,8 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         .body(true, &["application/json"], edit_schema(collection, EditKind::Put))
         .json(200, "The record.", reference(name))
         .json(201, "The record, which is new.", reference(name))
-        .problems(&[409, 412]);
+        .problems(&[409, 412])
+        .call_once();
     if is_written {
         add(one.clone(), "put", put.guarded());
     }
@@ -50,11 +52,12 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         .etags(&["If-Match"])
         .body(true, &["application/merge-patch+json", "application/json"], edit_schema(collection, EditKind::Patch))
         .json(200, "The record.", reference(name))
-        .problems(&[409, 412]);
+        .problems(&[409, 412])
+        .call_once();
     if is_written {
         add(one.clone(), "patch", patch.guarded());
     }
-    let delete = operation("delete", "Delete a record").key().etags(&["If-Match"]).empty(204, "Deleted.").problems(&[409, 412]);
+    let delete = operation("delete", "Delete a record").key().etags(&["If-Match"]).empty(204, "Deleted.").problems(&[409, 412, 422]).call_once();
     // a record that others say exists later than this is still there
     let delete = delete.json(200, "The record still exists because of other contributions.", reference(name));
     if is_written {

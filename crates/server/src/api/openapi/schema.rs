@@ -1,11 +1,11 @@
 //! JSON schemas of what is sent and answered.
 
-use crate::api::records::{OVERRULED, WARNINGS};
 use crate::guard::request::MOST_INTEGER;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Collection, Field, KeyDefinition, TransitionArgument};
 use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::value::{FieldType, Value};
+use stook_engine::edit_answer::{OVERRULED, WARNINGS};
 
 /// Text without NUL, which not every store keeps.
 pub const NO_NUL: &str = "^[^\\u0000]*$";

@@ -1,0 +1,412 @@
+//! JSON documents as systems deliver them: deeper than the library reads, and with texts in them that nobody can read.
+//!
+//! A document is one value that paths are asked of, so one bad byte in it need not take the rest away: a text that is not UTF-8, or that
+//! has an escape which is no character, is known as such, and only who asks for it is refused. Nothing here calls itself for each
+//! level, so that a document's depth costs no stack.
+
+use super::json;
+use serde_json::{Map, Value as Json};
+
+/// Most levels of lists and objects in a document.
+pub const MAX_DOCUMENT_DEPTH: usize = 4_096;
+
+/// Most levels of a value that is taken out of a document as a whole.
+const MAX_VALUE_DEPTH: usize = super::MAX_JSON_DEPTH;
+
+/// A JSON value with what is known of it beside its values.
+#[derive(Debug, Default, PartialEq)]
+pub struct JsonDocument {
+    value: Json,
+    /// Texts that cannot be read; the value has them with replacement characters.
+    unreadable: Vec<UnreadableText>,
+    /// Whether it has more levels than functions that call themselves for each may see.
+    is_deep: bool,
+}
+
+/// A text that cannot be read, or a member with such a name.
+#[derive(Debug, Clone, PartialEq)]
+struct UnreadableText {
+    place: Vec<Step>,
+    reason: String,
+}
+
+/// A step towards a value inside a value.
+#[derive(Debug, Clone, PartialEq)]
+enum Step {
+    Member(String),
+    Element(usize),
+}
+
+impl JsonDocument {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// When it is not JSON, in words; or has more than [`MAX_DOCUMENT_DEPTH`] levels.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        match json::parse(bytes) {
+            Ok(value) => Ok(value.into()),
+            // the library stops at the first text that it cannot read, and at the level beyond which it does not count
+            Err(error) => Reader::new(bytes).read().map_err(|own| own.unwrap_or_else(|| error.to_string())),
+        }
+    }
+
+    /// The value, texts that cannot be read with replacement characters.
+    pub fn value(&self) -> &Json {
+        &self.value
+    }
+
+    /// Whether the value has more levels than functions that call themselves for each may see.
+    pub fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
+    /// Why a value that was found in this document cannot be taken; nothing where it can.
+    pub fn problem(&self, found: &Json) -> Option<String> {
+        let has = |text: &&UnreadableText| self.leads_through(&text.place, found);
+        if let Some(text) = self.unreadable.iter().find(has) {
+            return Some(text.reason.clone());
+        }
+        let too_deep = self.is_deep && depth(found) > MAX_VALUE_DEPTH;
+        too_deep.then(|| format!("it is nested deeper than {MAX_VALUE_DEPTH} levels; name what is wanted of it by a longer path"))
+    }
+
+    /// Whether a value is one of those on the way to a place.
+    fn leads_through(&self, place: &[Step], found: &Json) -> bool {
+        let mut at = Some(&self.value);
+        let mut steps = place.iter();
+        while let Some(value) = at {
+            // the very same one, not one that is equal
+            if std::ptr::eq(value, found) {
+                return true;
+            }
+            at = match steps.next() {
+                Some(Step::Member(name)) => value.get(name),
+                Some(Step::Element(place)) => value.get(place),
+                None => None,
+            };
+        }
+        false
+    }
+}
+
+impl From<Json> for JsonDocument {
+    fn from(value: Json) -> Self {
+        Self { value, unreadable: Vec::new(), is_deep: false }
+    }
+}
+
+impl Drop for JsonDocument {
+    fn drop(&mut self) {
+        if self.is_deep {
+            dismantle(std::mem::take(&mut self.value));
+        }
+    }
+}
+
+/// How many levels of lists and objects a value has.
+fn depth(value: &Json) -> usize {
+    let (mut deepest, mut waiting) = (0, vec![(value, 0)]);
+    while let Some((value, depth)) = waiting.pop() {
+        deepest = deepest.max(depth);
+        match value {
+            Json::Array(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
+            Json::Object(members) => waiting.extend(members.values().map(|member| (member, depth + 1))),
+            _ => {}
+        }
+        if matches!(value, Json::Array(_) | Json::Object(_)) {
+            deepest = deepest.max(depth + 1);
+        }
+    }
+    deepest
+}
+
+/// Gives up a value level by level: left to itself, it would call itself for each.
+fn dismantle(value: Json) {
+    let mut waiting = vec![value];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Json::Array(items) => waiting.extend(items),
+            Json::Object(members) => waiting.extend(members.into_iter().map(|(_, member)| member)),
+            _ => {}
+        }
+    }
+}
+
+/// A list or an object that has begun and not ended.
+enum Open {
+    List(Vec<Json>),
+    /// Members, and the name of the one whose value comes next.
+    Object(Map<String, Json>, String),
+}
+
+/// Reads one value of bytes. Errors are what is wrong in words, or nothing where the library says it better.
+struct Reader<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    open: Vec<Open>,
+    unreadable: Vec<UnreadableText>,
+    deepest: usize,
+}
+
+type Read<T> = Result<T, Option<String>>;
+
+impl<'b> Reader<'b> {
+    fn new(bytes: &'b [u8]) -> Self {
+        Self { bytes, at: 0, open: Vec::new(), unreadable: Vec::new(), deepest: 0 }
+    }
+
+    fn read(mut self) -> Read<JsonDocument> {
+        loop {
+            let mut value = match self.next() {
+                Some(b'{') => {
+                    self.enter(Open::Object(Map::new(), String::new()))?;
+                    if self.takes(b'}') {
+                        self.leave()?
+                    } else {
+                        self.name()?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.enter(Open::List(Vec::new()))?;
+                    if self.takes(b']') {
+                        self.leave()?
+                    } else {
+                        continue;
+                    }
+                }
+                Some(b'"') => Json::String(self.text()?),
+                Some(_) => self.scalar()?,
+                None => return Err(None),
+            };
+            // it has ended, and so may those around it
+            loop {
+                match self.open.last_mut() {
+                    None => return self.end(value),
+                    Some(Open::List(items)) => items.push(value),
+                    Some(Open::Object(members, name)) => {
+                        if let Some(former) = members.insert(std::mem::take(name), value) {
+                            dismantle(former);
+                        }
+                    }
+                }
+                let is_object = matches!(self.open.last(), Some(Open::Object(..)));
+                match self.next() {
+                    Some(b',') => {
+                        self.at += 1;
+                        if is_object {
+                            self.name()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if is_object => {}
+                    Some(b']') if !is_object => {}
+                    _ => return Err(None),
+                }
+                self.at += 1;
+                value = self.leave()?;
+            }
+        }
+    }
+
+    /// The document, if nothing follows its value.
+    fn end(mut self, value: Json) -> Read<JsonDocument> {
+        let is_deep = self.deepest > MAX_VALUE_DEPTH;
+        let document = JsonDocument { value, unreadable: std::mem::take(&mut self.unreadable), is_deep };
+        if self.next().is_some() { Err(None) } else { Ok(document) }
+    }
+
+    /// The next byte that is not white space.
+    fn next(&mut self) -> Option<u8> {
+        let rest = self.bytes.get(self.at..)?;
+        self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count();
+        self.bytes.get(self.at).copied()
+    }
+
+    fn takes(&mut self, wanted: u8) -> bool {
+        let is_next = self.next() == Some(wanted);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn enter(&mut self, around: Open) -> Read<()> {
+        self.at += 1;
+        self.open.push(around);
+        self.deepest = self.deepest.max(self.open.len());
+        if self.deepest > MAX_DOCUMENT_DEPTH {
+            return Err(Some(format!("nested deeper than {MAX_DOCUMENT_DEPTH} levels at byte {}", self.at - 1)));
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Read<Json> {
+        match self.open.pop() {
+            Some(Open::List(items)) => Ok(Json::Array(items)),
+            Some(Open::Object(members, _)) => Ok(Json::Object(members)),
+            None => Err(None),
+        }
+    }
+
+    /// The name of the next member, and the colon after it.
+    fn name(&mut self) -> Read<()> {
+        if self.next() != Some(b'"') {
+            return Err(None);
+        }
+        let (own, reason) = self.token()?;
+        if let Some(Open::Object(_, name)) = self.open.last_mut() {
+            *name = own;
+        }
+        self.unreadable.extend(reason.map(|reason| UnreadableText { place: self.place(), reason }));
+        if self.takes(b':') { Ok(()) } else { Err(None) }
+    }
+
+    fn text(&mut self) -> Read<String> {
+        let (text, reason) = self.token()?;
+        self.unreadable.extend(reason.map(|reason| UnreadableText { place: self.place(), reason }));
+        Ok(text)
+    }
+
+    /// The text that begins here; what is wrong with it, if it cannot be read.
+    fn token(&mut self) -> Read<(String, Option<String>)> {
+        let start = self.at;
+        let token = self.bytes.get(start..start + json::string_length(&self.bytes[start..])).ok_or(None)?;
+        if token.len() < 2 || !token.ends_with(b"\"") {
+            return Err(None);
+        }
+        self.at += token.len();
+        let error = match serde_json::from_slice(token) {
+            Ok(text) => return Ok((text, None)),
+            Err(error) => error,
+        };
+        let reason = match std::str::from_utf8(token) {
+            Err(error) => format!("byte {} of the document is not UTF-8", start + error.valid_up_to()),
+            Ok(_) => {
+                let whole = error.to_string();
+                let what = whole.split(" at line ").next().unwrap_or(&whole);
+                format!("the text at byte {start} of the document has {what}")
+            }
+        };
+        Ok((String::from_utf8_lossy(&token[1..token.len() - 1]).into_owned(), Some(reason)))
+    }
+
+    /// Where the value that is being read stands.
+    fn place(&self) -> Vec<Step> {
+        let step = |around: &Open| match around {
+            Open::List(items) => Step::Element(items.len()),
+            Open::Object(_, name) => Step::Member(name.clone()),
+        };
+        self.open.iter().map(step).collect()
+    }
+
+    /// A number, true, false or null.
+    fn scalar(&mut self) -> Read<Json> {
+        let rest = &self.bytes[self.at..];
+        let is_own = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let token = &rest[..rest.iter().take_while(is_own).count()];
+        self.at += token.len();
+        json::parse(token).map_err(|_| None)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        for around in self.open.drain(..) {
+            match around {
+                Open::List(items) => items.into_iter().for_each(dismantle),
+                Open::Object(members, _) => members.into_iter().for_each(|(_, member)| dismantle(member)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_text_that_cannot_be_read_is_refused_only_where_it_is_asked_for() {
+        let mut bytes = br#"{"shelf": "A", "label": "Gr?n", "notes": ["fine", {"b?d": 1, "ok": 2}], "half": "\ud83d!"}"#.to_vec();
+        let bad: Vec<usize> = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'?').map(|(at, _)| at).collect();
+        bad.iter().for_each(|at| bytes[*at] = 0xfc);
+        let document = JsonDocument::read(&bytes).expect("the rest of it is JSON");
+        let value = document.value();
+        for (readable, found) in [
+            (true, &value["shelf"]),
+            (true, &value["notes"][0]),
+            (true, &value["notes"][1]["ok"]),
+            (false, &value["label"]),
+            (false, &value["notes"]),
+            (false, &value["notes"][1]),
+            (false, &value["half"]),
+            (false, value),
+        ] {
+            assert_eq!(document.problem(found).is_none(), readable, "{found}");
+        }
+        assert_eq!(document.problem(&value["label"]), Some(format!("byte {} of the document is not UTF-8", bad[0])));
+        assert!(document.problem(&value["half"]).is_some_and(|reason| reason.contains("surrogate") || reason.contains("escape")));
+        // what stands outside of texts is no value of its own that could be left out
+        for broken in [&b"{\"a\": \xfc}"[..], b"{\"a\": 1} \xfc", b"{\"a\": \"\xfc}", b"[\"\xfc\",]", b"[\"\xfc\"", b"\"\xfc\" 1", b"{\"\xfc\" 1}"] {
+            assert!(JsonDocument::read(broken).is_err(), "{broken:?}");
+        }
+    }
+
+    /// Levels that the library reads.
+    const LIBRARY_DEPTH: usize = 127;
+
+    #[test]
+    fn documents_of_any_depth_up_to_the_limit_need_no_stack() {
+        let nested = |open: &str, inside: &str, close: &str, depth: usize| format!("{}{inside}{}", open.repeat(depth), close.repeat(depth));
+        let small = move || {
+            for (open, close) in [("[", "]"), ("{\"a\": ", "}"), ("[{\"a\":[1, ", "]}]")] {
+                let levels = open.matches(['[', '{']).count();
+                let most = MAX_DOCUMENT_DEPTH / levels;
+                for depth in [1, 40, 500, most] {
+                    let text = nested(open, "null", close, depth);
+                    let document = JsonDocument::read(text.as_bytes()).expect("within the limit");
+                    assert_eq!((document.is_deep(), self::depth(document.value())), (depth * levels > LIBRARY_DEPTH, depth * levels));
+                    assert_eq!(document.problem(document.value()).is_some(), document.is_deep());
+                }
+                let beyond = JsonDocument::read(nested(open, "null", close, most + 1).as_bytes());
+                assert!(beyond.is_err_and(|error| error.contains("nested deeper than 4096 levels")));
+                // also what is given up half-way
+                assert!(JsonDocument::read(nested(open, "null", close, most).trim_end_matches(close).as_bytes()).is_err());
+                assert!(JsonDocument::read(format!("[{}, ", nested(open, "null", close, most / 2)).as_bytes()).is_err());
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(small).expect("a thread");
+        assert!(thread.join().is_ok());
+    }
+
+    fn json() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            (-1e9..1e9_f64).prop_map(Json::from),
+            "[a-z\"\\\\/ü\u{1}\n]{0,8}".prop_map(Json::from),
+        ];
+        leaf.prop_recursive(4, 30, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Json::from),
+                prop::collection::btree_map("[a-z\"ü]{0,4}", inner, 0..5).prop_map(|members| members.into_iter().collect::<Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        /// The reader at hand reads what the library reads, and nothing else.
+        #[test]
+        fn it_reads_what_the_library_reads(value in json(), cut in 0..80_usize, pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("JSON");
+            let read = Reader::new(text.as_bytes()).read();
+            prop_assert_eq!(read.as_ref().map(JsonDocument::value), Ok(&value));
+            let damaged: String = text.chars().take(cut).chain("]".chars().filter(|_| cut % 3 == 0)).chain(text.chars().skip(cut + 1)).collect();
+            if let Ok(expected) = json::parse(damaged.as_bytes()) {
+                prop_assert_eq!(Reader::new(damaged.as_bytes()).read().map(|read| read.value().clone()), Ok(expected));
+            } else if let Ok(read) = Reader::new(damaged.as_bytes()).read() {
+                prop_assert!(!read.unreadable.is_empty(), "{}", damaged);
+            }
+        }
+    }
+}
