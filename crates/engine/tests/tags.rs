@@ -15,7 +15,7 @@ use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::import;
 use stook_engine::record::{self, RecordAddress};
-use stook_engine::tags::{self, CollectionTags, TagChange, TagEvaluationUnit};
+use stook_engine::tags::{self, TagChange, TagEvaluationUnit, TaggedCollection};
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_engine::work::{self, JobRun, WorkerOptions};
 use stook_sample::machines;
@@ -132,7 +132,7 @@ impl Desk {
         let store = &*self.stores[0];
         let known = store.tags(tenant, CollectionId::from(0)).expect("tags").tags.iter().any(|own| own.name == tag);
         let wish = TagChange { name: tag.into(), definition: Some(TagDefinition::XPath(definition.into())), ..TagChange::default() };
-        CollectionTags::new(&self.catalogue, store, tenant, "machine").expect("it has tags").save(&[wish], !known).expect("it is sound").job
+        TaggedCollection::new(&self.catalogue, store, tenant, "machine").expect("it has tags").save(&[wish], !known).expect("it is sound").job
     }
 
     fn carriers(&self, tenant: &Tenant, tag: &str) -> BTreeSet<String> {
@@ -193,11 +193,11 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
                     wanted.insert(*tag, *definition);
                 }
                 Change::Delete(tag) if wanted.remove(tag).is_some() => {
-                    CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete(TAGS[*tag]).expect("it is there");
+                    TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete(TAGS[*tag]).expect("it is there");
                 }
                 Change::Delete(_) => {}
                 Change::Rebuild => {
-                    CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").again(&[]).expect("it is made");
+                    TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").again(&[]).expect("it is made");
                 }
             }
         }
@@ -217,7 +217,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
     check(&now, "at the end");
     // nothing is left for a rebuild to change
     if let Some(job) =
-        CollectionTags::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").again(&[]).expect("it is made")
+        TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").again(&[]).expect("it is made")
     {
         desk.work(1);
         let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
@@ -274,7 +274,7 @@ fn machines_carry_what_they_are_known_to_carry() {
                 ..TagChange::default()
             };
             let wishes: Vec<TagChange> = all.iter().map(wish).collect();
-            CollectionTags::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine")
+            TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine")
                 .expect("it has tags")
                 .save(&wishes, true)
                 .expect("they are sound")
@@ -387,7 +387,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         assert_eq!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads"), ["one"]);
         // and again: what is missing is done, and nothing else changes
-        let job = CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+        let job = TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
             .expect("it has tags")
             .again(&["one".to_owned()])
             .expect("it is made")
@@ -450,13 +450,13 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         desk.deliver(&tenant, &[said(0), said(1)]);
         desk.work(1);
         let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
-        CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+        TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
             .expect("it has tags")
             .save(std::slice::from_ref(&manual), true)
             .expect("it is made");
         let keys = |names: &[&str]| names.iter().map(|name| Key::new(*name).expect("a key")).collect::<Vec<_>>();
         let assign = |add: &[&str], remove: &[&str]| {
-            let (given, unknown) = CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+            let (given, unknown) = TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
                 .expect("it has tags")
                 .assign("rack7", &keys(add), &keys(remove))
                 .expect("it is manual");
@@ -470,7 +470,7 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());
         let wrong = |wish: TagChange, new: bool| {
-            CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").save(&[wish], new).expect_err("wrong").to_string()
+            TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").save(&[wish], new).expect_err("wrong").to_string()
         };
         assert_eq!(wrong(manual, true), "there is a tag `rack7` already");
         let xpath =
@@ -480,21 +480,21 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         assert!(wrong(xpath("two words", "//a"), true).contains("is not a tag's name"));
         assert_eq!(wrong(xpath("two", "//a[b = ]"), true), "tag `two`: column 9 of the XPath: expected a step of a path");
         assert!(wrong(xpath("two", "//nge:bar"), true).contains("`nge` is not bound; bound are lldp, lshw"));
-        let assigned = CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").assign("one", &keys(&["m0"]), &[]);
+        let assigned = TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").assign("one", &keys(&["m0"]), &[]);
         assert!(assigned.expect_err("not manual").to_string().contains("only manual tags"));
         let attributes =
             |name: &str| TagChange { name: "rack7".into(), attributes: json!({ name: "nomodeset" }).as_object().cloned(), ..TagChange::default() };
         assert!(wrong(attributes("kernel"), false).contains("there is no attribute `kernel`"));
-        CollectionTags::new(&desk.catalogue, store, &tenant, "machine")
+        TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
             .expect("it has tags")
             .save(&[attributes("kernel_options")], false)
             .expect("it is known");
         let shown =
-            CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").show("rack7").expect("it reads").expect("a tag");
+            TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").show("rack7").expect("it reads").expect("a tag");
         assert_eq!((&shown["attributes"]["kernel_options"], &shown["records"]), (&json!("nomodeset"), &json!(1)));
         // deleted, and made anew, nobody carries it
-        CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").expect("it is there");
-        assert!(CollectionTags::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").is_err());
+        TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").expect("it is there");
+        assert!(TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete("one").is_err());
         assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
     }
 }
@@ -507,7 +507,7 @@ fn advice_is_given_when_a_tag_is_saved() {
         definition: Some(TagDefinition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())),
         ..TagChange::default()
     };
-    let saved = CollectionTags::new(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine")
+    let saved = TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine")
         .expect("it has tags")
         .save(&[wish], true)
         .expect("it is sound");

@@ -23,6 +23,7 @@ mod measure;
 mod named;
 mod normalise;
 mod pairs;
+mod reach;
 mod read;
 mod relate;
 mod share;
@@ -33,6 +34,7 @@ pub use draw::Drawing;
 pub use error::{Damaged, Error, Fault, Limits, Location, Repair, TooIntricate, Warning};
 pub use grid::{Point, UNITS};
 pub use named::NamedAreas;
+pub use reach::Reach;
 
 use grid::{Edge, edges_of_line, edges_of_ring};
 

@@ -163,3 +163,34 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// An index of boxes misses nothing that has a point in common with what is looked for.
+    #[test]
+    fn who_meets_is_within_reach(seed: u64) {
+        let [first, second] = two(seed);
+        let (first, second) = (first.read().geometry, second.read().geometry);
+        if first.intersects(&second) == Ok(true) {
+            prop_assert!(second.reach().asked().iter().any(|asked| asked.meets(&first.reach())), "{} and {}", first.to_wkt(), second.to_wkt());
+        }
+        let reach = first.reach();
+        prop_assert!(reach.west >= -180.0 && reach.west <= 180.0 && reach.east >= reach.west && reach.east - reach.west <= 360.0);
+    }
+
+    /// A box has the points between its sides, and only those.
+    #[test]
+    fn a_box_is_what_lies_between_its_sides(west in -180_i32..=180, wide in 0_i32..=360, south in -90_i32..=90, high in 0_i32..=180, x in -180_i32..=180, y in -90_i32..=90) {
+        let north = (south + high).min(90);
+        let east = if wide == 360 { 180 } else { (west + wide + 180).rem_euclid(360) - 180 };
+        let (west, east) = if wide == 360 { (-180, 180) } else { (west, east) };
+        let made = stook_geometry::Geometry::between(f64::from(west), f64::from(south), f64::from(east), f64::from(north)).expect("a box");
+        let point = read(&format!("POINT({x} {y})")).geometry;
+        let between = if west <= east { (west..=east).contains(&x) } else { x >= west || x <= east };
+        let turned = [x - 360, x + 360].iter().any(|x| west <= east && (west..=east).contains(x)) || (west > east && x.abs() == 180);
+        let at_pole = (y == 90 && north == 90) || (y == -90 && south == -90);
+        let wanted = (south..=north).contains(&y) && (between || turned || at_pole);
+        prop_assert_eq!(point.is_within(&made), Ok(wanted), "{} in {}", point.to_wkt(), made.to_wkt());
+    }
+}

@@ -10,6 +10,7 @@
 //!            | "records" { [","] condition }                          of all collections
 //! condition  = path comparison
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
+//!            | ( "intersects" | "within" ) ( "bbox" "(" WEST "," SOUTH "," EAST "," NORTH ")" | geometry in quotes )
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | "each" path | aggregate { "," aggregate }
 //! item       = path | condition
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
@@ -40,6 +41,9 @@
 //! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
 //!   `between` up to its last moment, `>` after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h`
 //!   is from then until now, both included.
+//! * `footprint intersects bbox(170, -20, -170, 20)` holds where the two have a point in common, `within` where all points of the footprint are
+//!   points of the other. Boundaries belong to both. A box whose west is greater than its east lies across the antimeridian. Instead of
+//!   a box there may be a geometry in quotes: WKT, GeoJSON, or a literal of OData.
 //! * A word of the definition (`words:`) in the place of a collection selects one; as a condition it tests the field that it stands for in
 //!   the collection, by what its value looks like. `site=T1_*` alone asks for sites: where no name stands alone, the first one selects.
 //! * A name that stands alone and whose collection does not know all conditions is a column of the first collection that does: `site dataset=D`

@@ -414,7 +414,7 @@ fn conditions_follow_the_collection() {
     refused(
         FILES,
         r#"
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:13
   |
 1 | file dataset
@@ -422,7 +422,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last
   |
   = help: for example dataset=value; or, if `dataset` belongs to a value, quotes around all of it
 
-error: expected a comparison after `run`: = != < <= > >= in between last
+error: expected a comparison after `run`: = != < <= > >= in between last intersects within
  --> query:1:11
   |
 1 | file, run dataset=x
@@ -430,7 +430,7 @@ error: expected a comparison after `run`: = != < <= > >= in between last
   |
   = help: for example run=value; or, if `run` belongs to a value, quotes around all of it
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:13
   |
 1 | file dataset,
@@ -510,7 +510,7 @@ error: `file` has no field `run.number`
   |
   = help: its fields are name, dataset, site, size, events, runs, energy, valid, created, day, took, owner, extra, last, in_stock, status, key, conflict
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:14
   |
 1 | file dataset : x
@@ -518,7 +518,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last
   |
   = help: for example dataset=value; or, if `dataset` belongs to a value, quotes around all of it
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:14
   |
 1 | file dataset IN [a]
@@ -526,7 +526,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last
   |
   = help: did you mean `in`?
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:14
   |
 1 | file dataset betwen [a, b]
@@ -534,7 +534,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last
   |
   = help: did you mean `between`?
 
-error: expected a comparison after `John`: = != < <= > >= in between last
+error: expected a comparison after `John`: = != < <= > >= in between last intersects within
  --> query:1:22
   |
 1 | file name=Smith, John
@@ -572,7 +572,7 @@ error: expected a value
 1 | file size==5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last
+  = help: comparisons are = != < <= > >= in between last intersects within
 
 error: expected a value
  --> query:1:11
@@ -580,7 +580,7 @@ error: expected a value
 1 | file size=>5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last
+  = help: comparisons are = != < <= > >= in between last intersects within
 
 error: expected a value
  --> query:1:11
@@ -588,7 +588,7 @@ error: expected a value
 1 | file size<>5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last
+  = help: comparisons are = != < <= > >= in between last intersects within
 
 error: expected one value, not a list
  --> query:1:11
@@ -1392,7 +1392,7 @@ error: expected one value, not a list
   |
   = help: for example: dataset in [a, b]
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last
+error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
  --> query:1:23
   |
 1 | file=abc file dataset dataset=x date = 20080201

@@ -1,9 +1,9 @@
 //! Values of fields as CEL has them, and results of CEL as values of fields.
 
 use crate::value::time::in_range;
-use crate::value::{ConvertError, FieldType, Value, from_json, member_of, show_timestamp};
+use crate::value::{ConvertError, FieldType, Geometry, Value, from_json, member_of, repaired_from_json, show_timestamp};
 use cel::Value as Cel;
-use cel::objects::{Key as CelKey, Map as CelMap};
+use cel::objects::{Key as CelKey, Map as CelMap, Opaque};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,7 +34,31 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
             }
             _ => json_to_cel(json),
         },
+        Value::Geometry(geometry) => geometry_to_cel(geometry.clone()),
         Value::List(items) => Cel::List(Arc::new(items.iter().map(|item| to_cel(item, ty.element())).collect())),
+    }
+}
+
+/// A geometry among CEL's values.
+#[derive(Debug, PartialEq, Eq)]
+struct CelGeometry(Arc<Geometry>);
+
+impl Opaque for CelGeometry {
+    fn runtime_type_name(&self) -> &str {
+        "geometry"
+    }
+}
+
+/// A geometry as CEL sees it.
+pub fn geometry_to_cel(geometry: Arc<Geometry>) -> Cel {
+    Cel::Opaque(Arc::new(CelGeometry(geometry)))
+}
+
+/// The geometry that a value of CEL is, if it is one.
+pub fn cel_to_geometry(value: &Cel) -> Option<&Arc<Geometry>> {
+    match value {
+        Cel::Opaque(opaque) => opaque.downcast_ref::<CelGeometry>().map(|own| &own.0),
+        _ => None,
     }
 }
 
@@ -87,7 +111,7 @@ pub(super) fn cel_to_json(value: &Cel) -> Json {
                 .collect();
             Json::Object(sorted.into_iter().collect())
         }
-        _ => Json::Null,
+        other => cel_to_geometry(other).map_or(Json::Null, |geometry| geometry.to_geojson()),
     }
 }
 
@@ -96,7 +120,20 @@ pub(super) fn cel_to_json(value: &Cel) -> Json {
 /// # Errors
 /// When it does not fit the field's type.
 pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
-    match (cel, ty.element()) {
+    kept_from_cel(cel, ty).unwrap_or_else(|| from_json(&cel_to_json(cel), ty, None))
+}
+
+/// A CEL result as a value of a field, with what was repaired in it.
+///
+/// # Errors
+/// When it does not fit the field's type.
+pub fn repaired_from_cel(cel: &Cel, ty: &FieldType, repairs: &mut Vec<String>) -> Result<Value, ConvertError> {
+    kept_from_cel(cel, ty).unwrap_or_else(|| repaired_from_json(&cel_to_json(cel), ty, None, repairs))
+}
+
+/// A CEL result as it is; nothing where it has to be converted.
+fn kept_from_cel(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError>> {
+    Some(match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),
         (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => {
             in_range(time.timestamp_micros()).map(Value::Int).ok_or_else(|| ConvertError::new("this time", "a time in the years -9999 to 9999"))
@@ -105,6 +142,7 @@ pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
             duration.num_microseconds().map(Value::Int).ok_or_else(|| ConvertError::new("this length", "a duration that can be kept"))
         }
         (Cel::String(text), FieldType::Text) if !ty.is_list() => Ok(Value::text(text.as_str())),
-        _ => from_json(&cel_to_json(cel), ty, None),
-    }
+        (Cel::Opaque(_), FieldType::Geometry) if !ty.is_list() => Ok(Value::Geometry(cel_to_geometry(cel)?.clone())),
+        _ => return None,
+    })
 }

@@ -4,6 +4,7 @@
 //! A function of which an argument is null is null, unless its entry says that null counts.
 
 mod cleaners;
+mod geometries;
 mod identifiers;
 mod patterns;
 mod text;
@@ -139,9 +140,21 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
     entry("times", Global, &["times(duration, integer) -> duration", "times(duration, float) -> duration"], "a duration multiplied by a number",
         ("times(duration('2s'), 3)", "\"PT6S\"")),
     entry("strftime", Global, &["strftime(timestamp, text) -> text"], "a time as text in a format", ("strftime(timestamp('2020-01-02T00:00:00Z'), '%Y/%m')", "\"2020/01\"")),
+    entry("geometry", Global, &["geometry(text) -> geometry", "geometry(struct) -> geometry", "geometry(geometry) -> geometry"],
+        "the geometry of a text (WKT, GeoJSON or a literal of OData) or of GeoJSON; one that needs a repair is an error",
+        ("geometry('POINT(14.5 50)')", "{\"type\":\"Point\",\"coordinates\":[14.5,50.0]}")),
+    entry("area", Global, &["area(geometry) -> float"], "the area of a geometry on the Earth, in square metres; of points and lines it is 0",
+        ("int(area(geometry('POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))')) / 1e6)", "12308")),
+    entry("intersects", Global, &["intersects(geometry, geometry) -> boolean"], "whether two geometries have a point in common, if only of their boundaries",
+        ("intersects(geometry('POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))'), geometry('POINT(1 0.5)'))", "true")),
+    entry("within", Global, &["within(geometry, geometry) -> boolean"], "whether all points of a geometry are points of another one, if only of its boundary",
+        ("within(geometry('POINT(1 0.5)'), geometry('POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))'))", "true")),
+    entry("fraction", Global, &["fraction(geometry, geometry) -> float?"],
+        "how much of a geometry's area lies in another one, from 0 to 1; null if it has no area",
+        ("fraction(geometry('POLYGON((0 0, 2 0, 2 1, 0 1, 0 0))'), geometry('POLYGON((1 -1, 3 -1, 3 2, 1 2, 1 -1))'))", "0.5")),
     entry("string", Global, &["string(text) -> text", "string(integer) -> text", "string(float) -> text", "string(boolean) -> text",
-        "string(timestamp) -> text", "string(duration) -> text", "string(bytes) -> text", "string(unsigned) -> text"],
-        "a value as text", ("string(12)", "\"12\"")),
+        "string(timestamp) -> text", "string(duration) -> text", "string(geometry) -> text", "string(bytes) -> text", "string(unsigned) -> text"],
+        "a value as text; a geometry as WKT", ("string(12)", "\"12\"")),
     entry("int", Global, &["int(text) -> integer", "int(integer) -> integer", "int(float) -> integer", "int(unsigned) -> integer", "int(timestamp) -> integer"],
         "a text or number as an integer; of a time the seconds since 1970", ("int('12')", "12")),
     entry("double", Global, &["double(text) -> float", "double(integer) -> float", "double(float) -> float", "double(unsigned) -> float"],
@@ -190,9 +203,9 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
 pub const RULES: [&str; 5] = [
     "An absent value stays absent: operators and functions with a null operand return null, and so do members of null, missing members and positions outside a list. Only `==`, `!=`, `in` (of the value that is looked for), `has`, `coalesce`, `min`, `max`, `type` and the key of `lookup` see null as a value.",
     "A null condition does not hold: `a ? b : c` is then c. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
-    "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
+    "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs, and the GeoJSON of geometries is JSON. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
     "`stook check` rejects what can never work: operators and functions on values of other types, comparisons of values that are never equal, members that are not there, conditions that are not true or false, values that do not fit their field, keys that may be null.",
-    "Some errors show only with a document: a division by zero, a text that is no number or time, a number that is too large, a text of more than 1 MiB, or a list of more than 1 000 000 elements, that an expression puts together, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
+    "Some errors show only with a document: a division by zero, a text that is no number, time or geometry, a number that is too large, a text of more than 1 MiB, or a list of more than 1 000 000 elements, that an expression puts together, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps, geometries whose edges cross too often to be compared. The value is left out, with a warning that names field, expression and document.",
 ];
 
 /// The function called `name`.
@@ -243,6 +256,7 @@ pub(crate) fn kind_of(value: &Cel) -> &'static str {
         Cel::Duration(_) => "a duration",
         Cel::List(_) => "a list",
         Cel::Map(_) => "a struct",
+        Cel::Opaque(_) => "a geometry",
         _ => "something else",
     }
 }
@@ -313,6 +327,9 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
             let time = jiff::Timestamp::from_microsecond(micros).map_err(|_| too_large())?.to_zoned(jiff::tz::TimeZone::UTC);
             let formatted = jiff::fmt::strtime::format(format.as_str(), &time);
             text::made(formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)?
+        }
+        ("geometry" | "area" | "intersects" | "within" | "fraction", _) | ("string" | "type", [Cel::Opaque(_)]) => {
+            return geometries::call(name, args).unwrap_or_else(|| Err(unfit(name, args)));
         }
         ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return standard(name, value),
         (part, [of @ (Cel::Timestamp(_) | Cel::Duration(_)), zone @ ..]) if part.starts_with("get") => return time_part(part, of, zone),

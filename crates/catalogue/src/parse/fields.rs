@@ -189,6 +189,10 @@ impl DefinitionParser<'_> {
                     self.problem(node, "ranges are a set already; leave the brackets out");
                     None
                 }
+                FieldType::Geometry => {
+                    self.problem(node, "a geometry has any number of points, lines and areas; leave the brackets out");
+                    None
+                }
                 scalar => Some(FieldType::List(Box::new(scalar))),
             });
         }
@@ -213,7 +217,7 @@ impl DefinitionParser<'_> {
         let mut members = Vec::new();
         for (name, name_node, ty) in self.named(Some(node), "members") {
             match self.field_type(ty)? {
-                FieldType::List(_) | FieldType::Json => {
+                FieldType::List(_) | FieldType::Json | FieldType::Geometry => {
                     self.problem(name_node, format!("`{name}` is inside a list: its type is a scalar one, or ranges"))
                 }
                 ty => members.push(StructMember { name: name.to_owned(), ty }),
@@ -282,7 +286,12 @@ impl DefinitionParser<'_> {
         };
         let mut index = FieldIndexes::default();
         for kind in kinds {
-            match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2)]) {
+            match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2), ("intersects", 3)]) {
+                Some(3) if ty == &FieldType::Geometry => index.intersects = true,
+                Some(3) => self.problem(kind, format!("only geometries can have this kind of index; the field is {ty}")),
+                Some(_) if ty == &FieldType::Geometry => {
+                    self.problem_with_help(kind, "geometries are not compared with other values, but lie to each other", "index: intersects")
+                }
                 Some(0) => index.ordered = true,
                 Some(_) if ty.element() != &FieldType::Text => {
                     self.problem(kind, format!("only text can have this kind of index; the field is {ty}"));

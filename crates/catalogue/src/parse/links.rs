@@ -238,7 +238,7 @@ impl DefinitionParser<'_> {
             self.is_looked_into(node, theirs, &theirs.fields[*other].name);
             let (own, other) = (&mine.fields[*own], &theirs.fields[*other]);
             let (mine, theirs) = (own.golden_type(), other.golden_type());
-            if mine.element() != theirs.element() || mine.element() == &FieldType::Json {
+            if mine.element() != theirs.element() || matches!(mine.element(), FieldType::Json | FieldType::Geometry) {
                 self.problem(node, format!("`{}` is {mine} and `{}` is {theirs}: they are never equal", own.name, other.name));
             }
         }

@@ -152,6 +152,8 @@ impl DefinitionParser<'_> {
         let ty = if shorthand { self.field_type(node)? } else { self.required(node, "type").and_then(|node| self.field_type(node))? };
         if ty.element() == &FieldType::Json {
             self.problem(node, "a parameter is not json");
+        } else if ty == FieldType::Geometry {
+            self.problem(node, "a parameter is not a geometry; take a text and ask for it with a query");
         }
         let asks = matches!(method, Method::Get | Method::Delete);
         let place = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamLocation::Query), ("body", ParamLocation::Body)]) {

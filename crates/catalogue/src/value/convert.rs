@@ -8,6 +8,7 @@ use jiff::civil;
 use jiff::fmt::strtime::BrokenDownTime;
 use serde_json::Value as Json;
 use std::sync::Arc;
+use stook_geometry::{Geometry, Limits, Reading};
 
 /// Deepest JSON a field of type `json` may hold.
 pub const MAX_JSON_DEPTH: usize = 64;
@@ -32,12 +33,35 @@ impl ConvertError {
     }
 }
 
-/// Converts text to a scalar type. `format` is a strftime pattern for timestamps and dates, or one of `epoch`, `epoch_ms`,
+/// Converts text to a scalar type, as [`repaired_from_text`] does, without repairs.
+///
+/// # Errors
+/// When the text is not a value of the type, or only after repairs; a blank text is only a value of type text.
+pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+    let mut repairs = Vec::new();
+    let value = repaired_from_text(text, ty, format, &mut repairs)?;
+    without_repairs(value, &repairs, || ConvertError::new(text, NEEDS_REPAIR))
+}
+
+/// What a geometry is not that documents may have, and callers may not.
+const NEEDS_REPAIR: &str = "a valid geometry";
+
+fn without_repairs(value: Value, repairs: &[String], wrong: impl FnOnce() -> ConvertError) -> Result<Value, ConvertError> {
+    match repairs.first() {
+        None => Ok(value),
+        Some(repair) => {
+            let wrong = wrong();
+            Err(ConvertError { expected: format!("{} (documents are repaired): {repair}", wrong.expected), ..wrong })
+        }
+    }
+}
+
+/// Converts text to a scalar type, and says what was repaired in it. `format` is a strftime pattern for timestamps and dates, or one of `epoch`, `epoch_ms`,
 /// `epoch_us` (timestamps) and `d`, `h`, `m`, `s`, `ms`, `us` (durations written as a bare number).
 ///
 /// # Errors
 /// When the text is not a value of the type; a blank text is only a value of type text.
-pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+pub fn repaired_from_text(text: &str, ty: &FieldType, format: Option<&str>, repairs: &mut Vec<String>) -> Result<Value, ConvertError> {
     let wrong = |expected: &str| ConvertError::new(text, expected);
     if matches!(ty, FieldType::Text) {
         return Ok(Value::text(text));
@@ -47,7 +71,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         FieldType::Text | FieldType::List(_) => Ok(Value::text(text)),
         FieldType::Ranges => ranges_from_text(trimmed).map(ranges_of).ok_or_else(|| wrong("a set of integers (1-5, 8)")),
         FieldType::Struct(_) => match json::parse(trimmed.as_bytes()) {
-            Ok(json @ Json::Object(_)) => from_json(&json, ty, format),
+            Ok(json @ Json::Object(_)) => repaired_from_json(&json, ty, format, repairs),
             _ => Err(wrong("a JSON object")),
         },
         FieldType::Integer => trimmed.parse().map(Value::Int).map_err(|_| wrong("an integer")),
@@ -74,7 +98,15 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
         FieldType::Uuid => uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID")),
         FieldType::Json => json::parse(trimmed.as_bytes()).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
+        FieldType::Geometry => geometry(Geometry::read(trimmed, &Limits::VALUE), repairs).map_err(|error| wrong(&error)),
     }
+}
+
+/// A geometry as a value, with what was repaired; or what it is not, and why.
+fn geometry(reading: Result<Reading, stook_geometry::Error>, repairs: &mut Vec<String>) -> Result<Value, String> {
+    let Reading { geometry, warnings } = reading.map_err(|error| format!("a geometry: {error}"))?;
+    repairs.extend(warnings.iter().map(ToString::to_string));
+    Ok(Value::Geometry(Arc::new(geometry)))
 }
 
 /// The value, if it is one of those that are allowed, and each of its elements is; no choices allow all.
@@ -89,30 +121,39 @@ pub fn among(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
     Err(format!("{:?} is not one of {}", value.show(ty), choices.join(", ")))
 }
 
-/// Converts a JSON value to a type; a scalar becomes a list of one where a list is asked for.
+/// Converts a JSON value to a type, as [`repaired_from_json`] does, without repairs.
+///
+/// # Errors
+/// When the value is not one of the type, or only after repairs.
+pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+    let mut repairs = Vec::new();
+    let value = repaired_from_json(json, ty, format, &mut repairs)?;
+    without_repairs(value, &repairs, || ConvertError::new(&json.to_string(), NEEDS_REPAIR))
+}
+
+/// Converts a JSON value to a type, and says what was repaired in it; a scalar becomes a list of one where a list is asked for.
 ///
 /// # Errors
 /// When the value is not one of the type.
-pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+pub fn repaired_from_json(json: &Json, ty: &FieldType, format: Option<&str>, repairs: &mut Vec<String>) -> Result<Value, ConvertError> {
     let wrong = |expected: String| ConvertError::new(&json.to_string(), expected);
     match (ty, json) {
         (_, Json::Null) => Ok(Value::Null),
         (FieldType::List(element), Json::Array(items)) => {
-            let converted: Result<Vec<Value>, _> = items.iter().map(|item| from_json(item, element, format)).collect();
+            let converted: Result<Vec<Value>, _> = items.iter().map(|item| repaired_from_json(item, element, format, repairs)).collect();
             converted.map(|values| Value::List(values.into_iter().filter(|value| !value.is_null()).collect()))
         }
         (FieldType::Ranges, _) => ranges_from_json(json).map(ranges_of).ok_or_else(|| wrong("a set of integers ([[1, 5], 8])".into())),
         (FieldType::Struct(members), Json::Object(entries)) => {
             let values = members.iter().map(|member| match entries.get(&member.name) {
                 None => Ok(Value::Null),
-                Some(value) => {
-                    from_json(value, &member.ty, None).map_err(|error| ConvertError { value: format!("`{}` {}", member.name, error.value), ..error })
-                }
+                Some(value) => repaired_from_json(value, &member.ty, None, repairs)
+                    .map_err(|error| ConvertError { value: format!("`{}` {}", member.name, error.value), ..error }),
             });
             Ok(struct_of(members, values.collect::<Result<Vec<_>, _>>()?))
         }
         (FieldType::List(element), one) => {
-            let value = from_json(one, element, format)?;
+            let value = repaired_from_json(one, element, format, repairs)?;
             Ok(Value::List(if value.is_null() { Vec::new() } else { vec![value] }))
         }
         (FieldType::Json, any) => {
@@ -121,6 +162,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             }
             Ok(Value::Json(Arc::new(any.clone())))
         }
+        (FieldType::Geometry, Json::Object(_)) => geometry(Geometry::read_json(json, &Limits::VALUE), repairs).map_err(wrong),
         (FieldType::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
         (FieldType::Text, Json::Bool(value)) => Ok(Value::text(value.to_string())),
         (FieldType::Integer | FieldType::Size, Json::Number(number)) => {
@@ -129,8 +171,8 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
         }
         (FieldType::Float, Json::Number(number)) => number.as_f64().map(Value::float).ok_or_else(|| wrong("a finite number".into())),
         (FieldType::Struct(_), _) => Err(wrong(format!("of type {ty}"))),
-        (_, Json::Number(number)) => from_text(&number.to_string(), ty, format),
-        (_, Json::String(text)) => from_text(text, ty, format),
+        (_, Json::Number(number)) => repaired_from_text(&number.to_string(), ty, format, repairs),
+        (_, Json::String(text)) => repaired_from_text(text, ty, format, repairs),
         _ => Err(wrong(format!("of type {ty}"))),
     }
 }

@@ -28,6 +28,8 @@ pub enum FieldType {
     Json,
     /// A set of integers, kept as ranges: `1-5, 8`.
     Ranges,
+    /// Points, lines and areas on the Earth, in one canonical form.
+    Geometry,
     /// Named values; only as the elements of a list.
     Struct(Arc<[StructMember]>),
     /// A list of one of the other types, except lists.
@@ -44,7 +46,7 @@ pub struct StructMember {
 }
 
 /// The names of the scalar types, as the definition writes them.
-pub const TYPE_NAMES: [(&str, FieldType); 11] = [
+pub const TYPE_NAMES: [(&str, FieldType); 12] = [
     ("text", FieldType::Text),
     ("integer", FieldType::Integer),
     ("float", FieldType::Float),
@@ -56,6 +58,7 @@ pub const TYPE_NAMES: [(&str, FieldType); 11] = [
     ("uuid", FieldType::Uuid),
     ("json", FieldType::Json),
     ("ranges", FieldType::Ranges),
+    ("geometry", FieldType::Geometry),
 ];
 
 impl FieldType {
@@ -87,7 +90,7 @@ impl FieldType {
 
     /// Whether values can be compared and put in order.
     pub fn is_ordered(&self) -> bool {
-        !matches!(self, FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_))
+        !matches!(self, FieldType::Json | FieldType::Ranges | FieldType::Geometry | FieldType::Struct(_) | FieldType::List(_))
     }
 }
 

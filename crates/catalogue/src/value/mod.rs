@@ -7,10 +7,13 @@ pub mod json;
 mod json_document;
 pub mod time;
 
-pub use convert::{ConvertError, MAX_JSON_DEPTH, among, duration_from_text, from_json, from_text, size_from_text};
+pub use convert::{
+    ConvertError, MAX_JSON_DEPTH, among, duration_from_text, from_json, from_text, repaired_from_json, repaired_from_text, size_from_text,
+};
 pub use field_type::{FieldType, StructMember, TYPE_NAMES};
 pub use json_document::{JsonDocument, MAX_DOCUMENT_DEPTH};
 pub use smol_str::SmolStr;
+pub use stook_geometry::Geometry;
 pub use time::show_timestamp;
 
 use jiff::SignedDuration;
@@ -37,6 +40,8 @@ pub enum Value {
     Uuid(u128),
     /// Of type json; ranges as `[[low, high]]`; of a struct the members that have a value, each as [`stored_json`] makes it.
     Json(Arc<Json>),
+    /// Of type geometry; equal areas are equal, however they were written. Its clones share it.
+    Geometry(Arc<Geometry>),
     /// Of a list type.
     List(Vec<Value>),
     /// Only in contributions: the contributor says that the field has no value, whatever others say.
@@ -104,6 +109,7 @@ impl Value {
             (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
             (Value::Json(a), Value::Json(b)) => canonical_json(a).cmp(&canonical_json(b)),
+            (Value::Geometry(a), Value::Geometry(b)) => a.to_bytes().cmp(&b.to_bytes()),
             (Value::List(a), Value::List(b)) => {
                 a.iter().zip(b).map(|(x, y)| x.compare(y)).find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
             }
@@ -119,11 +125,12 @@ impl Value {
             Value::Text(_) => 3,
             Value::Uuid(_) => 4,
             Value::Json(_) => 5,
-            Value::List(_) => 6,
+            Value::Geometry(_) => 6,
+            Value::List(_) => 7,
         }
     }
 
-    /// The value as JSON, times in RFC 3339, durations in ISO 8601, sizes in bytes.
+    /// The value as JSON, times in RFC 3339, durations in ISO 8601, sizes in bytes, geometries as GeoJSON.
     pub fn to_json(&self, ty: &FieldType) -> Json {
         match self {
             Value::Null | Value::Cleared => Json::Null,
@@ -139,16 +146,18 @@ impl Value {
                 FieldType::Struct(members) => struct_to_json(value, members),
                 _ => (**value).clone(),
             },
+            Value::Geometry(geometry) => geometry.to_geojson(),
             Value::List(items) => Json::Array(items.iter().map(|item| item.to_json(ty.element())).collect()),
         }
     }
 
-    /// The value as a person reads it in a table.
+    /// The value as a person reads it in a table; geometries as WKT.
     pub fn show(&self, ty: &FieldType) -> String {
         match self {
             Value::Null | Value::Cleared => String::new(),
             Value::Text(text) => text.to_string(),
             Value::Int(number) => show_int(*number, ty.element()),
+            Value::Geometry(geometry) => geometry.to_wkt(),
             Value::List(items) => items.iter().map(|item| item.show(ty.element())).collect::<Vec<_>>().join("; "),
             Value::Json(json) if ty.element() == &FieldType::Ranges => show_ranges(json),
             Value::Json(json) if !ty.members().is_empty() => {
@@ -173,6 +182,7 @@ pub fn stored_json(value: &Value) -> Json {
         Value::Text(text) => Json::from(&**text),
         Value::Uuid(id) => Json::from(format!("{id:032x}")),
         Value::Json(value) => (**value).clone(),
+        Value::Geometry(geometry) => geometry.to_geojson(),
     }
 }
 

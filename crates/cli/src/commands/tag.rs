@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::key::Key;
-use stook_engine::tags::{self, CollectionTags, TagChange, TagChangeResult};
+use stook_engine::tags::{self, TagChange, TagChangeResult, TaggedCollection};
 use stook_engine::work::JobRun;
 use stook_store::queue::JobId;
 use stook_store::tag::TagDefinition;
@@ -46,8 +46,8 @@ impl TagContext {
         Ok(Self { catalogue, store, tenant, collection: of })
     }
 
-    fn tags(&self) -> Result<CollectionTags<'_>, CommandError> {
-        Ok(CollectionTags::new(&self.catalogue, &*self.store, &self.tenant, &self.collection)?)
+    fn tags(&self) -> Result<TaggedCollection<'_>, CommandError> {
+        Ok(TaggedCollection::new(&self.catalogue, &*self.store, &self.tenant, &self.collection)?)
     }
 }
 

@@ -27,6 +27,7 @@ pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Valu
             FieldType::Float => json.is_number(),
             FieldType::Boolean => json.is_boolean(),
             FieldType::Json => true,
+            FieldType::Geometry => json.is_object() || json.is_string(),
             FieldType::List(_) | FieldType::Ranges => json.is_array(),
             FieldType::Struct(members) => json.as_object().is_some_and(|entries| {
                 let member = |name: &String| members.iter().find(|member| member.name == *name);

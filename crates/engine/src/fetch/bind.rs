@@ -249,7 +249,7 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
             (Value::Text(text), Some(pieces)) => matches(&pieces, text),
             _ => false,
         },
-        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
+        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Lies(..) => false,
     }
 }
 

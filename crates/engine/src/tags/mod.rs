@@ -89,8 +89,8 @@ pub struct TagChangeResult {
     pub job: Option<JobId>,
 }
 
-/// The tags of one collection of a tenant.
-pub struct CollectionTags<'c> {
+/// A collection of a tenant whose records carry tags.
+pub struct TaggedCollection<'c> {
     catalogue: &'c Catalogue,
     store: &'c dyn Store,
     tenant: &'c Tenant,
@@ -99,7 +99,7 @@ pub struct CollectionTags<'c> {
     rules: &'c TagSettings,
 }
 
-impl<'c> CollectionTags<'c> {
+impl<'c> TaggedCollection<'c> {
     /// Those of the collection called `of`.
     ///
     /// # Errors

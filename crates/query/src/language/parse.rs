@@ -51,7 +51,9 @@ struct QueryParser<'t> {
 
 const STAGES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
 
-const COMPARISONS: &str = "= != < <= > >= in between last";
+const COMPARISONS: &str = "= != < <= > >= in between last intersects within";
+
+const A_BOX: &str = "for example: intersects bbox(5, 45, 15, 55), which is west, south, east and north in degrees, or intersects \"POINT(14.5 50)\"";
 
 const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
 
@@ -127,7 +129,7 @@ impl QueryParser<'_> {
     /// Whether a name may end here: another one follows, a stage, or nothing; not an operator that is misspelt.
     fn goes_on(&mut self) -> bool {
         let (ends, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
-        let operator = word == "in" || did_you_mean(&word, ["between", "last"]).is_some();
+        let operator = word == "in" || did_you_mean(&word, ["between", "last", "intersects", "within"]).is_some();
         ends || self.rest().starts_with(['|', ',']) || !(word.is_empty() || operator)
     }
 
@@ -145,7 +147,7 @@ impl QueryParser<'_> {
         }
         let problem = self.error(format!("expected a comparison after `{name}`: {COMPARISONS}"));
         let word = leading_name(self.rest()).to_ascii_lowercase();
-        match did_you_mean(&word, ["in", "between", "last"]).filter(|_| !word.is_empty()) {
+        match did_you_mean(&word, ["in", "between", "last", "intersects", "within"]).filter(|_| !word.is_empty()) {
             Some(meant) => problem.help(format!("did you mean `{meant}`?")),
             None => problem.help(format!("for example {name}=value; or, if `{name}` belongs to a value, quotes around all of it")),
         }
@@ -176,14 +178,20 @@ impl QueryParser<'_> {
             self.at += symbol.len();
             return Some(operator);
         }
-        let words = [("in", ComparisonOperator::In), ("between", ComparisonOperator::Between), ("last", ComparisonOperator::Last)];
+        let words = [
+            ("in", ComparisonOperator::In),
+            ("between", ComparisonOperator::Between),
+            ("last", ComparisonOperator::Last),
+            ("intersects", ComparisonOperator::Intersects),
+            ("within", ComparisonOperator::Within),
+        ];
         let word = leading_name(self.rest());
         let operator = words.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
         // a comparison after the word means that it is the name of a field
         let behind = self.rest()[word.len()..].trim_start();
         let next = leading_name(behind);
         let lists = matches!(next, "in" | "between") && behind[next.len()..].trim_start().starts_with('[');
-        if behind.starts_with(['=', '!', '<', '>']) || lists || next == "last" {
+        if behind.starts_with(['=', '!', '<', '>']) || lists || matches!(next, "last" | "intersects" | "within") {
             return None;
         }
         self.at += word.len();
@@ -211,6 +219,7 @@ impl QueryParser<'_> {
                 }
                 values
             }
+            ComparisonOperator::Intersects | ComparisonOperator::Within => self.geometry()?,
             _ => {
                 self.blanks();
                 if self.rest().starts_with('[') {
@@ -235,6 +244,45 @@ impl QueryParser<'_> {
             return Err(self.error("expected `,` or `]`").help(QUOTES));
         }
         Ok(values)
+    }
+
+    /// A box, as its four sides, or one text in quotes.
+    fn geometry(&mut self) -> Result<Vec<ValueLiteral>, Diagnostic> {
+        self.blanks();
+        if self.rest().starts_with(['"', '\'']) {
+            return Ok(vec![self.value()?]);
+        }
+        let word = leading_name(self.rest());
+        let begins = self.rest()[word.len()..].trim_start().starts_with('(');
+        if word != "bbox" || !begins {
+            let problem = self.error("expected `bbox(west, south, east, north)`, or a geometry in quotes");
+            return Err(match did_you_mean(&word.to_ascii_lowercase(), ["bbox"]).filter(|_| begins) {
+                Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+                None => problem.help(A_BOX),
+            });
+        }
+        let start = self.at;
+        self.at += word.len();
+        self.eat("(");
+        let mut sides = Vec::with_capacity(4);
+        loop {
+            self.blanks();
+            if self.rest().starts_with(')') {
+                break;
+            }
+            sides.push(self.value()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        if !self.eat(")") {
+            return Err(self.error("expected `,` or `)`").help(A_BOX));
+        }
+        if sides.len() != 4 {
+            let are = if sides.len() == 1 { "is 1".to_owned() } else { format!("are {}", sides.len()) };
+            return Err(Diagnostic::new(start..self.at, format!("expected four sides of a box, there {are}")).help(A_BOX));
+        }
+        Ok(sides)
     }
 
     fn value(&mut self) -> Result<ValueLiteral, Diagnostic> {

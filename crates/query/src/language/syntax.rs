@@ -69,6 +69,10 @@ pub enum ComparisonOperator {
     Between,
     /// `last DURATION`
     Last,
+    /// `intersects` a box, which is four values, or a geometry
+    Intersects,
+    /// `within` a box, which is four values, or a geometry
+    Within,
 }
 
 /// A value as written.

@@ -2,9 +2,10 @@
 
 use super::columns::Resolver;
 use crate::language::{ComparisonOperator, QueryCondition, ValueLiteral};
+use std::sync::Arc;
 use stook_catalogue::diagnostic::Diagnostic;
-use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
-use stook_store::plan::{Comparison, Condition, PlanColumn};
+use stook_catalogue::value::{FieldType, Geometry, Value, duration_from_text, from_text};
+use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn};
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
@@ -13,6 +14,14 @@ impl Resolver<'_> {
     /// Adds what a condition of the query asks of the store.
     pub fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
+        if let Some(relation) = relation_of(comparison.operator) {
+            if ty != FieldType::Geometry {
+                let problem = Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, not a geometry", comparison.path.text));
+                return Err(problem.help("`intersects` and `within` say how geometries lie to each other"));
+            }
+            conditions.push(Condition { column, test: Comparison::Lies(relation, geometry(&comparison.values)?) });
+            return Ok(());
+        }
         let element = match ty.element() {
             // one number in them satisfies the condition
             FieldType::Ranges => FieldType::Integer,
@@ -21,6 +30,9 @@ impl Resolver<'_> {
         if !element.is_ordered() {
             let problem =
                 Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, which cannot be compared", comparison.path.text));
+            if ty == FieldType::Geometry {
+                return Err(problem.help(format!("ask how it lies: {} intersects bbox(5, 45, 15, 55)", comparison.path.text)));
+            }
             return Err(match ty.members().first() {
                 Some(member) => problem.help(format!("its members can: {}.{}", comparison.path.text, member.name)),
                 None => problem.help("it can only be shown (`grep`) and counted"),
@@ -50,6 +62,8 @@ impl Resolver<'_> {
             ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
             ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
             ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
+            // these have been answered
+            ComparisonOperator::Intersects | ComparisonOperator::Within => return Ok(()),
             ComparisonOperator::Last => {
                 let value = one()?;
                 if element != FieldType::Timestamp {
@@ -169,6 +183,38 @@ impl Resolver<'_> {
     }
 }
 
+fn relation_of(operator: ComparisonOperator) -> Option<GeometryRelation> {
+    match operator {
+        ComparisonOperator::Intersects => Some(GeometryRelation::Intersects),
+        ComparisonOperator::Within => Some(GeometryRelation::Within),
+        _ => None,
+    }
+}
+
+/// The geometry of a text, or of the four sides of a box.
+fn geometry(values: &[ValueLiteral]) -> Result<Arc<Geometry>, Diagnostic> {
+    let wrong = |value: &ValueLiteral, message: String| Diagnostic::new(value.span.clone(), message);
+    let [west, south, east, north] = values else {
+        let Some(value) = values.first() else { return Err(Diagnostic::new(0..0, "expected a geometry")) };
+        let text = value.literal().ok_or_else(|| wrong(value, "a geometry has no `*`".to_owned()).help("for example: \"POINT(14.5 50)\""))?;
+        return match from_text(text, &FieldType::Geometry, None) {
+            Ok(Value::Geometry(geometry)) => Ok(geometry),
+            Ok(_) => Err(wrong(value, "this is not a geometry".to_owned())),
+            Err(error) => Err(wrong(value, error.to_string()).help("for example: \"POINT(14.5 50)\", or bbox(west, south, east, north)")),
+        };
+    };
+    let side = |value: &ValueLiteral, most: f64| {
+        let number = value.literal().and_then(|text| text.trim().parse::<f64>().ok()).filter(|number| number.abs() <= most);
+        number.ok_or_else(|| wrong(value, format!("expected a number of degrees from -{most} to {most}")).help("bbox(west, south, east, north)"))
+    };
+    let (sides, ends) = ([side(west, 180.0)?, side(east, 180.0)?], [side(south, 90.0)?, side(north, 90.0)?]);
+    if ends[0] > ends[1] {
+        let problem = wrong(south, format!("the south of this box, {}, is north of its north, {}", ends[0], ends[1]));
+        return Err(problem.help("bbox(west, south, east, north)"));
+    }
+    Geometry::between(sides[0], ends[0], sides[1], ends[1]).map(Arc::new).map_err(|error| wrong(west, error.fault.to_string()))
+}
+
 /// A value of a type, as it can be written.
 fn example(ty: &FieldType) -> Option<&'static str> {
     Some(match ty {
@@ -180,7 +226,7 @@ fn example(ty: &FieldType) -> Option<&'static str> {
         FieldType::Duration => "1h30m",
         FieldType::Size => "1.5GB, 512MiB or 1e9",
         FieldType::Uuid => "67e55044-10b1-426f-9247-bb680e5fe0c8",
-        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => return None,
+        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Geometry | FieldType::Struct(_) | FieldType::List(_) => return None,
     })
 }
 

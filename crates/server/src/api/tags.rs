@@ -15,7 +15,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::tags::{self, CollectionTags, TagChange};
+use stook_engine::tags::{self, TagChange, TaggedCollection};
 use stook_query::CompiledQuery;
 use stook_store::Tenant;
 use stook_store::access::Role;
@@ -34,7 +34,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
-    let found = reading(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.list()).await?;
+    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.list()).await?;
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
 }
 
@@ -43,7 +43,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let found = reading(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.show(&name)).await?;
+    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.show(&name)).await?;
     Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
 }
 
@@ -56,7 +56,7 @@ async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult
             query_of(&app, &tenant, index, (&wish.name, text))?;
         }
         let name = wish.name.clone();
-        let tags = CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?;
+        let tags = TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?;
         let saved = tags.save(&[wish], new)?;
         let shown = tags.show(&name)?;
         let mut shown = shown.unwrap_or_default();
@@ -93,7 +93,7 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     let look = move || match definition {
         TagDefinition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
-        TagDefinition::XPath(text) => CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.preview(&text),
+        TagDefinition::XPath(text) => TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.preview(&text),
         TagDefinition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
     };
     let seen = reading(look).await?;
@@ -164,7 +164,7 @@ pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
     known(&ctx).await?;
     ctx.reaches_store();
     let (app, tenant, of, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
-    let job = blocking(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.again(&names)).await?;
+    let job = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.again(&names)).await?;
     Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
 }
 
@@ -188,7 +188,7 @@ pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
     known(&ctx).await?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let (given, unknown) = blocking(move || CollectionTags::new(&app.catalogue, &*app.store, &tenant, &of)?.assign(&name, &add, &remove)).await?;
+    let (given, unknown) = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.assign(&name, &add, &remove)).await?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
 }

@@ -2,9 +2,10 @@
 
 use super::error::Result;
 use super::tenant::Tenant;
+use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, Geometry, Value};
 
 /// A question about the records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,6 +115,17 @@ pub enum Comparison {
     NotWildcard(Vec<String>),
     /// Has a value, or has none.
     Exists(bool),
+    /// A geometry that lies so to this one.
+    Lies(GeometryRelation, Arc<Geometry>),
+}
+
+/// How a geometry lies to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GeometryRelation {
+    /// They have a point in common.
+    Intersects,
+    /// All of its points are points of the other one.
+    Within,
 }
 
 impl Comparison {
@@ -131,7 +143,7 @@ impl Comparison {
                 let window = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
                 Some(vec![window].into_iter().filter(|(low, high)| low <= high).collect())
             }
-            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => None,
+            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Lies(..) => None,
         }
     }
 }

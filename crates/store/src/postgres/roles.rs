@@ -11,11 +11,13 @@ use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
+use crate::sql::lies;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use stook_catalogue::ids::{CollectionId, SourceId};
@@ -95,16 +97,33 @@ impl Records for PostgresStore {
     }
 }
 
+impl PostgresStore {
+    /// The tenant of a plan, if there is one, and the plan with the records whose geometries lie as it asks; in a snapshot, where it asks that.
+    fn decided<'p>(&self, session: &mut Session, plan: &'p QueryPlan) -> DbResult<Option<(i64, Cow<'p, QueryPlan>)>> {
+        let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(None) };
+        if !lies::asks(plan) {
+            return Ok(Some((tenant, Cow::Borrowed(plan))));
+        }
+        let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(session, &self.catalogue, tenant, candidates, row));
+        Ok(Some((tenant, Cow::Owned(decided?))))
+    }
+
+    /// Asks what a plan needs: one snapshot, where several questions are asked for it.
+    fn ask_plan<T>(&self, plan: &QueryPlan, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        if lies::asks(plan) { self.ask_snapshot(read) } else { self.ask(read) }
+    }
+}
+
 impl Queries for PostgresStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         let mut begun = false;
-        self.ask(|session| {
-            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(()) };
+        self.ask_plan(plan, |session| {
+            let Some((tenant, plan)) = self.decided(session, plan)? else { return Ok(()) };
             // what was shown cannot be taken back: rows are not shown twice because a connection went
             if begun {
                 return Err(StoreError::ReadOnly("the connection was lost while rows were read; ask again".into()).into());
             }
-            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+            query::visit(session, &self.catalogue, tenant, &plan, &mut |row| {
                 begun = true;
                 visit(row)
             })
@@ -112,28 +131,28 @@ impl Queries for PostgresStore {
     }
 
     fn count(&self, plan: &QueryPlan) -> Result<u64> {
-        self.ask(|session| match self.tenant_id(session, &plan.tenant)? {
-            Some(tenant) => query::count(session, &self.catalogue, tenant, plan),
+        self.ask_plan(plan, |session| match self.decided(session, plan)? {
+            Some((tenant, plan)) => query::count(session, &self.catalogue, tenant, &plan),
             None => Ok(0),
         })
     }
 
     fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
         self.ask_snapshot(|session| {
-            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
+            let Some((tenant, plan)) = self.decided(session, plan)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
-            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+            query::visit(session, &self.catalogue, tenant, &plan, &mut |row| {
                 rows.push(row);
                 Ok(())
             })?;
-            Ok((ResultRows { rows }, query::count(session, &self.catalogue, tenant, plan)?))
+            Ok((ResultRows { rows }, query::count(session, &self.catalogue, tenant, &plan)?))
         })
     }
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.ask_snapshot(|session| {
-            let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(NO_TENANT);
-            aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, plan, *aggregate)).collect()
+            let (tenant, plan) = self.decided(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
+            aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, &plan, *aggregate)).collect()
         })
     }
 

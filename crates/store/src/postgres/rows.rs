@@ -4,7 +4,7 @@ use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, TenantTables, name};
 use super::unique;
-use super::values::{self, BoundValue, RowExt, RowLocation, column_type};
+use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, wanted};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
 use ::tokio_postgres::types::Type;
@@ -376,6 +376,7 @@ struct RowValues<'w> {
     created_job: i64,
     golden: Vec<BoundValue<'w>>,
     folded: Vec<Option<String>>,
+    boxes: Vec<BoundingBox>,
     state: Vec<BoundValue<'w>>,
     conflicts: Option<Vec<&'w str>>,
     state_set: Option<String>,
@@ -397,6 +398,7 @@ impl<'w> RowValues<'w> {
             created_job: content.created_job as i64,
             golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
             folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
+            boxes: own.boxed.iter().map(|field| BoundingBox::of(&content.golden[*field])).collect(),
             state: content.state.iter().map(BoundValue).collect(),
             conflicts: (!content.conflicts.is_empty()).then(named),
             state_set: crate::sql::row::pack_state(&content.state_set, collection),
@@ -410,6 +412,7 @@ impl<'w> RowValues<'w> {
         row.extend([&self.key as SqlParameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.exists]);
         row.extend(self.golden.iter().map(|value| value as SqlParameter<'r>));
         row.extend(self.folded.iter().map(|value| value as SqlParameter<'r>));
+        row.extend(self.boxes.iter().map(|around| around as SqlParameter<'r>));
         row.extend(self.state.iter().map(|value| value as SqlParameter<'r>));
         row.extend([&self.conflicts as SqlParameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
     }
@@ -423,6 +426,7 @@ fn wire_type(ty: &str) -> Type {
         "double precision" => Type::FLOAT8,
         "uuid" => Type::UUID,
         "bytea" => Type::BYTEA,
+        "box" => Type::BOX,
         "bigint[]" => Type::INT8_ARRAY,
         "boolean[]" => Type::BOOL_ARRAY,
         "double precision[]" => Type::FLOAT8_ARRAY,

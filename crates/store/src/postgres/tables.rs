@@ -4,7 +4,8 @@
 //! meta(name, value)                       format, definition hash, shape, collections in their order
 //! clock, tokens                           sequences: the time given last, tokens of leases
 //! tenants, generations                    as in the embedded store
-//! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., b_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//!   g_C_FIELD                             GiST index of b_FIELD, the boxes around geometries of an `intersects` index
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, corrections, record_log, calls, api_tokens
@@ -15,7 +16,7 @@
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
 use super::session::{DbResult, Session};
-use super::values::{RowExt, column_type};
+use super::values::{BoundingBox, RowExt, column_type, read};
 use crate::StoreError;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
@@ -93,6 +94,8 @@ pub struct CollectionTables {
     pub read: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<FieldId>,
+    /// Fields with an index of boxes.
+    pub boxed: Vec<FieldId>,
     /// Indexed list fields and their side tables.
     pub lists: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
@@ -178,6 +181,8 @@ impl CollectionTables {
         let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
         let text = || column_type(&FieldType::Text);
         let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
+        let boxed: Vec<FieldId> = positions(collection, |field| field.index.intersects);
+        let box_columns = boxed.iter().map(|index| (name(&["b", &collection.fields[*index].name]), "box".to_owned()));
         let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
         let read: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
         let values = read.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
@@ -191,7 +196,7 @@ impl CollectionTables {
             ("created_job", "bigint"),
             ("alive", "boolean"),
         ]);
-        columns.extend(fields.into_iter().chain(folded_columns).chain(states));
+        columns.extend(fields.into_iter().chain(folded_columns).chain(box_columns).chain(states));
         columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
         let side = |prefix: &str, wanted: fn(&Field) -> bool| {
             let table = |index: FieldId| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));
@@ -202,6 +207,7 @@ impl CollectionTables {
             columns,
             read: details,
             folded,
+            boxed,
             lists: side("i", |field| field.index.ordered && field.golden_type().is_list()),
             uniques: side("u", |field| field.unique),
         }
@@ -415,6 +421,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                     _ => {}
                 }
             }
+            box_index(session, collection, field, had.intersects)?;
             let side = name(&["u", of, &field.name]);
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
                 let key = "key text COLLATE \"C\" NOT NULL";
@@ -514,6 +521,31 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
             ))
         }
         (false, true) => session.batch(&format!("DROP TABLE {side}")),
+        _ => Ok(()),
+    }
+}
+
+/// The index of boxes around geometries; a late one begins with those of what is stored.
+fn box_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
+    let (table, column) = (name(&["r", &collection.name]), name(&["b", &field.name]));
+    match (field.index.intersects, had) {
+        (true, false) => {
+            session.batch(&format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} box"))?;
+            let value = name(&["f", &field.name]);
+            let mut stored: Vec<(i64, String, BoundingBox)> = Vec::new();
+            session.visit(&format!("SELECT {value}, tenant, key FROM {table} WHERE {value} IS NOT NULL"), &[], |row| {
+                // what cannot be read is told by whoever reads it
+                if let Ok(value) = read(row, 0, &FieldType::Geometry) {
+                    stored.push((row.at(1)?, row.at(2)?, BoundingBox::of(&value)));
+                }
+                Ok(())
+            })?;
+            for (tenant, key, around) in &stored {
+                session.execute(&format!("UPDATE {table} SET {column} = $3 WHERE tenant = $1 AND key = $2"), &[tenant, key, around])?;
+            }
+            session.batch(&format!("CREATE INDEX {} ON {table} USING gist ({column})", name(&["g", &collection.name, &field.name])))
+        }
+        (false, true) => session.batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use ::tokio_postgres::types::private::BytesMut;
 use ::tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use std::fmt::Display;
 use std::sync::Arc;
-use stook_catalogue::value::{FieldType, Value, canonical_json};
+use stook_catalogue::value::{FieldType, Geometry, Value, canonical_json};
 use uuid::Uuid;
 
 type EncodeResult = Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
@@ -28,12 +28,43 @@ impl ToSql for BoundValue<'_> {
             Value::Text(text) => (&**text).to_sql(ty, out),
             Value::Uuid(id) => Uuid::from_u128(*id).to_sql(ty, out),
             Value::Json(json) => canonical_json(json).to_sql(ty, out),
+            Value::Geometry(geometry) => geometry.to_bytes().to_sql(ty, out),
             Value::List(items) => items.iter().map(BoundValue).collect::<Vec<_>>().to_sql(ty, out),
         }
     }
 
     fn accepts(_: &Type) -> bool {
         true
+    }
+
+    to_sql_checked!();
+}
+
+/// The box around a geometry as a parameter; null for no geometry.
+#[derive(Debug, Clone, Copy)]
+pub struct BoundingBox(Option<[f64; 4]>);
+
+impl BoundingBox {
+    /// The box around a value.
+    pub fn of(value: &Value) -> Self {
+        let Value::Geometry(geometry) = value else { return Self(None) };
+        let reach = geometry.reach();
+        // the greater corner comes first
+        Self(Some([reach.east, reach.north, reach.west, reach.south]))
+    }
+}
+
+impl ToSql for BoundingBox {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> EncodeResult {
+        let Some(corners) = self.0 else { return Ok(IsNull::Yes) };
+        for side in corners {
+            out.extend_from_slice(&side.to_be_bytes());
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::BOX
     }
 
     to_sql_checked!();
@@ -73,6 +104,7 @@ pub fn column_type(ty: &FieldType) -> String {
         FieldType::Boolean => "boolean".into(),
         FieldType::Float => "double precision".into(),
         FieldType::Uuid => "uuid".into(),
+        FieldType::Geometry => "bytea".into(),
         FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => "text COLLATE \"C\"".into(),
         FieldType::List(element) => match **element {
             FieldType::Text | FieldType::Json | FieldType::Struct(_) => "text[] COLLATE \"C\"".into(),
@@ -121,6 +153,10 @@ pub fn read(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Value> {
         FieldType::Boolean => column(row, index)?.map_or(Value::Null, Value::Bool),
         FieldType::Float => column(row, index)?.map_or(Value::Null, Value::Float),
         FieldType::Uuid => column::<Uuid>(row, index)?.map_or(Value::Null, |id| Value::Uuid(id.as_u128())),
+        FieldType::Geometry => match column::<&[u8]>(row, index)? {
+            None => Value::Null,
+            Some(bytes) => Value::Geometry(Arc::new(Geometry::from_bytes(bytes).map_err(|error| error.to_string())?)),
+        },
         FieldType::Text => column::<&str>(row, index)?.map_or(Value::Null, Value::text),
         FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => column::<&str>(row, index)?.map(json).transpose()?.unwrap_or_default(),
         FieldType::List(element) => match &**element {

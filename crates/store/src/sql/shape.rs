@@ -45,6 +45,9 @@ pub struct FieldSchema {
     pub ordered: bool,
     /// Trigram index.
     pub contains: bool,
+    /// Index of boxes around geometries.
+    #[serde(default)]
+    pub intersects: bool,
     /// Index of a link's children.
     #[serde(default)]
     pub linked: bool,
@@ -56,7 +59,7 @@ pub struct FieldSchema {
 impl FieldSchema {
     /// Its indexes.
     pub fn index(&self) -> FieldIndexes {
-        FieldIndexes { ordered: self.ordered, contains: self.contains, by_link: self.linked }
+        FieldIndexes { ordered: self.ordered, contains: self.contains, intersects: self.intersects, by_link: self.linked }
     }
 
     /// Whether values are lists.
@@ -189,6 +192,7 @@ impl StoreSchema {
                     unique: field.unique,
                     ordered: field.index.ordered,
                     contains: field.index.contains,
+                    intersects: field.index.intersects,
                     linked: field.index.by_link,
                     settled: field.is_settled() || field.is_link(),
                 };
@@ -294,10 +298,13 @@ pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field
 
 /// Says what happened to the index of a field that was there before.
 pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, had: FieldIndexes) {
-    if wanted.ordered && !had.ordered || wanted.contains && !had.contains {
+    let gained = |had: FieldIndexes, wanted: FieldIndexes| {
+        wanted.ordered && !had.ordered || wanted.contains && !had.contains || wanted.intersects && !had.intersects
+    };
+    if gained(had, wanted) {
         changes.push(format!("index on `{collection}.{field}` is new"));
     }
-    if had.ordered && !wanted.ordered || had.contains && !wanted.contains {
+    if gained(wanted, had) {
         changes.push(format!("index on `{collection}.{field}` was dropped"));
     }
 }

@@ -12,12 +12,14 @@ use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
+use crate::sql::lies;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::tag::{CollectionTags, Tag};
 use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, params};
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -119,8 +121,26 @@ impl Records for SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// The tenant of a plan, if there is one, and the plan with the records whose geometries lie as it asks; on a connection with a snapshot.
+    fn decided<'p>(&self, connection: &Connection, plan: &'p QueryPlan) -> Result<Option<(i64, Cow<'p, QueryPlan>)>> {
+        let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok(None) };
+        if !lies::asks(plan) {
+            return Ok(Some((tenant, Cow::Borrowed(plan))));
+        }
+        let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(connection, &self.catalogue, tenant, candidates, row));
+        Ok(Some((tenant, Cow::Owned(decided?))))
+    }
+}
+
 impl Queries for SqliteStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        if lies::asks(plan) {
+            return self.with_snapshot(|connection| match self.decided(connection, plan)? {
+                Some((tenant, plan)) => query::visit(connection, &self.catalogue, tenant, &plan, visit),
+                None => Ok(()),
+            });
+        }
         // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
         let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
             return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
@@ -144,28 +164,28 @@ impl Queries for SqliteStore {
     }
 
     fn count(&self, plan: &QueryPlan) -> Result<u64> {
-        self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
-            Some(tenant) => query::count(connection, &self.catalogue, tenant, plan),
+        self.with_snapshot(|connection| match self.decided(connection, plan)? {
+            Some((tenant, plan)) => query::count(connection, &self.catalogue, tenant, &plan),
             None => Ok(0),
         })
     }
 
     fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
         self.with_snapshot(|connection| {
-            let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok((ResultRows::default(), 0)) };
+            let Some((tenant, plan)) = self.decided(connection, plan)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
-            query::visit(connection, &self.catalogue, tenant, plan, &mut |row| {
+            query::visit(connection, &self.catalogue, tenant, &plan, &mut |row| {
                 rows.push(row);
                 Ok(())
             })?;
-            Ok((ResultRows { rows }, query::count(connection, &self.catalogue, tenant, plan)?))
+            Ok((ResultRows { rows }, query::count(connection, &self.catalogue, tenant, &plan)?))
         })
     }
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.with_snapshot(|connection| {
-            let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(NO_TENANT);
-            aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
+            let (tenant, plan) = self.decided(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
+            aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, &plan, *aggregate)).collect()
         })
     }
 

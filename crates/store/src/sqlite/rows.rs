@@ -2,7 +2,7 @@
 
 use super::error::failure;
 use super::sql::execute;
-use super::tables::{AT_VERSION, CollectionTables, StoreTables};
+use super::tables::{AT_VERSION, CollectionTables, StoreTables, put_box};
 use super::values::{bind, bind_element};
 use super::{packed, records};
 use crate::sql::row::pack_state;
@@ -173,7 +173,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(failure)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        if rest || (own.lists.is_empty() && own.trigrams.is_empty()) {
+        if rest || (own.lists.is_empty() && own.trigrams.is_empty() && own.boxes.is_empty()) {
             return Ok(RowWriteResult::Done);
         }
         let id = match id {
@@ -205,6 +205,9 @@ impl<'c> RowWriter<'c> {
                 execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
             }
         }
+        for (field, side) in &own.boxes {
+            put_box(connection, side, id, &content.golden[*field])?;
+        }
         Ok(())
     }
 
@@ -228,7 +231,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(failure)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        let sides = own.lists.iter().chain(&own.trigrams);
+        let sides = own.lists.iter().chain(&own.trigrams).chain(&own.boxes);
         if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
             forget_side_rows(self.connection, own, id)?;
             self.write_side_rows(write.collection, id, content)?;
@@ -248,6 +251,9 @@ fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) ->
     }
     for (_, side) in &own.trigrams {
         execute(connection, &format!("DELETE FROM {side} WHERE rowid = ?"), params![id])?;
+    }
+    for (_, side) in &own.boxes {
+        execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 //!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by what they name
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
+//! g_C_FIELD(id, west, east, south, north)  R*Tree of the boxes around geometries of an `intersects` index
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
 //! tag_stamps, tags, tagged, trees          tags, who carries them, the documents they are asked of
@@ -18,6 +19,7 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::error::failure;
+use super::values::unbind;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -25,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
-use stook_catalogue::value::FieldType;
+use stook_catalogue::value::{FieldType, Value};
 
 /// Version of everything that is not the definition's.
 pub const FORMAT: &str = "11";
@@ -113,6 +115,8 @@ pub struct CollectionTables {
     pub lists: Vec<(FieldId, String)>,
     /// Fields with trigrams and their tables.
     pub trigrams: Vec<(FieldId, String)>,
+    /// Fields with an index of boxes, and their tables.
+    pub boxes: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
     pub uniques: Vec<(FieldId, String)>,
 }
@@ -156,7 +160,7 @@ fn affinity(ty: &FieldType) -> &'static str {
     match ty {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Boolean => "INTEGER",
         FieldType::Float => "REAL",
-        FieldType::Uuid => "BLOB",
+        FieldType::Uuid | FieldType::Geometry => "BLOB",
         FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => "TEXT",
     }
 }
@@ -262,6 +266,7 @@ impl CollectionTables {
             digested,
             lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
             trigrams: side_tables(collection, "t", |field| field.index.contains),
+            boxes: side_tables(collection, "g", |field| field.index.intersects),
             uniques: side_tables(collection, "u", |field| field.unique),
         }
     }
@@ -461,6 +466,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
                 plain_index(connection, &own.table, name, &column, field.index.ordered, had.ordered)?;
                 linked_index(connection, &own.table, name, &field.name, field.index.by_link, had.by_link)?;
                 trigram_index(connection, collection, &field.name, &column, field.index.contains, had.contains)?;
+                box_index(connection, collection, field, had.intersects)?;
             }
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
                 let reservations = format!(
@@ -587,6 +593,37 @@ fn trigram_index(connection: &Connection, collection: &Collection, field: &str, 
         _ => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(failure)
+}
+
+/// The index of boxes around geometries; a late one begins with those of what is stored.
+fn box_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
+    let side = format!("\"g_{}_{}\"", collection.name, field.name);
+    match (field.index.intersects, had) {
+        (true, false) => {
+            connection.execute_batch(&format!("CREATE VIRTUAL TABLE {side} USING rtree(id, west, east, south, north)")).map_err(failure)?;
+            let stored = format!("SELECT id, \"f_{0}\" FROM \"r_{1}\" WHERE \"f_{0}\" IS NOT NULL", field.name, collection.name);
+            let mut stored = connection.prepare(&stored).map_err(failure)?;
+            let mut rows = stored.query([]).map_err(failure)?;
+            while let Some(row) = rows.next().map_err(failure)? {
+                // what cannot be read is told by whoever reads it
+                if let Ok(value) = unbind(row.get_ref(1).map_err(failure)?, &FieldType::Geometry) {
+                    put_box(connection, &side, row.get(0).map_err(failure)?, &value)?;
+                }
+            }
+            Ok(())
+        }
+        (false, true) => connection.execute_batch(&format!("DROP TABLE {side}")).map_err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Adds the box around a geometry to an index.
+pub fn put_box(connection: &Connection, side: &str, id: i64, value: &Value) -> Result<()> {
+    let Value::Geometry(geometry) = value else { return Ok(()) };
+    let reach = geometry.reach();
+    let sql = format!("INSERT INTO {side}(id, west, east, south, north) VALUES (?, ?, ?, ?, ?)");
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    statement.execute(params![id, reach.west, reach.east, reach.south, reach.north]).map(|_| ()).map_err(failure)
 }
 
 pub fn meta(connection: &Connection, name: &str) -> Result<Option<String>> {

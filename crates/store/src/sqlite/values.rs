@@ -2,7 +2,7 @@
 
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use std::sync::Arc;
-use stook_catalogue::value::{FieldType, SmolStr, Value, canonical_json};
+use stook_catalogue::value::{FieldType, Geometry, SmolStr, Value, canonical_json};
 
 /// A value as it is bound, borrowing text where possible.
 pub fn bind(value: &Value) -> ToSqlOutput<'_> {
@@ -14,6 +14,7 @@ pub fn bind(value: &Value) -> ToSqlOutput<'_> {
         Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
         Value::Uuid(id) => ToSqlOutput::Owned(Sql::Blob(id.to_be_bytes().to_vec())),
         Value::Json(json) => ToSqlOutput::Owned(Sql::Text(canonical_json(json))),
+        Value::Geometry(geometry) => ToSqlOutput::Owned(Sql::Blob(geometry.to_bytes())),
         Value::List(items) => ToSqlOutput::Owned(Sql::Text(list_text(items))),
     }
 }
@@ -42,7 +43,7 @@ fn list_text(items: &[Value]) -> String {
                 Ok(())
             }
             Value::Json(json) => serde_json::to_writer(&mut out, &canonical_json(json)),
-            Value::Null | Value::Cleared | Value::List(_) => serde_json::to_writer(&mut out, &()),
+            Value::Null | Value::Cleared | Value::Geometry(_) | Value::List(_) => serde_json::to_writer(&mut out, &()),
         };
     }
     out.extend_from_slice(if items.is_empty() { b"[]" } else { b"]" });
@@ -76,7 +77,7 @@ pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result
             _ => false,
         },
         ValueRef::Real(_) => *ty == Ty::Float,
-        ValueRef::Blob(_) => *ty == Ty::Uuid,
+        ValueRef::Blob(_) => matches!(ty, Ty::Uuid | Ty::Geometry),
         ValueRef::Text(_) => matches!(ty, Ty::Text | Ty::Json | Ty::Ranges | Ty::Struct(_) | Ty::List(_)),
     };
     if fits { unbind(value, ty) } else { Err("it is of another type") }
@@ -91,6 +92,7 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value,
         (ValueRef::Integer(number), FieldType::Float) => Value::Float(number as f64),
         (ValueRef::Integer(number), _) => Value::Int(number),
         (ValueRef::Real(number), _) => Value::Float(number),
+        (ValueRef::Blob(bytes), FieldType::Geometry) => Value::Geometry(Arc::new(Geometry::from_bytes(bytes).map_err(|_| "it is not a geometry")?)),
         (ValueRef::Blob(bytes), _) => Value::Uuid(u128::from_be_bytes(bytes.try_into().map_err(|_| "it has not the length of a UUID")?)),
         (ValueRef::Text(text), FieldType::Json | FieldType::Ranges) => Value::Json(Arc::new(serde_json::from_slice(text).map_err(|_| NO_JSON)?)),
         (ValueRef::Text(text), FieldType::List(element)) => {

@@ -29,6 +29,8 @@ collections:
       heard: { type: text, from: [shop] }
       both: { type: text, derive: \"title\" }
       checked: { type: text, compare: true }
+      spot: geometry
+      area: { type: geometry, index: intersects }
     state:
       place: text
       count: { type: integer, index: equal }
@@ -61,6 +63,8 @@ fn first_desk(place: &Place) -> Desk {
             ("words", texts(&[name, "all"])),
             ("old_words", texts(&[name, "all"])),
             ("note", text(&format!("a note of {name}"))),
+            ("spot", geometry(&format!("POINT({number} 5)"))),
+            ("area", geometry(&format!("POINT({number} 5)"))),
             ("place", text(&format!("shelf {name}"))),
             ("count", Value::Int(number)),
         ];
@@ -164,6 +168,7 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
         ("folded: { type: text, fold: true }", "folded: { type: text, fold: true, index: [equal, prefix, contains] }"),
         ("      words: { type: [text] }", "      words: { type: [text], index: equal }"),
         ("      place: text\n", "      place: { type: text, index: equal }\n"),
+        ("      spot: geometry\n", "      spot: { type: geometry, index: intersects }\n"),
     ]);
     let desk = reopened(desk, place, indexed);
     for (name, test, expected) in [
@@ -176,17 +181,21 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
         ("words", equal(text("b")), vec!["b"]),
         ("words", Comparison::In(vec![text("all")]), vec!["a", "b", "c"]),
         ("place", equal(text("shelf a")), vec!["a"]),
+        ("spot", meets("LINESTRING(2 0, 9 15)"), vec![]),
+        ("spot", meets("LINESTRING(2 0, 2 15)"), vec!["b"]),
+        ("spot", meets("LINESTRING(2 5, 9 5)"), vec!["b", "c"]),
     ] {
         assert_eq!(desk.keys_where(name, test.clone()), expected, "{name} {test:?}");
         let explanation = desk.store.explain(&desk.plan(vec![(name, test.clone())])).expect("explaining works");
         assert!(!place.scans(&explanation), "{name} {test:?}: {explanation:?}");
     }
     // and it follows what happens to them
-    desk.put("a", &[("title", text("Other")), ("words", texts(&["other"]))]);
+    desk.put("a", &[("title", text("Other")), ("words", texts(&["other"])), ("spot", geometry("POINT(3 5)"))]);
     desk.delete("b");
     assert_eq!(desk.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
     assert_eq!(desk.keys_where("title", wildcard("*itle*")), ["c"]);
     assert_eq!(desk.keys_where("words", equal(text("all"))), ["c"]);
+    assert_eq!(desk.keys_where("spot", meets("LINESTRING(0 5, 9 5)")), ["a", "c"]);
     desk.put("dead", &[("words", texts(&["alive"]))]);
     assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
     assert_eq!(desk.keys_where("words", equal(text("alive"))), ["dead"]);
@@ -199,6 +208,7 @@ pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
             ("survivorship: latest, index: equal }", "survivorship: latest }"),
             ("old_words: { type: [text], index: equal }", "old_words: { type: [text] }"),
             ("note: { type: text, index: contains }", "note: text"),
+            ("area: { type: geometry, index: intersects }", "area: geometry"),
             ("count: { type: integer, index: equal }", "count: integer"),
         ])
     };
@@ -207,18 +217,28 @@ pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
             desk.keys_where("price", equal(Value::Int(number))),
             desk.keys_where("old_words", equal(text(word))),
             desk.keys_where("note", wildcard(&format!("*note of {word}*"))),
+            desk.keys_where("area", meets(&format!("LINESTRING({number} 0, {number} 9)"))),
             desk.keys_where("count", equal(Value::Int(number))),
         ]
     };
-    let everywhere = |name: &str| [(); 4].map(|()| vec![name.to_owned()]);
+    let everywhere = |name: &str| [(); 5].map(|()| vec![name.to_owned()]);
     let desk = reopened(desk, place, without());
     assert_eq!(answers(&desk, 1, "a"), everywhere("a"));
-    desk.put("a", &[("price", Value::Int(10)), ("old_words", texts(&["x"])), ("note", text("a note of x")), ("count", Value::Int(10))]);
+    desk.put(
+        "a",
+        &[
+            ("price", Value::Int(10)),
+            ("old_words", texts(&["x"])),
+            ("note", text("a note of x")),
+            ("area", geometry("POINT(10 5)")),
+            ("count", Value::Int(10)),
+        ],
+    );
     desk.delete("b");
     let desk = reopened(desk, place, definition(FIRST));
     assert_eq!(answers(&desk, 10, "x"), everywhere("a"));
-    assert_eq!(answers(&desk, 1, "a"), [(); 4].map(|()| Vec::<String>::new()));
-    assert_eq!(answers(&desk, 2, "b"), [(); 4].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&desk, 1, "a"), [(); 5].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&desk, 2, "b"), [(); 5].map(|()| Vec::<String>::new()));
     assert_eq!(answers(&desk, 3, "c"), everywhere("c"));
 }
 

@@ -52,12 +52,33 @@ collections:
       ids_i: { type: [uuid], index: equal }
       moments: { type: [timestamp] }
       trees: { type: [json] }
+      place: geometry
+      place_i: { type: geometry, index: intersects }
     state:
       s_text: text
       s_text_i: { type: text, index: [equal, prefix] }
       s_number_i: { type: integer, index: equal }
       s_words: { type: [text] }
+      s_place: geometry
 ";
+
+/// Areas beside each other, inside each other, across the antimeridian, around poles, and points and lines on their borders.
+const PLACES: [&str; 14] = [
+    "POLYGON((0 0, 10 0, 10 10, 0 10, 0 0))",
+    "POLYGON((2 2, 4 2, 4 4, 2 4, 2 2))",
+    "POLYGON((10 10, 20 10, 20 20, 10 20, 10 10))",
+    "POLYGON((5 5, 15 -5, 16 -4, 6 6, 5 5))",
+    "POLYGON((170 -10, 190 -10, 190 10, 170 10, 170 -10))",
+    "POLYGON((-180 0, -175 0, -175 5, -180 5, -180 0))",
+    "POLYGON((150 20, 180 20, 180 30, 150 30, 150 20))",
+    "POLYGON((0 80, 120 80, 240 80, 360 80, 0 80))",
+    "LINESTRING(-170 -90, -170 -60)",
+    "POINT(30 -90)",
+    "POINT(10 10)",
+    "POINT(180 25)",
+    "MULTIPOINT(0 0, 100 0)",
+    "POLYGON((-180 -90, 180 -90, 180 90, -180 90, -180 -90))",
+];
 
 const TEXTS: [&str; 16] =
     ["", "a", "A", "ab", "aB", "abc", "abcd", "b", "ba bc", "Ba  Bc", "b*c", "b?[c]", "\u{e4}bc", "\u{c4}BC", "\u{ffff}", "\u{10000}"];
@@ -69,6 +90,7 @@ fn scalars(ty: &FieldType) -> Vec<Value> {
         FieldType::Boolean => [false, true].map(Value::Bool).to_vec(),
         FieldType::Uuid => [0, 1, 1 << 64, u128::MAX].map(Value::Uuid).to_vec(),
         FieldType::Struct(_) => panic!("made of members"),
+        FieldType::Geometry => PLACES.map(geometry).to_vec(),
         FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Arc::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
         _ => [-7, -1, 0, 1, 2, 3, 1_000].map(Value::Int).to_vec(),
     }
@@ -253,6 +275,11 @@ fn element_satisfies(element: &Value, test: &Comparison, known: &Known) -> bool 
             let pieces: Vec<String> = pieces.iter().map(|piece| if known.fold { fold(piece) } else { piece.clone() }).collect();
             matches_pieces(own_text, &pieces)
         }
+        Comparison::Lies(relation, wanted) => match (element, relation) {
+            (Value::Geometry(own), GeometryRelation::Intersects) => own.intersects(wanted).expect("few edges"),
+            (Value::Geometry(own), GeometryRelation::Within) => own.is_within(wanted).expect("few edges"),
+            _ => false,
+        },
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => unreachable!("handled for the whole value"),
     }
 }
@@ -279,7 +306,12 @@ fn tests_of(known: &Known) -> Vec<Comparison> {
     }
     tests.push(Comparison::In(values[..2].to_vec()));
     tests.push(Comparison::In([&values[1..2], &values[1..2]].concat()));
-    if known.ty.element() == &FieldType::Json {
+    for value in &values {
+        if let Value::Geometry(wanted) = value {
+            tests.extend([GeometryRelation::Intersects, GeometryRelation::Within].map(|relation| Comparison::Lies(relation, wanted.clone())));
+        }
+    }
+    if matches!(known.ty.element(), FieldType::Json | FieldType::Geometry) {
         return tests;
     }
     for (number, low) in values.iter().enumerate() {
@@ -1168,6 +1200,7 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         ("flag_i", equal(Value::Bool(true))),
         ("moment_i", between(Some((int(0), true)), None)),
         ("id_i", equal(Value::Uuid(1))),
+        ("place_i", meets(PLACES[1])),
         ("words_i", equal(text("a"))),
         ("words_i", Comparison::In(vec![text("a"), text("b")])),
         ("words_f", equal(text("A"))),
@@ -1184,9 +1217,13 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
     }
     // or nothing would have been shown
-    for (name, test) in
-        [("plain", equal(text("a"))), ("ordered", Comparison::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))]
-    {
+    for (name, test) in [
+        ("plain", equal(text("a"))),
+        ("place", meets(PLACES[1])),
+        ("ordered", Comparison::NotEqual(text("a"))),
+        ("searched", wildcard("*ab*")),
+        ("words", equal(text("a"))),
+    ] {
         assert!(scans(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
     }
 }
@@ -1203,6 +1240,7 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
             ("words_i", texts(&[word, "all"])),
             ("words_f", texts(&[word, "all"])),
             ("ids_i", Value::List(vec![Value::Uuid(number as u128)])),
+            ("place_i", geometry(&format!("POINT({number} 5)"))),
             ("s_text_i", text(word)),
         ];
         own.to_vec()
@@ -1217,11 +1255,12 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
             ("words_i", equal(text(word))),
             ("words_f", equal(text(word))),
             ("ids_i", equal(Value::Uuid(number as u128))),
+            ("place_i", meets(&format!("LINESTRING({number} 0, {number} 9)"))),
             ("s_text_i", equal(text(word))),
         ];
         asked.into_iter().map(|(name, test)| desk.keys_where(name, test).len()).collect()
     };
-    let (everywhere, nowhere) = (vec![1; 9], vec![0; 9]);
+    let (everywhere, nowhere) = (vec![1; 10], vec![0; 10]);
     desk.put("x", &values("first", 1));
     assert_eq!(finds("first", 1), everywhere);
     desk.put("x", &values("second", 2));

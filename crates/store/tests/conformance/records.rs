@@ -157,6 +157,8 @@ collections:
       bytes: size
       id: uuid
       tree: json
+      place: geometry
+      place_indexed: { type: geometry, index: intersects }
       per_source: { type: integer, survivorship: by_contributor }
       words_list: { type: [text] }
       number_list: { type: [integer] }
@@ -166,6 +168,7 @@ collections:
       id_list: { type: [uuid], index: equal }
       tree_list: { type: [json] }
     state:
+      s_place: geometry
       s_words: text
       s_number: integer
       s_ratio: float
@@ -238,6 +241,9 @@ fn samples(ty: &FieldType) -> Vec<Value> {
         FieldType::Boolean => vec![Value::Bool(false), Value::Bool(true)],
         FieldType::Uuid => [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef].map(Value::Uuid).to_vec(),
         FieldType::Json => jsons(),
+        FieldType::Geometry => {
+            ["POINT(0.1 -0.3)", "POLYGON((170 0, 190 0, 190 10, 170 10, 170 0),(172 1, 173 1, 173 2, 172 1))"].map(geometry).to_vec()
+        }
         FieldType::List(element) => {
             let items = samples(element);
             let one = items.iter().map(|item| Value::List(vec![item.clone()]));

@@ -5,9 +5,9 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::journal::ChunkJournal;
-use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
+use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
 
 type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
@@ -69,6 +69,16 @@ pub fn text(text: &str) -> Value {
 
 pub fn texts(texts: &[&str]) -> Value {
     Value::List(texts.iter().map(|text| Value::text(*text)).collect())
+}
+
+pub fn geometry(text: &str) -> Value {
+    from_text(text, &FieldType::Geometry, None).expect("a geometry")
+}
+
+/// Geometries that have a point in common with one.
+pub fn meets(text: &str) -> Comparison {
+    let Value::Geometry(wanted) = geometry(text) else { panic!("{text} is a geometry") };
+    Comparison::Lies(GeometryRelation::Intersects, wanted)
 }
 
 /// The column of a field or state field by name, or of `key`, `revision`, `conflict`.

@@ -150,6 +150,7 @@ impl TypeChecker<'_> {
                 let wrong = TypeError::new(args[place], format!("`{}` takes {} here, this is {}", function.name, wanted.join(" or "), kinds[place]));
                 return Err(match (&kinds[place], function.name) {
                     (TypeKind::Duration, "double") => wrong.help("a duration in seconds: x / duration('1s')"),
+                    (TypeKind::Text | TypeKind::Struct(_), _) if wanted == ["geometry"] => wrong.help("a geometry of a text: geometry(x)"),
                     (TypeKind::Duration, "int") => wrong.help("a duration in seconds: x.getSeconds()"),
                     (TypeKind::List(element), _)
                         if wanted.contains(&"[text]")
@@ -199,6 +200,7 @@ fn named(kind: &str) -> Type {
         "boolean" => TypeKind::Boolean.into(),
         "timestamp" => TypeKind::Timestamp.into(),
         "duration" => TypeKind::Duration.into(),
+        "geometry" => TypeKind::Geometry.into(),
         "bytes" => TypeKind::Bytes.into(),
         "[text]" => Type::list(TypeKind::Text.into()),
         "struct" => Type::mapping("struct", Type::any()),
@@ -217,6 +219,7 @@ fn takes(wanted: &str, kind: &TypeKind) -> bool {
         | ("boolean", TypeKind::Boolean) => true,
         ("timestamp", TypeKind::Timestamp)
         | ("duration", TypeKind::Duration)
+        | ("geometry", TypeKind::Geometry)
         | ("bytes", TypeKind::Bytes)
         | ("struct", TypeKind::Struct(_))
         | ("[any]", TypeKind::List(_)) => true,

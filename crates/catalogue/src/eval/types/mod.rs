@@ -46,6 +46,8 @@ pub enum TypeKind {
     Timestamp,
     /// A length of time.
     Duration,
+    /// A geometry.
+    Geometry,
     /// A list of elements.
     List(Box<Type>),
     /// Named values.
@@ -77,10 +79,11 @@ impl TypeKind {
             TypeKind::Bytes => 5,
             TypeKind::Timestamp => 6,
             TypeKind::Duration => 7,
-            TypeKind::List(_) => 8,
-            TypeKind::Struct(_) => 9,
-            TypeKind::Json => 10,
-            TypeKind::Null => 11,
+            TypeKind::Geometry => 8,
+            TypeKind::List(_) => 9,
+            TypeKind::Struct(_) => 10,
+            TypeKind::Json => 11,
+            TypeKind::Null => 12,
         }
     }
 
@@ -116,6 +119,7 @@ impl fmt::Display for TypeKind {
             TypeKind::Bytes => "bytes",
             TypeKind::Timestamp => "timestamp",
             TypeKind::Duration => "duration",
+            TypeKind::Geometry => "geometry",
             TypeKind::List(element) if element.kinds.is_empty() => "an empty list",
             TypeKind::List(element) => return write!(f, "[{}]", element.present()),
             TypeKind::Struct(members) => &members.of,
@@ -173,6 +177,7 @@ impl Type {
             FieldType::Timestamp => TypeKind::Timestamp.into(),
             FieldType::Duration => TypeKind::Duration.into(),
             FieldType::Json => TypeKind::Json.into(),
+            FieldType::Geometry => TypeKind::Geometry.into(),
             FieldType::Ranges => Type::list(Type::list(TypeKind::Integer.into())),
             FieldType::Struct(members) => {
                 Type::structure("struct", members.iter().map(|member| (member.name.clone(), Type::of(&member.ty).or_null())).collect())
@@ -225,11 +230,11 @@ impl Type {
         own.kinds.is_empty() || other.kinds.is_empty() || own.kinds.iter().any(|kind| other.kinds.iter().any(|other| kind.can_equal(other)))
     }
 
-    /// What it is after it was kept as JSON: times and durations are texts then.
+    /// What it is after it was kept as JSON: times and durations are texts then, and geometries are GeoJSON.
     pub fn as_json(&self) -> Self {
         let kinds = self.kinds.iter().map(|kind| match kind {
             TypeKind::Timestamp | TypeKind::Duration => TypeKind::Text.into(),
-            TypeKind::Unsigned => TypeKind::Json.into(),
+            TypeKind::Unsigned | TypeKind::Geometry => TypeKind::Json.into(),
             TypeKind::Bytes => Type::null(),
             TypeKind::List(element) => Type::list(element.as_json()),
             TypeKind::Struct(members) => TypeKind::Struct(StructType {
@@ -282,7 +287,7 @@ pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
             true
         }
         (Cel::Float(_), TypeKind::Float) | (Cel::String(_), TypeKind::Text) | (Cel::Bytes(_), TypeKind::Bytes) => true,
-        (Cel::Timestamp(_), TypeKind::Timestamp) | (Cel::Duration(_), TypeKind::Duration) => true,
+        (Cel::Timestamp(_), TypeKind::Timestamp) | (Cel::Duration(_), TypeKind::Duration) | (Cel::Opaque(_), TypeKind::Geometry) => true,
         (Cel::List(items), TypeKind::List(element)) => items.iter().all(|item| is_of(item, element)),
         (Cel::Map(map), TypeKind::Struct(members)) => map.map.iter().all(|(name, value)| {
             let name = match name {

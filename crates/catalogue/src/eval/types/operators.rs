@@ -17,6 +17,9 @@ pub(super) fn unify(left: &Type, right: &Type) -> String {
             "timestamp('2026-01-31T00:00:00Z') makes a time of a text".to_owned()
         }
         () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Duration) => "duration('90s') makes a duration of a text".to_owned(),
+        () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Geometry) => {
+            "geometry('POINT(14.5 50)') makes a geometry of a text".to_owned()
+        }
         () if (text(left) || text(right)) && either(&|kind| *kind == TypeKind::Boolean) => "true and false are written without quotes".to_owned(),
         () => "compare values of one type".to_owned(),
     }

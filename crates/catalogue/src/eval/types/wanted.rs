@@ -111,7 +111,9 @@ fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &s
             let wrong = wanted.iter().any(|member| kinds(member).iter().any(|kind| misfit(kind, &member.ty, reading, shown).is_some()));
             wrong.then_some(None)
         }
+        (TypeKind::Struct(_) | TypeKind::Geometry, FieldType::Geometry) => None,
         (TypeKind::Struct(_), _) | (_, FieldType::Struct(_)) => Some(None),
+        (TypeKind::Geometry, FieldType::Text) => write("string"),
         (_, FieldType::Text) => None,
         (TypeKind::Text, FieldType::Date | FieldType::Uuid | FieldType::Size | FieldType::Ranges) => None,
         (TypeKind::Text, _) if reading == TextConversion::Document => None,
@@ -120,6 +122,7 @@ fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &s
         (TypeKind::Text, FieldType::Boolean) => write("bool"),
         (TypeKind::Text, FieldType::Timestamp) => write("timestamp"),
         (TypeKind::Text, FieldType::Duration) => write("duration"),
+        (TypeKind::Text, FieldType::Geometry) => write("geometry"),
         (TypeKind::Integer | TypeKind::Unsigned, FieldType::Integer | FieldType::Size | FieldType::Float) => None,
         (TypeKind::Integer, FieldType::Ranges) => None,
         (TypeKind::Float, FieldType::Float) => None,

@@ -75,6 +75,8 @@ pub struct FieldIndexes {
     pub ordered: bool,
     /// Text anywhere inside.
     pub contains: bool,
+    /// How geometries lie: boxes around them.
+    pub intersects: bool,
     /// Equality, for settling alone: the children of a link that is [only read](crate::model::links::Link::is_only_read), if it is not ordered.
     pub by_link: bool,
 }

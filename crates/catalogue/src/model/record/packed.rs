@@ -41,7 +41,7 @@ use super::{
 };
 use crate::model::definition::{Collection, Field};
 use crate::model::ids::FieldId;
-use crate::value::Value;
+use crate::value::{Geometry, Value};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -429,6 +429,10 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
             items.iter().for_each(|item| put_value(out, item));
         }
         Value::Cleared => out.push(8),
+        Value::Geometry(geometry) => {
+            out.push(9);
+            put_bytes(out, &geometry.to_bytes());
+        }
     }
 }
 
@@ -535,6 +539,10 @@ impl<'a> Decoder<'a> {
                 Value::List(items)
             }
             8 => Value::Cleared,
+            9 => {
+                let geometry = Geometry::from_bytes(self.slice()?).map_err(|_| DecodeError("a value is not a geometry"))?;
+                Value::Geometry(Arc::new(geometry))
+            }
             _ => return Err(DecodeError("unknown kind of value")),
         })
     }

@@ -92,7 +92,7 @@ impl<'c> DocumentMapper<'c> {
             names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
         });
         let (unheard, namesakes) = (unheard.collect(), namesakes.collect());
-        let values = ValueReader { catalogue, evaluator };
+        let values = ValueReader::new(catalogue, evaluator);
         Self {
             catalogue,
             values,
@@ -130,6 +130,7 @@ impl<'c> DocumentMapper<'c> {
                         ValueOrigin::Match { pattern, of } => Ok(self.values.matched(*pattern, of, &scope)),
                         _ => self.values.value(document, &own.rule, &scope, &mut found).map(LetResult::Value),
                     };
+                    self.note_repairs(&own.name, &mut mapped);
                     let value = match value {
                         Ok(value) => value,
                         Err(trouble) => {
@@ -263,6 +264,7 @@ impl<'c> DocumentMapper<'c> {
             let own = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
             let heard = scope.lend(Some(own));
             let value = self.values.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            self.note_repairs(&field.name, mapped);
             let reads_unread = matches!(value, Ok(Value::Null)) && heard.reads_unread(&entry.rule);
             let lent = heard.end();
             scope.take_back(lent);
@@ -473,6 +475,11 @@ impl<'c> DocumentMapper<'c> {
             return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
         }
         Ok(as_of)
+    }
+
+    /// What was repaired in a value is told with the document.
+    fn note_repairs(&self, name: &str, mapped: &mut MappedDocument) {
+        mapped.warnings.extend(self.values.repairs().into_iter().map(|repair| format!("{name}: {repair}")));
     }
 
     /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:

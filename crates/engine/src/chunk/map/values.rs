@@ -3,13 +3,13 @@
 use super::names::{DocumentScope, LetResult};
 use crate::content::allowed::check;
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use stook_catalogue::definition::Field;
 use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule};
-use stook_catalogue::eval::{Evaluator, Expression, from_cel};
+use stook_catalogue::eval::{Evaluator, Expression, repaired_from_cel};
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;
-use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, struct_of};
+use stook_catalogue::value::{FieldType, Value, ranges, ranges_of, repaired_from_json, repaired_from_text, struct_of};
 use stook_formats::{Document, SelectedValue, places, select, select_from, unreadable};
 
 /// Trouble with one value.
@@ -24,9 +24,20 @@ pub(super) enum ValueIssue {
 pub(super) struct ValueReader<'c> {
     pub(super) catalogue: &'c Catalogue,
     pub(super) evaluator: &'c Evaluator,
+    /// What was repaired in values since [`ValueReader::repairs`] was asked.
+    repaired: RefCell<Vec<String>>,
 }
 
 impl<'c> ValueReader<'c> {
+    pub(super) fn new(catalogue: &'c Catalogue, evaluator: &'c Evaluator) -> Self {
+        Self { catalogue, evaluator, repaired: RefCell::default() }
+    }
+
+    /// What was repaired in the values that were read since this was asked.
+    pub(super) fn repairs(&self) -> Vec<String> {
+        std::mem::take(&mut *self.repaired.borrow_mut())
+    }
+
     /// `found` is room for what paths find.
     pub(super) fn value<'d>(
         &self,
@@ -110,7 +121,7 @@ impl<'c> ValueReader<'c> {
             let value = match (found, &rule.format) {
                 // a text in a format of its own
                 (cel::Value::String(text), Some(_)) => return Ok(self.text(&text, rule)),
-                (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
+                (found, _) => repaired_from_cel(&found, &rule.ty, &mut self.repaired.borrow_mut()).map_err(|error| error.to_string())?,
             };
             Ok(match value {
                 Value::Text(text) if !rule.clean.is_empty() || rule.lookup.is_some() => self.text(&text, rule),
@@ -182,7 +193,10 @@ impl<'c> ValueReader<'c> {
         match selected {
             SelectedValue::Text(text, _) => self.text(text, rule),
             SelectedValue::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
-            SelectedValue::Json(json) => from_json(json, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
+            SelectedValue::Json(json) => {
+                let value = repaired_from_json(json, &rule.ty, rule.format.as_deref(), &mut self.repaired.borrow_mut());
+                value.map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -209,7 +223,8 @@ impl<'c> ValueReader<'c> {
                 None => return Ok(Value::Null),
             },
         };
-        from_text(&looked_up, rule.ty.element(), rule.format.as_deref()).map_err(|error| error.to_string())
+        let value = repaired_from_text(&looked_up, rule.ty.element(), rule.format.as_deref(), &mut self.repaired.borrow_mut());
+        value.map_err(|error| error.to_string())
     }
 }
 

@@ -25,6 +25,7 @@ pub fn schema(ty: &FieldType) -> Json {
         FieldType::Duration => json!({ "type": "string", "pattern": "^-?P", "description": "ISO 8601, in hours and less: PT1H30M" }),
         FieldType::Uuid => json!({ "type": "string", "format": "uuid" }),
         FieldType::Json => json!({}),
+        FieldType::Geometry => geojson(),
         FieldType::Ranges => json!({
             "type": "array",
             "items": { "type": "array", "minItems": 2, "maxItems": 2, "items": schema(&FieldType::Integer) },
@@ -36,6 +37,20 @@ pub fn schema(ty: &FieldType) -> Json {
         }
         FieldType::List(element) => json!({ "type": "array", "items": schema(element) }),
     }
+}
+
+/// A geometry of GeoJSON. Its coordinates are not described further: rings and positions have rules that no schema says.
+fn geojson() -> Json {
+    json!({
+        "type": "object",
+        "properties": {
+            "type": { "enum": ["Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon", "GeometryCollection"] },
+            "coordinates": { "type": "array" },
+            "geometries": { "type": "array", "items": { "type": "object" } },
+        },
+        "required": ["type"],
+        "description": "GeoJSON (RFC 7946); WKT as a text is taken, too",
+    })
 }
 
 pub fn limited(ty: &FieldType, one_of: &[Value], min: Option<f64>, max: Option<f64>) -> Json {

@@ -71,7 +71,7 @@ pub fn form(value: &Value) -> Value {
 
 /// Whether values are in one order here and in a store.
 pub fn has_order(ty: &FieldType) -> bool {
-    !ty.is_list() && !matches!(ty, FieldType::Json | FieldType::Ranges)
+    !ty.is_list() && !matches!(ty, FieldType::Json | FieldType::Ranges | FieldType::Geometry)
 }
 
 pub fn plan_column(column: RecordColumn) -> PlanColumn {

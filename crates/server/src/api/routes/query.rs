@@ -285,6 +285,8 @@ fn compared(condition: &QueryCondition) -> Json {
         ComparisonOperator::AtLeast => json!({ "$gte": first }),
         ComparisonOperator::In => json!({ "$in": values }),
         ComparisonOperator::Between => json!({ "$gte": first, "$lte": values.last() }),
+        ComparisonOperator::Intersects => json!({ "$geoIntersects": values }),
+        ComparisonOperator::Within => json!({ "$geoWithin": values }),
         ComparisonOperator::Last => json!({ "$last": first }),
     }
 }

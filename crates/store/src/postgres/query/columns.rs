@@ -98,6 +98,7 @@ impl ColumnInfo {
             Comparison::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
             Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
             Comparison::In(_) => ordered,
+            Comparison::Lies(..) => self.index.intersects,
             Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
             Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
             Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,

@@ -1,13 +1,13 @@
 //! Conditions in SQL, said in the form that an index answers.
 
 use super::super::session::DbResult;
-use super::super::tables::INDEXED;
+use super::super::tables::{INDEXED, name};
 use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::Comparison;
 use crate::sql::pattern::{self, MAX_PATTERN};
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, Geometry, Value};
 
 /// What an index holds of a text.
 pub fn beginning(text: &str) -> String {
@@ -110,6 +110,17 @@ impl ComparisonSql<'_> {
         ))
     }
 
+    /// What may lie so to a geometry, by the boxes around both.
+    fn meets(&mut self, wanted: &Geometry) -> String {
+        let own = name(&["b", &self.known.name]);
+        let asked = wanted.reach().asked().into_iter().map(|asked| {
+            let [west, south, east, north] =
+                [asked.west, asked.south, asked.east, asked.north].map(|side| self.parameters.value(Value::float(side), &FieldType::Float));
+            format!("r.{own} && box(point({east}, {north}), point({west}, {south}))")
+        });
+        format!("({})", asked.collect::<Vec<_>>().join(" OR "))
+    }
+
     pub fn test(&mut self, test: &Comparison) -> DbResult<String> {
         if self.known.ty == FieldType::Ranges {
             return self.in_ranges(test);
@@ -172,6 +183,9 @@ impl ComparisonSql<'_> {
                 format!("({} IS NULL OR NOT ({matches}))", self.sql)
             }
             Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
+            // which of them lie so is decided elsewhere, see [`crate::sql::lies`]
+            Comparison::Lies(_, wanted) if self.known.index.intersects => self.meets(wanted),
+            Comparison::Lies(..) => format!("{} IS NOT NULL", self.sql),
         })
     }
 }

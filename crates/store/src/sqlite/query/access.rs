@@ -32,6 +32,8 @@ pub enum AccessPath {
     Elements,
     /// The trigram table, asked for this.
     Trigrams(String),
+    /// The table of boxes around geometries.
+    Boxes,
     /// The index of records on which contributors disagree.
     Conflicts,
 }
@@ -44,6 +46,9 @@ const PROBES: [i64; 3] = [256, 4_096, 32_768];
 pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
     if known.conflicts {
         return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
+    }
+    if matches!(test, Comparison::Lies(..)) {
+        return known.index.intersects.then_some((5, AccessPath::Boxes));
     }
     let ordered =
         if known.index.ordered && known.ty.is_list() { Some(AccessPath::Elements) } else { known.ordered_index(collection).map(AccessPath::Ordered) };
@@ -86,6 +91,16 @@ fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
     };
     let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
     (!quoted.is_empty()).then(|| quoted.join(" AND "))
+}
+
+/// The ids of records whose geometries have boxes that meet those of the one that is looked for.
+pub fn in_boxes(collection: &Collection, known: &ColumnInfo, test: &Comparison, parameters: &mut Vec<Sql>) -> String {
+    let Comparison::Lies(_, wanted) = test else { return String::new() };
+    let asked = wanted.reach().asked();
+    parameters.extend(asked.iter().flat_map(|own| [own.east, own.west, own.north, own.south]).map(Sql::Real));
+    let side = format!("\"g_{}_{}\"", collection.name, known.name);
+    let one = format!("SELECT id FROM {side} WHERE west <= ? AND east >= ? AND south <= ? AND north >= ?");
+    vec![one; asked.len()].join(" UNION ALL ")
 }
 
 pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&'a Collection> {
@@ -158,6 +173,10 @@ pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<
         AccessPath::Elements => {
             let (elements, own) = (known.elements(collection), known.elements_of());
             format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
+        }
+        AccessPath::Boxes => {
+            parameters = Vec::new();
+            format!("({})", in_boxes(collection, known, test, &mut parameters))
         }
         AccessPath::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
         AccessPath::Trigrams(query) => {

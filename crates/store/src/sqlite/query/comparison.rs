@@ -82,7 +82,8 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
         Comparison::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
         Comparison::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
         Comparison::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
-        Comparison::Exists(_) => format!("{sql} IS NOT NULL"),
+        // which of them lie so is decided elsewhere, see [`crate::sql::lies`]
+        Comparison::Exists(_) | Comparison::Lies(..) => format!("{sql} IS NOT NULL"),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A plan as one statement.
 
 use super::super::tables::conflict_index;
-use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of};
+use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of, in_boxes};
 use super::columns::{ColumnInfo, key, known};
 use super::comparison::comparison;
 use crate::Result;
@@ -106,6 +106,12 @@ impl<'a> SqlBuilder<'a> {
                 let comparison = comparison("value", test, known, &mut self.parameters)?;
                 let (elements, own) = (known.elements(self.collection), known.elements_of());
                 self.conditions.push(format!("{by} IN (SELECT {from} FROM {elements} WHERE {own} AND {comparison})"));
+            }
+            AccessPath::Boxes => {
+                self.index = " NOT INDEXED".into();
+                self.access = format!("finds records through the boxes around {name}");
+                let boxes = in_boxes(self.collection, known, test, &mut self.parameters);
+                self.conditions.push(format!("\"r_{collection}\".id IN ({boxes})"));
             }
             AccessPath::Conflicts => {
                 self.index = format!(" INDEXED BY {}", conflict_index(collection));

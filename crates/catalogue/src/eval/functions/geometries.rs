@@ -1,0 +1,41 @@
+//! What is asked of geometries: how large they are, and how two of them lie.
+
+use super::{EvalError, EvalResult, failed, kind_of};
+use crate::eval::convert::{CelValue as Cel, cel_to_geometry, cel_to_json, geometry_to_cel, text_to_cel};
+use crate::value::{FieldType, Geometry, Value, from_json};
+use std::sync::Arc;
+use stook_geometry::TooIntricate;
+
+/// The value of one of the functions of this module; nothing of other functions and arguments.
+pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
+    Some(match (name, args) {
+        ("geometry", [value]) => read(value).map(geometry_to_cel),
+        ("area", [of]) => read(of).map(|of| Cel::Float(of.area())),
+        ("intersects", [first, second]) => both(first, second, |first, second| first.intersects(second).map(Cel::Bool)),
+        ("within", [first, second]) => both(first, second, |first, second| first.is_within(second).map(Cel::Bool)),
+        ("fraction", [of, within]) => both(of, within, |of, within| of.fraction_in(within).map(|found| found.map_or(Cel::Null, Cel::Float))),
+        ("string", [geometry @ Cel::Opaque(_)]) => read(geometry).map(|geometry| text_to_cel(&geometry.to_wkt())),
+        ("type", [Cel::Opaque(_)]) => Ok(text_to_cel("geometry")),
+        _ => return None,
+    })
+}
+
+fn both(first: &Cel, second: &Cel, found: impl FnOnce(&Geometry, &Geometry) -> Result<Cel, TooIntricate>) -> EvalResult {
+    let (first, second) = (read(first)?, read(second)?);
+    found(&first, &second).map_err(|error| failed(error.to_string()))
+}
+
+/// A geometry, or what is read as one. Nothing is repaired here: nobody would be told.
+fn read(value: &Cel) -> Result<Arc<Geometry>, EvalError> {
+    if let Some(geometry) = cel_to_geometry(value) {
+        return Ok(geometry.clone());
+    }
+    if !matches!(value, Cel::String(_) | Cel::Map(_)) {
+        return Err(EvalError::TypeMismatch(format!("{} is not a geometry", kind_of(value))));
+    }
+    match from_json(&cel_to_json(value), &FieldType::Geometry, None) {
+        Ok(Value::Geometry(geometry)) => Ok(geometry),
+        Ok(_) => Err(failed("this is not a geometry")),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}

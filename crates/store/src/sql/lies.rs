@@ -1,0 +1,66 @@
+//! How geometries lie to each other. Databases know the boxes around them alone, so what these find is read and compared here, and a plan
+//! goes on with the keys of the records of which the condition holds: whatever it asks, and in whatever order, is as it is without geometries.
+
+use crate::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan};
+use crate::{Result, StoreError};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::{Geometry, Value};
+
+/// Reads the rows of a plan.
+pub type ReadRows<'r, E> = dyn FnMut(&QueryPlan, &mut dyn FnMut(Vec<Value>) -> Result<()>) -> std::result::Result<(), E> + 'r;
+
+/// Whether a plan asks how geometries lie.
+pub fn asks(plan: &QueryPlan) -> bool {
+    plan.conditions.iter().any(|condition| matches!(condition.test, Comparison::Lies(..)))
+}
+
+/// The plan with the keys of the records whose geometries lie as it asks. `read` reads what may be some of them, by their boxes, of the
+/// snapshot that the plan is answered from.
+///
+/// # Errors
+/// What `read` says, or when two geometries would take too long to compare.
+pub fn decided<E: From<StoreError>>(catalogue: &Catalogue, plan: &QueryPlan, read: &mut ReadRows<'_, E>) -> std::result::Result<QueryPlan, E> {
+    let (asked, others): (Vec<Condition>, Vec<Condition>) =
+        plan.conditions.iter().cloned().partition(|condition| matches!(condition.test, Comparison::Lies(..)));
+    let columns = std::iter::once(PlanColumn::Key).chain(asked.iter().map(|condition| condition.column)).collect();
+    // conditions on elements are about rows, of which a record has several
+    let of_records = plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned().collect();
+    let candidates = QueryPlan { conditions: of_records, columns, any_order: true, ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
+    let mut keys = Vec::new();
+    read(&candidates, &mut |row| {
+        let Some((key, values)) = row.split_first() else { return Ok(()) };
+        for (condition, value) in asked.iter().zip(values) {
+            let Comparison::Lies(relation, wanted) = &condition.test else { continue };
+            let Value::Geometry(own) = value else { return Ok(()) };
+            let holds = lies(own, *relation, wanted).map_err(|error| {
+                let (field, key) = (name(catalogue, plan, condition.column), key.as_text().unwrap_or_default());
+                StoreError::Wrong(format!("`{field}` of {key:?} cannot be compared: {error}"))
+            })?;
+            if !holds {
+                return Ok(());
+            }
+        }
+        keys.push(key.clone());
+        Ok(())
+    })?;
+    let found = Condition { column: PlanColumn::Key, test: Comparison::In(keys) };
+    Ok(QueryPlan { conditions: others.into_iter().chain([found]).collect(), ..plan.clone() })
+}
+
+fn lies(own: &Geometry, relation: GeometryRelation, wanted: &Geometry) -> std::result::Result<bool, String> {
+    match relation {
+        GeometryRelation::Intersects => own.intersects(wanted),
+        GeometryRelation::Within => own.is_within(wanted),
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn name<'c>(catalogue: &'c Catalogue, plan: &QueryPlan, column: PlanColumn) -> &'c str {
+    let collection = catalogue.collections.get(plan.collection);
+    let found = collection.and_then(|own| match column {
+        PlanColumn::Field(field) => own.fields.get(field).map(|field| field.name.as_str()),
+        PlanColumn::State(state) => own.states.get(state).map(|state| state.name.as_str()),
+        _ => None,
+    });
+    found.unwrap_or("?")
+}
