@@ -129,6 +129,7 @@ impl Line<'_> {
 impl Figures {
     /// Prints a figure: what was measured, its unit, what it stands beside (which peer, with how many threads, how durable), and the ratio
     /// that must reach the bar.
+    #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
     pub fn ratio(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, other: &Samples, bar: f64) {
         let ratio = own.over(other);
         self.judged(what, own, unit, &peer(beside, other), &ratio, Bar::Least(bar));
@@ -153,6 +154,7 @@ impl Figures {
     }
 
     /// Prints a figure that is judged as another number than it shows, beside a peer or limit, and must not exceed a bar.
+    #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
     pub fn judged_at_most(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: f64) {
         self.judged(what, own, unit, beside, judged, Bar::Most(bar));
     }
@@ -189,6 +191,7 @@ impl Figures {
         self.lines.push(words.to_owned());
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
     fn judged(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: Bar) {
         let spread = judged.spread();
         let off = spread.map(|spread| spread * judged.median().abs());

@@ -204,7 +204,7 @@ impl Seeds<'_> {
     }
 
     /// Arguments of a run of imports.
-    fn import(&self, page: &mut String, name: &str, kept: Kept, plan: &str, url: &str, token: &str) -> Result<()> {
+    fn import(&self, page: &mut String, name: &str, kept: Kept, plan: &str, (url, token): (&str, &str)) -> Result<()> {
         let watched = self.watched(kept);
         let mut words = vec!["import", plan, "--target", url];
         words.extend(watched.iter().flat_map(|url| ["--postgres", url.as_str()]));
@@ -243,7 +243,7 @@ fn imports(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
         let served = own.serve_with_workers(&catalogue, &store, kept)?;
         let plan = own.copy(&format!("lab/imports-{set}.yaml"))?;
         let token = made["token"].as_str().unwrap_or_default();
-        own.import(page, &format!("imports-{set}-{}", kept.name()), kept, &plan, &served.url, token)?;
+        own.import(page, &format!("imports-{set}-{}", kept.name()), kept, &plan, (&served.url, token))?;
     }
     Ok(())
 }
@@ -309,7 +309,7 @@ fn tags(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let served = own.serve_with_workers(&catalogue, &store, kept)?;
     for plan in ["tags-one", "tags-three"] {
         let path = own.copy(&format!("lab/{plan}.yaml"))?;
-        own.import(page, &format!("{plan}-{}", kept.name()), kept, &path, &served.url, "")?;
+        own.import(page, &format!("{plan}-{}", kept.name()), kept, &path, (&served.url, ""))?;
     }
     if kept == Kept::Embedded {
         let points = own.example("lab/tags-100k.yaml").display().to_string();
@@ -326,6 +326,6 @@ fn pipeline(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let served = own.serve(&catalogue, &store, &["--workers", &cores], false)?;
     let plan = own.copy("lab/deliveries.yaml")?;
-    own.import(page, &format!("pipeline-{}", kept.name()), kept, &plan, &served.url, "")?;
+    own.import(page, &format!("pipeline-{}", kept.name()), kept, &plan, (&served.url, ""))?;
     own.show(page, &format!("pipeline-stages-{}", kept.name()), &["kpi", &served.log.display().to_string()])
 }

@@ -80,14 +80,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),
         #[cfg(feature = "lab")]
-        Command::Sample { name, records, seed, serve: Some(address), .. } => {
-            sample::serve_sample(*name, records.unwrap_or(name.size()), *seed, *address)
-        }
-        #[cfg(feature = "lab")]
-        Command::Sample { name, records, days, seed, keys, first, output, serve: None } => {
-            let size = if *name == arguments::sample::SampleName::Sentinel { *days } else { records.unwrap_or(name.size()) };
-            sample::sample(*name, size, *seed, *keys, *first, output.as_deref())
-        }
+        Command::Sample(arguments) => sample::sample(arguments),
         #[cfg(not(feature = "lab"))]
         Command::Lab(_) => Err(CommandError::usage("this build has no `stook lab`; build with --features lab")),
         #[cfg(not(feature = "lab"))]

@@ -45,7 +45,7 @@ impl Desk {
         let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
         let file = self.folder.join(format!("{source}.ndjson"));
         let job = support::job(&self.catalogue, &*self.store, &self.tenant, source, (&file, &text), 100);
-        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
         work::run(&self.catalogue, &*self.store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
         self.store.journal(job, 0, 100, true).expect("the journal").into_iter().map(|entry| (entry.key, entry.reasons)).collect()
     }

@@ -6,7 +6,7 @@ use super::lab::LabCommand;
 use super::queue::QueueCommand;
 use super::records::{ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
-use super::sample::{KeyOrder, SampleName};
+use super::sample::SampleArgs;
 use super::serve::{ServeArgs, TokenCommand};
 use super::tag::TagCommand;
 use clap::{Parser, Subcommand};
@@ -225,31 +225,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
-    Sample {
-        /// What kind.
-        name: SampleName,
-        /// How many [default: 1000, of datasets 50000].
-        #[arg(long, value_name = "N")]
-        records: Option<u64>,
-        /// How many days, of satellites.
-        #[arg(long, default_value_t = 1, value_name = "D")]
-        days: u64,
-        /// The same seed gives the same files.
-        #[arg(long, default_value_t = 1, value_name = "S")]
-        seed: u64,
-        /// Order of the records' numbers.
-        #[arg(long, default_value = "ascending")]
-        keys: KeyOrder,
-        /// Number of the first record.
-        #[arg(long, default_value_t = 1, value_name = "N")]
-        first: u64,
-        /// The file [default: standard output]; all but authorities are files in a folder.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// Serve the datasets as four HTTP services at this address instead of writing files.
-        #[arg(long, value_name = "ADDR", conflicts_with = "output")]
-        serve: Option<std::net::SocketAddr>,
-    },
+    Sample(SampleArgs),
     /// Print completions for a shell.
     #[command(after_help = "Example:\n  stook completions bash > /etc/bash_completion.d/stook")]
     Completions {

@@ -1,10 +1,9 @@
 //! `sample`: generated input, as files or as services.
 
-use crate::arguments::sample::{KeyOrder, SampleName};
+use crate::arguments::sample::{KeyOrder, SampleArgs, SampleName};
 use crate::output::count;
 use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
-use std::path::Path;
 use stook_sample::authorities::{self, Authorities};
 use stook_sample::businesses::{self, Businesses};
 use stook_sample::datasets::{self, Datasets};
@@ -15,30 +14,33 @@ use stook_sample::services::SampleServices;
 /// Samples that describe each business.
 const SAMPLES: u64 = 5;
 
-/// `size` is a number of records, of days for satellites.
-pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> CommandResult {
-    let mut records = size;
+pub fn sample(arguments: &SampleArgs) -> CommandResult {
+    let SampleArgs { name, days, seed, keys, first, .. } = *arguments;
+    let (output, mut records) = (arguments.output.as_deref(), arguments.records.unwrap_or(name.size()));
+    if let Some(address) = arguments.serve {
+        return serve(name, records, seed, address);
+    }
     match name {
         SampleName::Sentinel => {
             let folder = output.ok_or_else(|| CommandError::usage("this sample consists of several files: give a folder with -o"))?;
-            records = sentinel::write(&Sentinel { days: size, seed, first: first - 1 }, folder)?;
+            records = sentinel::write(&Sentinel { days, seed, first: first - 1 }, folder)?;
         }
         SampleName::Businesses => {
             let folder = output.ok_or_else(|| CommandError::usage("businesses are several files: name a folder with -o"))?;
-            businesses::write(&Businesses { records: size, seed, first, versions: SAMPLES }, folder)?;
+            businesses::write(&Businesses { records, seed, first, versions: SAMPLES }, folder)?;
         }
         SampleName::Datasets => {
             let folder = output.ok_or_else(|| CommandError::usage("datasets are several files: name a folder with -o, or --serve ADDR"))?;
-            datasets::write(&Datasets { records: size, seed }, folder)?;
+            datasets::write(&Datasets { records, seed }, folder)?;
         }
         SampleName::Machines => {
             let folder = output.ok_or_else(|| CommandError::usage("machines are several files: name a folder with -o"))?;
-            machines::write(&Machines { records: size, seed, first }, folder)?;
+            machines::write(&Machines { records, seed, first }, folder)?;
         }
         SampleName::Authorities => {
             let mut out = Output::new(output)?;
             let keys = if keys == KeyOrder::Random { authorities::KeyOrder::Random } else { authorities::KeyOrder::Ascending };
-            authorities::write(&Authorities { records: size, seed, keys, first }, &mut out)?;
+            authorities::write(&Authorities { records, seed, keys, first }, &mut out)?;
             out.finish()?;
         }
     }
@@ -49,7 +51,7 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
 }
 
 /// The services of a sample, until the process ends.
-pub fn serve_sample(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> CommandResult {
+fn serve(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> CommandResult {
     if name != SampleName::Datasets {
         return Err(CommandError::usage("--serve is for datasets only; other samples are written to files with -o"));
     }

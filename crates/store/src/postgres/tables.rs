@@ -18,6 +18,7 @@
 use super::session::{DbResult, Session};
 use super::values::{BoundingBox, RowExt, column_type, read};
 use crate::StoreError;
+use crate::sql::shape::IndexChange;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -413,7 +414,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                 let behind = if field.is_link() { ", key" } else { "" };
                 let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
                 let is_one = |index: FieldIndexes| index.ordered || index.by_link;
-                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, is_one(field.index), is_one(had))?;
+                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, IndexChange::of(is_one(field.index), is_one(had)))?;
                 let index = name(&["t", of, &field.name]);
                 match (field.index.contains, had.contains) {
                     (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,
@@ -451,7 +452,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
             let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
             let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
-            plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted.ordered, had.ordered)?;
+            plain_index(session, table, &["o", of, column.trim_matches('"')], &held, IndexChange::of(wanted.ordered, had.ordered))?;
             if existed.is_some() {
                 crate::sql::shape::report_index(&mut changes, of, &state.name, wanted, had);
             }
@@ -466,7 +467,7 @@ fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &
     if had.is_list() && had.ordered {
         session.batch(&format!("DROP TABLE {}", name(&["i", of, field])))?;
     } else if !had.is_list() {
-        plain_index(session, table, &["o", of, column.trim_matches('"')], "", false, had.ordered || had.linked)?;
+        plain_index(session, table, &["o", of, column.trim_matches('"')], "", IndexChange::of(false, had.ordered || had.linked))?;
         if had.contains {
             session.batch(&format!("DROP INDEX {}", name(&["t", of, field])))?;
         }
@@ -475,12 +476,12 @@ fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &
     session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE {} USING {value}", column_type(ty)))
 }
 
-fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> DbResult<()> {
+fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, change: IndexChange) -> DbResult<()> {
     let index = name(parts);
-    match (wanted, had) {
-        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
-        (false, true) => session.batch(&format!("DROP INDEX {index}")),
-        _ => Ok(()),
+    match change {
+        IndexChange::Create => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
+        IndexChange::Drop => session.batch(&format!("DROP INDEX {index}")),
+        IndexChange::Nothing => Ok(()),
     }
 }
 

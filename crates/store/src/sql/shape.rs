@@ -296,6 +296,28 @@ pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field
     changes.push(format!("`{collection}.{field}` is {what} now, and is settled again"));
 }
 
+/// What becomes of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexChange {
+    /// It is built.
+    Create,
+    /// It goes.
+    Drop,
+    /// It stays as it is, there or not.
+    Nothing,
+}
+
+impl IndexChange {
+    /// Of an index that is wanted or not, and was there or not.
+    pub(crate) fn of(wanted: bool, had: bool) -> Self {
+        match (wanted, had) {
+            (true, false) => Self::Create,
+            (false, true) => Self::Drop,
+            _ => Self::Nothing,
+        }
+    }
+}
+
 /// Says what happened to the index of a field that was there before.
 pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, had: FieldIndexes) {
     let gained = |had: FieldIndexes, wanted: FieldIndexes| {

@@ -20,6 +20,7 @@
 
 use super::error::failure;
 use super::values::unbind;
+use crate::sql::shape::IndexChange;
 use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -463,9 +464,9 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
             if field.ty.is_list() {
                 list_index(connection, collection, field, had.ordered)?;
             } else {
-                plain_index(connection, &own.table, name, &column, field.index.ordered, had.ordered)?;
-                linked_index(connection, &own.table, name, &field.name, field.index.by_link, had.by_link)?;
-                trigram_index(connection, collection, &field.name, &column, field.index.contains, had.contains)?;
+                plain_index(connection, &own.table, name, &column, IndexChange::of(field.index.ordered, had.ordered))?;
+                linked_index(connection, &own.table, name, &field.name, IndexChange::of(field.index.by_link, had.by_link))?;
+                trigram_index(connection, collection, &field.name, &column, IndexChange::of(field.index.contains, had.contains))?;
                 box_index(connection, collection, field, had.intersects)?;
             }
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
@@ -490,7 +491,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
             // lists and texts inside have side tables, which state does not
             let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
             let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
-            plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
+            plain_index(connection, &own.table, name, &format!("s_{}", state.name), IndexChange::of(wanted.ordered, had.ordered))?;
             if existed.is_some() {
                 crate::sql::shape::report_index(&mut changes, name, &state.name, wanted, had);
             }
@@ -505,8 +506,8 @@ fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &st
     if had.is_list() && had.ordered {
         connection.execute_batch(&format!("DROP TABLE \"i_{collection}_{field}\"")).map_err(failure)?;
     } else if !had.is_list() {
-        plain_index(connection, table, collection, &column, false, had.ordered)?;
-        linked_index(connection, table, collection, field, false, had.linked)?;
+        plain_index(connection, table, collection, &column, IndexChange::of(false, had.ordered))?;
+        linked_index(connection, table, collection, field, IndexChange::of(false, had.linked))?;
         if had.contains {
             connection.execute_batch(&format!("DROP TABLE \"t_{collection}_{field}\"")).map_err(failure)?;
         }
@@ -520,10 +521,10 @@ fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -
 }
 
 /// The index of a link's children: of equal texts alone, see [`super::packed`].
-fn linked_index(connection: &Connection, table: &str, collection: &str, field: &str, wanted: bool, had: bool) -> Result<()> {
+fn linked_index(connection: &Connection, table: &str, collection: &str, field: &str, change: IndexChange) -> Result<()> {
     let index = format!("\"l_{collection}_{field}\"");
-    let sql = match (wanted, had) {
-        (true, false) => {
+    let sql = match change {
+        IndexChange::Create => {
             let column = format!("d_{field}");
             if !columns_of(connection, table)?.contains(&column) {
                 add_column(connection, table, &format!("\"{column}\""), "INTEGER")?;
@@ -531,18 +532,18 @@ fn linked_index(connection: &Connection, table: &str, collection: &str, field: &
             format!("UPDATE {table} SET \"{column}\" = digest(\"f_{field}\"); CREATE INDEX {index} ON {table}(tenant, \"{column}\")")
         }
         // the column stays: nobody writes it, and it is filled again if it is needed
-        (false, true) => format!("DROP INDEX {index}"),
-        _ => return Ok(()),
+        IndexChange::Drop => format!("DROP INDEX {index}"),
+        IndexChange::Nothing => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(failure)
 }
 
-fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, wanted: bool, had: bool) -> Result<()> {
+fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, change: IndexChange) -> Result<()> {
     let index = ordered_index(collection, column);
-    let sql = match (wanted, had) {
-        (true, false) => format!("CREATE INDEX {index} ON {table}(tenant, \"{column}\")"),
-        (false, true) => format!("DROP INDEX {index}"),
-        _ => return Ok(()),
+    let sql = match change {
+        IndexChange::Create => format!("CREATE INDEX {index} ON {table}(tenant, \"{column}\")"),
+        IndexChange::Drop => format!("DROP INDEX {index}"),
+        IndexChange::Nothing => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(failure)
 }
@@ -581,16 +582,16 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
     connection.execute_batch(&sql).map_err(failure)
 }
 
-fn trigram_index(connection: &Connection, collection: &Collection, field: &str, column: &str, wanted: bool, had: bool) -> Result<()> {
+fn trigram_index(connection: &Connection, collection: &Collection, field: &str, column: &str, change: IndexChange) -> Result<()> {
     let side = format!("\"t_{}_{field}\"", collection.name);
-    let sql = match (wanted, had) {
-        (true, false) => format!(
+    let sql = match change {
+        IndexChange::Create => format!(
             "CREATE VIRTUAL TABLE {side} USING fts5(value, content='', contentless_delete=1, tokenize='trigram case_sensitive 1', detail=none);
              INSERT INTO {side}(rowid, value) SELECT id, \"{column}\" FROM \"r_{}\" WHERE \"{column}\" IS NOT NULL;",
             collection.name
         ),
-        (false, true) => format!("DROP TABLE {side}"),
-        _ => return Ok(()),
+        IndexChange::Drop => format!("DROP TABLE {side}"),
+        IndexChange::Nothing => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(failure)
 }
