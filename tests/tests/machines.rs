@@ -545,7 +545,15 @@ fn a_tag_that_does_not_exist_is_named_with_the_one_that_may_be_meant() {
         assert_eq!(keys(&place, "machine tag=first").len(), 1);
         place.ok(&["tag", "delete", "second"]);
         place.run(&["query", "machine tag=first"]).exits(1).complains(&["there is no tag `second`, by which a tag is defined"]);
+        for command in
+            [&["show", "grapics-fast"][..], &["delete", "grapics-fast"], &["set", "grapics-fast", "--comment", "x"], &["add", "grapics-fast", "a"]]
+        {
+            let said = place.run(&[&["tag"], command].concat());
+            said.exits(1).complains(&["there is no tag `grapics-fast`; did you mean `graphics-fast`?"]);
+        }
         let stook = Served::new(&place, &["--workers", "0"]);
+        let unknown = stook.get("/v1/main/tags/machine/grapics-fast").with(404);
+        assert_eq!(unknown["detail"], "there is no tag `grapics-fast`; did you mean `graphics-fast`?");
         let refused = stook.get("/v1/main/query?q=machine%20tag%3Dgrapics-fast").with(400);
         assert_eq!(refused["detail"], "there is no tag `grapics-fast`; did you mean `graphics-fast`?");
         assert_eq!((&refused["at"], &refused["until"]), (&json!(12), &json!(24)));

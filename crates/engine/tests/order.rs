@@ -746,6 +746,18 @@ fn every_order_of_four_chunks_counts_the_same() {
         vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), doc(3, "p"), doc(0, "r"), doc(1, "p")])],
         // a tombstone between two values
         vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), Doc { gone: true, ..doc(3, "q") }, doc(4, "r"), doc(4, "r")])],
+        // somebody else's tombstone, and what is older
+        vec![upsert(vec![doc(1, "p"), Doc { gone: true, part: "y", ..doc(3, "q") }, doc(2, "q"), Doc { part: "z", ..doc(1, "r") }])],
+        // until something newer is said
+        vec![
+            upsert(vec![Doc { gone: true, part: "y", ..doc(3, "q") }]),
+            upsert(vec![
+                doc(1, "p"),
+                Doc { part: "z", ..doc(4, "r") },
+                Doc { gone: true, part: "w", ..doc(5, "q") },
+                Doc { part: "v", ..doc(6, "r") },
+            ]),
+        ],
     ];
     for history in histories {
         let wanted = expected(&DESK.catalogue, &history);
@@ -757,6 +769,30 @@ fn every_order_of_four_chunks_counts_the_same() {
                     assert_eq!(seen, wanted, "order {order:?}, reads {reads:?}, together {together}\n{}", describe(&history));
                 }
             }
+        }
+    }
+}
+
+/// What is older than somebody else's deletion has no effect, and its journal says so; in whatever order the chunks come.
+#[test]
+fn a_document_older_than_a_deletion_is_superseded_and_told_by_whom() {
+    let doc = |part: &'static str, at: i64, gone: bool| Doc { id: "a", part, at, text: "p", n: "null", gone };
+    let deliver = |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
+    for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
+        for order in orders(3) {
+            let tenant = desk.tenant();
+            let schedule = Schedule { sizes: vec![1], order: order.clone(), reads: vec![Reads::Late], together: false, at_once: None };
+            let said = |docs: Vec<Doc>| {
+                let Ran::Job(job) = desk.run(&tenant, &deliver(docs), &schedule) else { panic!("it is a job") };
+                let entries = desk.store(0).journal(job, 0, 10, false).expect("its journal");
+                entries.into_iter().map(|entry| (entry.outcome.name(), entry.reasons.join("; "))).collect::<Vec<_>>()
+            };
+            let told = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
+            let found = said(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
+            assert_eq!(found, [("superseded", told.clone()), ("created", String::new()), ("superseded", told)], "{order:?}");
+            // another one is superseded, too, unless one of its job is newer than the deletion
+            let found = said(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
+            assert_eq!(found, [("created", String::new()), ("created", String::new()), ("created", String::new())], "{order:?}");
         }
     }
 }

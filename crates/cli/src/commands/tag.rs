@@ -75,7 +75,10 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
         TagCommand::Show { name, of } => {
             let context = TagContext::read(place, of)?;
             let found = context.tags()?.show(name)?;
-            let found = found.ok_or_else(|| CommandError::new(format!("there is no tag `{name}`")))?;
+            let Some(found) = found else {
+                let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
+                return Err(CommandError::new(tags::no_such_tag(name, &context.store.tags(&context.tenant, index)?.tags)));
+            };
             if of.json {
                 say!("{found}");
             } else {

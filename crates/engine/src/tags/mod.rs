@@ -24,6 +24,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
+use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{Value, from_json};
@@ -150,7 +151,7 @@ impl<'c> TaggedCollection<'c> {
                     let (comment, attributes) = (String::new(), Map::new());
                     Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
                 }
-                None => return Err(EngineError::Wrong(format!("there is no tag `{}`", wish.name))),
+                None => return Err(EngineError::Wrong(no_such_tag(&wish.name, &known))),
             };
             if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
                 if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
@@ -198,7 +199,7 @@ impl<'c> TaggedCollection<'c> {
         let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
         for name in names {
             match known.iter().find(|tag| tag.name == *name) {
-                None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
+                None => return Err(EngineError::Wrong(no_such_tag(name, &known))),
                 Some(tag) if !has_xpath(&tag) => {
                     return Err(EngineError::Wrong(format!("the tag `{name}` has no XPath: there is nothing to evaluate")));
                 }
@@ -223,7 +224,10 @@ impl<'c> TaggedCollection<'c> {
     /// # Errors
     /// When there is none, or the store fails.
     pub fn delete(&self, name: &str) -> Result<()> {
-        if self.store.delete_tag(self.tenant, self.index, name)? { Ok(()) } else { Err(EngineError::Wrong(format!("there is no tag `{name}`"))) }
+        if self.store.delete_tag(self.tenant, self.index, name)? {
+            return Ok(());
+        }
+        Err(EngineError::Wrong(no_such_tag(name, &self.store.tags(self.tenant, self.index)?.tags)))
     }
 
     /// Gives a manual tag to records and takes it from others. Returns how many it was given to and taken from, and the keys of which
@@ -234,7 +238,7 @@ impl<'c> TaggedCollection<'c> {
     pub fn assign(&self, name: &str, add: &[Key], remove: &[Key]) -> Result<(TagChanges, Vec<Key>)> {
         let tags = self.store.tags(self.tenant, self.index)?;
         match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
-            None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
+            None => return Err(EngineError::Wrong(no_such_tag(name, &tags.tags))),
             Some(TagDefinition::Manual) => {}
             Some(_) => return Err(EngineError::Wrong(format!("`{name}` is assigned by its definition; only manual tags can be assigned by hand"))),
         }
@@ -286,6 +290,12 @@ impl<'c> TaggedCollection<'c> {
         let (tenant, index, collection) = (self.tenant, self.index, self.collection);
         rebuild::start(self.store, &Rebuild { tenant, index, collection, known, stale, whole }, put)
     }
+}
+
+/// Says that there is no tag of a name, and which one may be meant.
+pub fn no_such_tag(name: &str, known: &[Tag]) -> String {
+    let meant = did_you_mean(name, known.iter().map(|tag| tag.name.as_str()));
+    format!("there is no tag `{name}`{}", meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?")))
 }
 
 /// Names of tags whose evaluation ended before it was through: records may carry them by what was said of them before.

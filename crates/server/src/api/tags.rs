@@ -25,8 +25,13 @@ use stook_store::tag::TagDefinition;
 /// Most records that a tag is given to, or taken from, by one call.
 pub const MOST_RECORDS: usize = 1_000;
 
-fn missing(name: &str) -> Problem {
-    Problem::missing(format!("there is no tag {name:?}"))
+/// That there is no tag of the name in the path, and which one may be meant.
+async fn missing(ctx: &RequestContext) -> Problem {
+    let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
+    match reading(move || app.store.tags(&tenant, index)).await {
+        Ok(known) => Problem::missing(tags::no_such_tag(ctx.segment("tag"), &known.tags)),
+        Err(problem) => problem,
+    }
 }
 
 /// A collection's tags.
@@ -44,7 +49,10 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
     let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.show(&name)).await?;
-    Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
+    match found {
+        Some(found) => Ok(json_answer(StatusCode::OK, found.to_string())),
+        None => Err(missing(&ctx).await),
+    }
 }
 
 /// What became of a wish: the tag, with advice on its definition and the job that evaluates it.
@@ -144,7 +152,7 @@ async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {
 }
 
 async fn known(ctx: &RequestContext) -> HandlerResult<()> {
-    if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx.segment("tag"))) }
+    if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx).await) }
 }
 
 /// Removes a tag from the collection and from all records.
@@ -154,7 +162,7 @@ pub async fn remove(ctx: RequestContext) -> HandlerResult {
     ctx.reaches_store();
     let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
     let removed = blocking(move || app.store.delete_tag(&tenant, index, &name)).await?;
-    if removed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(missing(ctx.segment("tag"))) }
+    if removed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(missing(&ctx).await) }
 }
 
 /// Evaluates a tag's XPath again for all records.

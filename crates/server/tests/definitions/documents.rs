@@ -241,6 +241,8 @@ pub fn file(source: &Json, documents: &[Json]) -> String {
             None => documents.iter().map(|document| document.to_string() + "\n").collect(),
         },
         "csv" => csv(documents, source["short_rows"] == "absent"),
+        // each is the outermost element of a file of its own, one after the other
+        "xml" if records.is_none() => documents.iter().map(|document| xml("record", document) + "\n").collect(),
         "xml" => format!("<all>{}</all>", documents.iter().map(|document| xml("record", document)).collect::<String>()),
         _ => documents.iter().map(|document| marc(document) + "\n").collect(),
     }
