@@ -83,8 +83,8 @@ fn repairs_and_mistakes_are_told_with_field_and_document() {
         let reasons = |key: &str| {
             told.iter().filter(|(own, _)| own.as_deref() == Some(key)).flat_map(|(_, reasons)| reasons.clone()).collect::<Vec<String>>().join("\n")
         };
-        assert!(reasons("bow").contains("footprint: $.coordinates[0]: the ring crosses itself"), "{told:?}");
-        assert!(reasons("wrong").contains("footprint: \"POINT(1 95)\" is not a geometry: byte 8: latitude 95"), "{told:?}");
+        assert!(reasons("bow").contains("footprint: $.coordinates: the ring crosses itself"), "{told:?}");
+        assert!(reasons("wrong").contains("footprint: \"POINT(1 95)\" is not a geometry: byte 6: latitude 95"), "{told:?}");
         assert!(reasons("wrong").contains("it is ignored"), "{told:?}");
         assert!(reasons("none").contains("joined: byte"), "{told:?}");
         assert_eq!(reasons("valid"), "", "{told:?}");
