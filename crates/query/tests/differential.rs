@@ -138,7 +138,7 @@ impl Dice {
                 let text = self.one(&["1", "1.5", "\"a\"", "[1,2]", "{\"b\":1,\"a\":[true]}", "{}", "\"é\u{10ffff}\""]);
                 from_text(text, ty, None).expect("JSON")
             }
-            FieldType::Ranges | FieldType::Struct(_) => unreachable!("the stores' own tests have them"),
+            FieldType::Ranges | FieldType::Geometry | FieldType::Struct(_) => unreachable!("the stores' own tests have them"),
             FieldType::List(element) => Value::List((0..self.below(5)).map(|_| self.scalar(element)).collect()),
         }
     }
