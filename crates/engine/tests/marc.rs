@@ -78,12 +78,12 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
     let journal = store.journal(job, 0, 1000, false).expect("a journal");
     let said = journal.into_iter().map(|entry| (entry.outcome == Outcome::Failed, entry.reasons)).collect();
     let mut out = Vec::new();
-    exported(&catalogue, &*store, ExportFormat::Ndjson, (&mut out, &mut |_| ()));
+    exported(&catalogue, &*store, ExportFormat::Ndjson, &mut out, &mut |_| ());
     (said, String::from_utf8(out).expect("UTF-8"), store, catalogue)
 }
 
 /// Exports the books.
-fn exported(catalogue: &Catalogue, store: &dyn Store, format: ExportFormat, (out, complain): (&mut Vec<u8>, &mut dyn FnMut(&str))) -> ExportReport {
+fn exported(catalogue: &Catalogue, store: &dyn Store, format: ExportFormat, out: &mut Vec<u8>, complain: &mut dyn FnMut(&str)) -> ExportReport {
     let request = ExportRequest { tenant: &Tenant::new("main").expect("a tenant"), collection: "book", format };
     export(catalogue, store, &request, out, complain).expect("it is exported")
 }
@@ -104,7 +104,7 @@ fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
     assert_eq!(records.matches("\"title\":\"Bücher\"").count(), KINDS.len() - 1, "{records}");
     // what came is what is kept
     let mut out = Vec::new();
-    let exported = exported(&catalogue, &*store, ExportFormat::Marc, (&mut out, &mut |_| ()));
+    let exported = exported(&catalogue, &*store, ExportFormat::Marc, &mut out, &mut |_| ());
     assert_eq!((exported.records, out), (KINDS.len() as u64, file));
 }
 
@@ -128,7 +128,7 @@ fn a_source_says_the_encoding_where_the_leader_is_wrong() {
         assert!(records.contains(title), "{words}: {records}");
         // an export reads what is kept as its source does
         let mut out = Vec::new();
-        exported(&catalogue, &*store, ExportFormat::MarcXml, (&mut out, &mut |_| ()));
+        exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut |_| ());
         assert!(String::from_utf8_lossy(&out).contains(title), "{words}");
     }
 }
@@ -141,7 +141,7 @@ fn an_export_names_the_records_that_it_changes() {
     let (_, _, store, catalogue) = imported(&folder.join("export"), "    tolerance: strict\n", &file);
     let (mut out, mut told) = (Vec::new(), Vec::new());
     let mut tell = |text: &str| told.push(text.to_owned());
-    let exported = exported(&catalogue, &*store, ExportFormat::MarcXml, (&mut out, &mut tell));
+    let exported = exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut tell);
     assert_eq!((exported.records, exported.changed, exported.left_out), (2, 1, 0), "{told:?}");
     assert!(told.len() == 1 && told[0].starts_with("changed: 2: field 245: "), "{told:?}");
 }

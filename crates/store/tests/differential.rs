@@ -296,19 +296,12 @@ impl Client {
                 let chunk = ChunkId { job: *job, ordinal: *ordinal };
                 say(self.store.replace_chunk(chunk, (0..*parts).map(part).collect()).map(|()| String::new()))
             }
-            Step::Ask { tenant: own, conditions, sort, columns, distinct, page } => self.ask(*own, conditions, sort, columns, *distinct, *page),
+            Step::Ask { .. } => self.ask(step),
         }
     }
 
-    fn ask(
-        &self,
-        own: usize,
-        conditions: &[(usize, Comparison)],
-        sort: &[(usize, bool)],
-        columns: &[usize],
-        distinct: bool,
-        page: (u64, u64),
-    ) -> String {
+    fn ask(&self, step: &Step) -> String {
+        let Step::Ask { tenant: own, conditions, sort, columns, distinct, page } = step else { return String::new() };
         let at = |place: usize| column(&self.catalogue, CollectionId::from(0), FIELDS[place]);
         let plan = QueryPlan {
             any_order: false,
@@ -316,14 +309,14 @@ impl Client {
             // lists have no order, and distinct rows are sorted by what they show
             sort: sort
                 .iter()
-                .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!distinct || columns.contains(place)))
+                .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!*distinct || columns.contains(place)))
                 .map(|(place, descending)| SortKey { column: at(*place), descending: *descending })
                 .collect(),
             columns: columns.iter().map(|place| at(*place)).collect(),
-            distinct,
+            distinct: *distinct,
             offset: page.0,
             limit: Some(page.1),
-            ..QueryPlan::all(tenant(TENANTS[own]), CollectionId::from(0))
+            ..QueryPlan::all(tenant(TENANTS[*own]), CollectionId::from(0))
         };
         let mut said = match self.store.find(&plan) {
             Ok(found) => format!("{:?}", found.rows),
