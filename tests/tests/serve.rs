@@ -1385,7 +1385,7 @@ fn a_limit_of_zero_sends_all_rows() {
     for place in Place::both(ASKED) {
         place.import(&[&place.file("list.csv", format!("id,kind,size\n{rows}"))]);
         let stook = Served::new(&place, &["--workers", "0"]);
-        let ask = |path: &str, query: &str, rest: &str| stook.get(&format!("/v1/main{path}?input={}&{rest}", encoded(query))).with(200);
+        let ask = |path: &str, query: &str, rest: &str| stook.get(&format!("{path}?input={}&{rest}", encoded(query))).with(200);
         for path in ["/plain", "/sources"] {
             let one = |row: &Json| if path == "/plain" { row["size"].as_i64() } else { row["thing"][0]["size"].as_i64() };
             let sizes = |answer: &Json| answer["data"].as_array().unwrap().iter().map(|row| one(row).unwrap()).collect::<Vec<_>>();
@@ -1399,6 +1399,6 @@ fn a_limit_of_zero_sends_all_rows() {
             assert_eq!(ask(path, "thing | count(id)", "limit=0"), ask(path, "thing | count(id)", "limit=5"));
         }
         assert_eq!(ask("/plain", "thing kind=z", "limit=0"), json!({ "status": "ok", "all": 0, "data": [], "query": "thing kind=z" }));
-        stook.get("/v1/main/plain?input=thing%20nothing%3D1&limit=0").with(400);
+        stook.get("/plain?input=thing%20nothing%3D1&limit=0").with(400);
     }
 }

@@ -95,7 +95,7 @@ fn what_fails_for_every_record_is_refused_with_what_to_do() {
         (
             "text",
             "string(names)",
-            "`string` takes text or integer or float or boolean or timestamp or duration or bytes or unsigned here, this is [text]",
+            "`string` takes text or integer or float or boolean or timestamp or duration or geometry or bytes or unsigned here, this is [text]",
             "",
         ),
     ] {

@@ -27,8 +27,8 @@ const LONGEST_KEY: usize = 255;
 /// 400 when the key is none.
 pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<Option<IdempotentCall>> {
     let Some(key) = ctx.header(IDEMPOTENCY_KEY)? else { return Ok(None) };
-    if key.is_empty() || key.len() > LONGEST_KEY {
-        return Err(Problem::bad(format!("idempotency-key has 1 to {LONGEST_KEY} characters")));
+    if key.is_empty() || key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+        return Err(Problem::bad(format!("idempotency-key has 1 to {LONGEST_KEY} characters of ASCII, none of them a control character")));
     }
     let hash = |parts: &[&str]| {
         let mut hasher = blake3::Hasher::new();

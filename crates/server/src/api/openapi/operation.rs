@@ -39,7 +39,7 @@ impl Operation {
     }
 
     pub fn call_once(self) -> Self {
-        let schema = json!({ "type": "string", "pattern": "^[\\x21-\\x7e]{1,255}$" });
+        let schema = json!({ "type": "string", "pattern": "^[\\x21-\\x7e][\\x20-\\x7e]{0,254}$" });
         self.parameter(
             "Idempotency-Key",
             "header",
