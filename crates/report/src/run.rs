@@ -349,16 +349,4 @@ impl Run {
         }
         Ok(run)
     }
-
-    /// Writes it, whole or not at all.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let failed = |error| ReportError::File(path.display().to_string(), error);
-        let bytes = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".part");
-        std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
-    }
 }

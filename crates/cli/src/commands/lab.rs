@@ -181,7 +181,7 @@ fn run_of(kind: RunKind, name: String, plan: serde_json::Value, (begun, started)
 /// Writes a run where that is wanted, and shows it.
 fn said(run: &Run, output: Option<&Path>, json: bool) -> CommandResult {
     if let Some(path) = output {
-        run.write(path)?;
+        write(path, &serde_json::to_string(run)?)?;
         eprintln!("written: {}; stook lab show {0} --html -o report.html", path.display());
     }
     if json {

@@ -51,11 +51,25 @@ struct QueryParser<'t> {
 
 const STAGES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
 
+/// Comparisons that are words.
+const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
+    ("in", ComparisonOperator::In),
+    ("between", ComparisonOperator::Between),
+    ("last", ComparisonOperator::Last),
+    ("intersects", ComparisonOperator::Intersects),
+    ("within", ComparisonOperator::Within),
+];
+
 const COMPARISONS: &str = "= != < <= > >= in between last intersects within";
 
 const A_BOX: &str = "for example: intersects bbox(5, 45, 15, 55), which is west, south, east and north in degrees, or intersects \"POINT(14.5 50)\"";
 
 const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
+
+/// "is 1", "are 2".
+fn are(count: usize) -> String {
+    if count == 1 { "is 1".to_owned() } else { format!("are {count}") }
+}
 
 impl QueryParser<'_> {
     fn blanks(&mut self) {
@@ -129,7 +143,9 @@ impl QueryParser<'_> {
     /// Whether a name may end here: another one follows, a stage, or nothing; not an operator that is misspelt.
     fn goes_on(&mut self) -> bool {
         let (ends, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
-        let operator = word == "in" || did_you_mean(&word, ["between", "last", "intersects", "within"]).is_some();
+        // two letters are like any others
+        let long = COMPARISON_WORDS.iter().map(|(known, _)| *known).filter(|known| *known != "in");
+        let operator = word == "in" || did_you_mean(&word, long).is_some();
         ends || self.rest().starts_with(['|', ',']) || !(word.is_empty() || operator)
     }
 
@@ -147,7 +163,7 @@ impl QueryParser<'_> {
         }
         let problem = self.error(format!("expected a comparison after `{name}`: {COMPARISONS}"));
         let word = leading_name(self.rest()).to_ascii_lowercase();
-        match did_you_mean(&word, ["in", "between", "last", "intersects", "within"]).filter(|_| !word.is_empty()) {
+        match did_you_mean(&word, COMPARISON_WORDS.iter().map(|(known, _)| *known)).filter(|_| !word.is_empty()) {
             Some(meant) => problem.help(format!("did you mean `{meant}`?")),
             None => problem.help(format!("for example {name}=value; or, if `{name}` belongs to a value, quotes around all of it")),
         }
@@ -178,15 +194,8 @@ impl QueryParser<'_> {
             self.at += symbol.len();
             return Some(operator);
         }
-        let words = [
-            ("in", ComparisonOperator::In),
-            ("between", ComparisonOperator::Between),
-            ("last", ComparisonOperator::Last),
-            ("intersects", ComparisonOperator::Intersects),
-            ("within", ComparisonOperator::Within),
-        ];
         let word = leading_name(self.rest());
-        let operator = words.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
+        let operator = COMPARISON_WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
         // a comparison after the word means that it is the name of a field
         let behind = self.rest()[word.len()..].trim_start();
         let next = leading_name(behind);
@@ -213,8 +222,7 @@ impl QueryParser<'_> {
                 let at = self.at;
                 let values = self.list("`between` takes two values in brackets: between [1, 5]")?;
                 if values.len() != 2 {
-                    let message =
-                        format!("expected two values, there {}", if values.len() == 1 { "is 1".into() } else { format!("are {}", values.len()) });
+                    let message = format!("expected two values, there {}", are(values.len()));
                     return Err(Diagnostic::new(at..self.at, message).help("for example: between [1, 5]"));
                 }
                 values
@@ -279,8 +287,7 @@ impl QueryParser<'_> {
             return Err(self.error("expected `,` or `)`").help(A_BOX));
         }
         if sides.len() != 4 {
-            let are = if sides.len() == 1 { "is 1".to_owned() } else { format!("are {}", sides.len()) };
-            return Err(Diagnostic::new(start..self.at, format!("expected four sides of a box, there {are}")).help(A_BOX));
+            return Err(Diagnostic::new(start..self.at, format!("expected four sides of a box, there {}", are(sides.len()))).help(A_BOX));
         }
         Ok(sides)
     }

@@ -34,7 +34,6 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     ctx.reaches_store();
     let app = ctx.app.clone();
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
-        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
         if form == RowFormat::Csv {
             out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
         }
@@ -56,6 +55,11 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
         Ok(())
     };
     Ok(streamed(if form == RowFormat::Csv { CSV } else { NDJSON }, write))
+}
+
+/// An answer that could not be sent on.
+pub fn failed(error: std::io::Error) -> StoreError {
+    StoreError::Other(error.to_string())
 }
 
 /// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.

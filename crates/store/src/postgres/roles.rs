@@ -101,11 +101,8 @@ impl PostgresStore {
     /// The tenant of a plan, if there is one, and the plan with the records whose geometries lie as it asks; in a snapshot, where it asks that.
     fn decided<'p>(&self, session: &mut Session, plan: &'p QueryPlan) -> DbResult<Option<(i64, Cow<'p, QueryPlan>)>> {
         let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(None) };
-        if !lies::asks(plan) {
-            return Ok(Some((tenant, Cow::Borrowed(plan))));
-        }
         let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(session, &self.catalogue, tenant, candidates, row));
-        Ok(Some((tenant, Cow::Owned(decided?))))
+        Ok(Some((tenant, decided?)))
     }
 
     /// Asks what a plan needs: one snapshot, where several questions are asked for it.

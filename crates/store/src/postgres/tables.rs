@@ -488,8 +488,8 @@ fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, c
 fn list_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
     let (of, table) = (&collection.name, name(&["r", &collection.name]));
     let (side, column) = (name(&["i", of, &field.name]), name(&["f", &field.name]));
-    match (field.index.ordered, had) {
-        (true, false) => {
+    match IndexChange::of(field.index.ordered, had) {
+        IndexChange::Create => {
             if field.fold {
                 // only the process that writes a value folds it
                 let with_values = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
@@ -521,33 +521,49 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
                 name(&["ik", of, &field.name]),
             ))
         }
-        (false, true) => session.batch(&format!("DROP TABLE {side}")),
-        _ => Ok(()),
+        IndexChange::Drop => session.batch(&format!("DROP TABLE {side}")),
+        IndexChange::Nothing => Ok(()),
     }
 }
+
+/// Boxes that are computed at a time where an index of them is new.
+const BOXES: usize = 10_000;
 
 /// The index of boxes around geometries; a late one begins with those of what is stored.
 fn box_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
     let (table, column) = (name(&["r", &collection.name]), name(&["b", &field.name]));
-    match (field.index.intersects, had) {
-        (true, false) => {
+    match IndexChange::of(field.index.intersects, had) {
+        IndexChange::Create => {
             session.batch(&format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} box"))?;
             let value = name(&["f", &field.name]);
-            let mut stored: Vec<(i64, String, BoundingBox)> = Vec::new();
-            session.visit(&format!("SELECT {value}, tenant, key FROM {table} WHERE {value} IS NOT NULL"), &[], |row| {
-                // what cannot be read is told by whoever reads it
-                if let Ok(value) = read(row, 0, &FieldType::Geometry) {
-                    stored.push((row.at(1)?, row.at(2)?, BoundingBox::of(&value)));
+            let page = format!(
+                "SELECT {value}, tenant, key FROM {table} WHERE {value} IS NOT NULL AND (tenant, key) > ($1::bigint, $2::text) \
+                 ORDER BY tenant, key LIMIT {BOXES}"
+            );
+            let fill = format!(
+                "UPDATE {table} AS r SET {column} = u.around FROM unnest($1::bigint[], $2::text[], $3::box[]) AS u(tenant, key, around) \
+                 WHERE r.tenant = u.tenant AND r.key = u.key"
+            );
+            let mut after = (i64::MIN, String::new());
+            loop {
+                let rows = session.query(&page, &[&after.0, &after.1])?;
+                let Some(last) = rows.last() else { break };
+                after = (last.at(1)?, last.at(2)?);
+                let (mut tenants, mut keys, mut boxes) = (Vec::<i64>::new(), Vec::<&str>::new(), Vec::new());
+                for row in &rows {
+                    // what cannot be read is told by whoever reads it
+                    if let Ok(value) = read(row, 0, &FieldType::Geometry) {
+                        tenants.push(row.at(1)?);
+                        keys.push(row.at(2)?);
+                        boxes.push(BoundingBox::of(&value));
+                    }
                 }
-                Ok(())
-            })?;
-            for (tenant, key, around) in &stored {
-                session.execute(&format!("UPDATE {table} SET {column} = $3 WHERE tenant = $1 AND key = $2"), &[tenant, key, around])?;
+                session.execute(&fill, &[&tenants, &keys, &boxes])?;
             }
             session.batch(&format!("CREATE INDEX {} ON {table} USING gist ({column})", name(&["g", &collection.name, &field.name])))
         }
-        (false, true) => session.batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")),
-        _ => Ok(()),
+        IndexChange::Drop => session.batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")),
+        IndexChange::Nothing => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan};
 use crate::{Result, StoreError};
+use std::borrow::Cow;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{Geometry, Value};
 
@@ -14,12 +15,19 @@ pub fn asks(plan: &QueryPlan) -> bool {
     plan.conditions.iter().any(|condition| matches!(condition.test, Comparison::Lies(..)))
 }
 
-/// The plan with the keys of the records whose geometries lie as it asks. `read` reads what may be some of them, by their boxes, of the
+/// The plan with the keys of the records whose geometries lie as it asks; the same, if it asks nothing of that. `read` reads what may be some of them, by their boxes, of the
 /// snapshot that the plan is answered from.
 ///
 /// # Errors
 /// What `read` says, or when two geometries would take too long to compare.
-pub fn decided<E: From<StoreError>>(catalogue: &Catalogue, plan: &QueryPlan, read: &mut ReadRows<'_, E>) -> std::result::Result<QueryPlan, E> {
+pub fn decided<'p, E: From<StoreError>>(
+    catalogue: &Catalogue,
+    plan: &'p QueryPlan,
+    read: &mut ReadRows<'_, E>,
+) -> std::result::Result<Cow<'p, QueryPlan>, E> {
+    if !asks(plan) {
+        return Ok(Cow::Borrowed(plan));
+    }
     let (asked, others): (Vec<Condition>, Vec<Condition>) =
         plan.conditions.iter().cloned().partition(|condition| matches!(condition.test, Comparison::Lies(..)));
     let columns = std::iter::once(PlanColumn::Key).chain(asked.iter().map(|condition| condition.column)).collect();
@@ -44,7 +52,7 @@ pub fn decided<E: From<StoreError>>(catalogue: &Catalogue, plan: &QueryPlan, rea
         Ok(())
     })?;
     let found = Condition { column: PlanColumn::Key, test: Comparison::In(keys) };
-    Ok(QueryPlan { conditions: others.into_iter().chain([found]).collect(), ..plan.clone() })
+    Ok(Cow::Owned(QueryPlan { conditions: others.into_iter().chain([found]).collect(), ..plan.clone() }))
 }
 
 fn lies(own: &Geometry, relation: GeometryRelation, wanted: &Geometry) -> std::result::Result<bool, String> {

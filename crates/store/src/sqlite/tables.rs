@@ -550,8 +550,8 @@ fn plain_index(connection: &Connection, table: &str, collection: &str, column: &
 
 fn list_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
     let side = format!("\"i_{}_{}\"", collection.name, field.name);
-    let sql = match (field.index.ordered, had) {
-        (true, false) => {
+    let sql = match IndexChange::of(field.index.ordered, had) {
+        IndexChange::Create => {
             // folded lists are folded in the side table; a late index starts from what is stored
             let place = collection.field(&field.name).map(|(place, _)| place);
             let (list, value) = match place.and_then(|place| collection.member(place)) {
@@ -576,8 +576,8 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
             }
             create
         }
-        (false, true) => format!("DROP TABLE {side}"),
-        _ => return Ok(()),
+        IndexChange::Drop => format!("DROP TABLE {side}"),
+        IndexChange::Nothing => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(failure)
 }
@@ -599,8 +599,8 @@ fn trigram_index(connection: &Connection, collection: &Collection, field: &str, 
 /// The index of boxes around geometries; a late one begins with those of what is stored.
 fn box_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
     let side = format!("\"g_{}_{}\"", collection.name, field.name);
-    match (field.index.intersects, had) {
-        (true, false) => {
+    match IndexChange::of(field.index.intersects, had) {
+        IndexChange::Create => {
             connection.execute_batch(&format!("CREATE VIRTUAL TABLE {side} USING rtree(id, west, east, south, north)")).map_err(failure)?;
             let stored = format!("SELECT id, \"f_{0}\" FROM \"r_{1}\" WHERE \"f_{0}\" IS NOT NULL", field.name, collection.name);
             let mut stored = connection.prepare(&stored).map_err(failure)?;
@@ -613,8 +613,8 @@ fn box_index(connection: &Connection, collection: &Collection, field: &stook_cat
             }
             Ok(())
         }
-        (false, true) => connection.execute_batch(&format!("DROP TABLE {side}")).map_err(failure),
-        _ => Ok(()),
+        IndexChange::Drop => connection.execute_batch(&format!("DROP TABLE {side}")).map_err(failure),
+        IndexChange::Nothing => Ok(()),
     }
 }
 

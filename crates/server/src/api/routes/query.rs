@@ -3,7 +3,7 @@
 use super::parameters::RouteParams;
 use super::query_rows::{RowMaker, aggregated};
 use crate::App;
-use crate::api::export::streamed;
+use crate::api::export::{failed, streamed};
 use crate::api::queries::{MOST_ROWS, ROWS, compiled};
 use crate::api::response::json_answer;
 use crate::guard::admission::{AdmissionPermit, RequestClass};
@@ -127,7 +127,6 @@ impl QueryAnswer {
 
     /// Writes an answer with all rows, some of which are in memory at a time.
     fn write(&self, total: u64, out: &mut dyn Write) -> Result<(), EngineError> {
-        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
         let (verdict, maker) = (self.verdict(), self.row_maker());
         out.write_all(b"{").map_err(failed)?;
         let mut is_first = true;
@@ -148,7 +147,6 @@ impl QueryAnswer {
     }
 
     fn write_rows(&self, maker: &RowMaker<'_>, out: &mut dyn Write) -> Result<(), EngineError> {
-        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
         out.write_all(b"[").map_err(failed)?;
         let (mut batch, mut is_first, mut trouble) = (Vec::with_capacity(BATCH), true, None);
         let mut put = |batch: Vec<Vec<Value>>| -> Result<(), EngineError> {
