@@ -2,9 +2,9 @@
 //!
 //! A tag is manual (somebody gives it), a query (who carries it is found when it is asked for), or an XPath over the XML that records
 //! keep. Two directions: a record's documents are evaluated against all definitions in the chunk that writes them ([`tagger`]); a
-//! definition is evaluated for all records by a job whose chunks are ranges of keys ([`rebuild`]). Whoever writes says by
-//! which stand of the definitions it has evaluated; if that is not the one of its commit, it evaluates again inside
-//! of the transaction. So a late result of an older definition is never written, and what was carried stays until it is replaced.
+//! definition is evaluated for all records by a job whose chunks are ranges of keys ([`rebuild`]). A commit names the version of the
+//! definitions that it evaluated; if another one is current by then, it evaluates again inside of the transaction. So a late result of an
+//! older definition is never written, and a record keeps its tags until new results replace them.
 
 pub mod collection;
 pub mod document;
@@ -101,7 +101,7 @@ pub struct TaggedCollection<'c> {
 }
 
 impl<'c> TaggedCollection<'c> {
-    /// Those of the collection called `of`.
+    /// The collection called `of`.
     ///
     /// # Errors
     /// When there is none, or its records carry no tags.
