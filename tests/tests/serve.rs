@@ -645,6 +645,34 @@ fn queries_are_paged_counted_and_explained() {
 }
 
 #[test]
+fn an_export_as_marc_that_leaves_something_out_ends_as_a_failed_transfer_and_can_list_it() {
+    let definition = "catalogue: c\nsources:\n  s: { format: marc, feeds: [ { into: t, map: { k: '001' } } ] }\n\
+                      collections:\n  t: { key: k, raw: keep, fields: { k: text } }\n";
+    for place in places(definition) {
+        // ISO 2709 has 9 999 bytes for a field, MARCXML has no limit
+        let record = |key: &str, title: &str| {
+            format!(
+                "<record><leader>00000nam a2200000   4500</leader><controlfield tag=\"001\">{key}</controlfield>\
+                 <datafield tag=\"245\" ind1=\" \" ind2=\" \"><subfield code=\"a\">{title}</subfield></datafield></record>"
+            )
+        };
+        let records = [record("a", "short"), record("b", &"long ".repeat(30_000)), record("c", "short")].concat();
+        let head = "<collection xmlns=\"http://www.loc.gov/MARC21/slim\">";
+        place.import(&[&place.file("names.xml", format!("{head}{records}</collection>")), "--profile", "upsert"]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let exported = stook.client(None).try_send("GET", "/v1/main/export/t?format=marc", &[], b"");
+        assert!(exported.is_err(), "the transfer must not look whole");
+        let rest = stook.get("/v1/main/export/t?format=marc&lossy=true");
+        assert_eq!((rest.status, rest.body.iter().filter(|byte| **byte == 0x1d).count()), (200, 2));
+        let report: Vec<Json> = stook.get("/v1/main/export/t?format=marc&report=true").text().lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!((&report[0]["key"], &report[0]["outcome"]), (&json!("b"), &json!("left out")), "{report:?}");
+        assert!(report[0]["reason"].as_str().unwrap().contains("99"), "{report:?}");
+        assert_eq!(stook.get("/v1/main/export/t?format=marcxml").text().matches("<record").count(), 3);
+        assert_eq!(stook.get("/v1/main/export/t?format=marcxml&report=true").text(), "");
+    }
+}
+
+#[test]
 fn documents_know_the_name_of_what_was_uploaded() {
     let definition = "catalogue: c\nsources:\n  s: { format: csv, as_of: meta.received, feeds: [ { into: t, map: { k: k, of: { expr: meta.name } } } ] }\n\
                       collections:\n  t: { key: k, fields: { k: text, of: text } }\n";

@@ -2,7 +2,7 @@
 
 use super::expressions::RESERVED;
 use super::fields::placeholder;
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::words;
 use super::yaml::Node;
 use crate::diagnostic::Diagnostic;
@@ -24,12 +24,12 @@ impl DefinitionParser<'_> {
         if field_nodes.is_empty() {
             self.problem(node, format!("collection `{name}` has no fields"));
         }
-        let mut field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
+        let mut field_names: Vec<&str> = field_nodes.iter().map(|entry| entry.name).collect();
         let link_fields = self.link_fields(node, &field_names);
         field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
         let mut fields = IdVec::new();
         let mut rules = Vec::with_capacity(field_nodes.len());
-        for (name, name_node, node) in &field_nodes {
+        for NamedNode { name, name_node, node } in &field_nodes {
             if RESERVED.contains(name) {
                 self.problem(name_node, format!("`{name}` is reserved in expressions and queries; choose another name"));
             }

@@ -3,7 +3,7 @@
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
 use super::links::TEXT;
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::eval::Expression;
@@ -19,7 +19,7 @@ impl DefinitionParser<'_> {
     pub(super) fn coverage(
         &mut self,
         parent: CollectionId,
-        (name, name_node, node): (&str, &Node, &Node),
+        NamedNode { name, name_node, node }: NamedNode<'_>,
         collections: &mut IdVec<CollectionId, Collection>,
         links: &mut IdVec<LinkId, Link>,
         coverages: &mut Vec<Coverage>,

@@ -1,6 +1,6 @@
 //! The expressions of a definition: what they may name, and of which types that is; see [`crate::eval::types`] for the check itself.
 
-use super::parser::{CollectionNode, DefinitionParser};
+use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
@@ -64,10 +64,10 @@ impl DefinitionParser<'_> {
     pub(super) fn collections_are_typed(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &IdVec<LinkId, Link>,
     ) {
-        for (index, (_, _, node)) in nodes.enumerate() {
+        for (index, NamedNode { node, .. }) in nodes.enumerate() {
             let collection = &collections[index];
             let created = links.iter().any(|link| link.create && link.target_collection == index);
             let own = golden(collection, created);
@@ -75,7 +75,7 @@ impl DefinitionParser<'_> {
             for link in links.iter().filter(|link| link.child_collection == index) {
                 derived.insert(link.name.clone(), linked(link, &collections[link.target_collection]));
             }
-            for (name, _, field_node) in self.named(node.get("fields"), "fields") {
+            for NamedNode { name, node: field_node, .. } in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collection.field(name) else { continue };
                 let expression = field.derive.as_ref().and_then(Derivation::expression);
                 if let (Some(expression), Some(derive)) = (expression, field_node.get("derive")) {
@@ -90,7 +90,7 @@ impl DefinitionParser<'_> {
                 });
                 self.typed(key, expression, &said.collect(), Expected::Key);
             }
-            for (name, _, state_node) in self.named(node.get("state"), "state fields") {
+            for NamedNode { name, node: state_node, .. } in self.named(node.get("state"), "state fields") {
                 let Some((_, StateField { initial: Some(seed), ty, .. })) = collection.state(name) else { continue };
                 if let Some(written) = state_node.get("seed") {
                     self.typed(written, seed, &own, Expected::Field(ty, TextConversion::Value));
@@ -101,7 +101,7 @@ impl DefinitionParser<'_> {
     }
 
     fn transitions_are_typed(&mut self, collection: &Collection, node: &Node, own: &Types) {
-        for (name, _, written) in self.named(node.get("transitions"), "transitions") {
+        for NamedNode { name, node: written, .. } in self.named(node.get("transitions"), "transitions") {
             let Some(transition) = collection.transitions.iter().find(|transition| transition.name == name) else { continue };
             let mut names = own.clone();
             names.extend(collection.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
@@ -120,14 +120,14 @@ impl DefinitionParser<'_> {
                     self.typed(reason, &refusal.reason, &names, Expected::Field(&FieldType::Text, TextConversion::Value));
                 }
             }
-            for (state, _, value) in self.named(written.get("set"), "values to set") {
+            for NamedNode { name: state, node: value, .. } in self.named(written.get("set"), "values to set") {
                 let place = collection.state(state).map(|(index, _)| index);
                 let set = transition.set.iter().find(|(index, _)| Some(*index) == place);
                 if let Some((index, Some(expression))) = set {
                     self.typed(value, expression, &names, Expected::Field(&collection.states[*index].ty, TextConversion::Value));
                 }
             }
-            for (argument, _, argument_node) in self.named(written.get("args"), "arguments") {
+            for NamedNode { name: argument, node: argument_node, .. } in self.named(written.get("args"), "arguments") {
                 let of = transition.args.iter().find(|of| of.name == argument);
                 if let (Some(TransitionArgument { default: Some(default), ty, .. }), NodeKind::Map(_), Some(node)) =
                     (of, &argument_node.kind, argument_node.get("default"))

@@ -2,7 +2,7 @@
 
 use super::expressions::Types;
 use super::fingerprint::{canonical, of_source};
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
 use super::words;
 use super::yaml::{Node, NodeKind};
@@ -91,7 +91,7 @@ impl DefinitionParser<'_> {
             }
         };
         let map = self.map(collection, node, format, lets, context);
-        let (_, _, collection_node) = context.collection_nodes[collection];
+        let NamedNode { node: collection_node, .. } = context.collection_nodes[collection];
         let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
@@ -115,7 +115,7 @@ impl DefinitionParser<'_> {
         let mut rules: Vec<(FieldId, Node)> = Vec::new();
         match node.get("map") {
             Some(map) => {
-                for (_, name_node, rule) in self.named(Some(map), "fields to map") {
+                for NamedNode { name_node, node: rule, .. } in self.named(Some(map), "fields to map") {
                     let Some(index) = self.reference(name_node, "field", &field_names) else { continue };
                     if fields[index].derive.is_some() {
                         self.problem(name_node, format!("`{}` is derived, documents do not give it", fields[index].name));

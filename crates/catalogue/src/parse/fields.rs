@@ -1,6 +1,6 @@
 //! The fields of a collection: their types, indexes, allowed values, survivorship and derivations; and the members of their structs.
 
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::did_you_mean;
@@ -156,7 +156,7 @@ impl DefinitionParser<'_> {
     }
 
     /// A derived field may read other derived fields, but not itself through them.
-    pub(super) fn derivations_are_acyclic(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[(&str, &Node, &Node)]) {
+    pub(super) fn derivations_are_acyclic(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) {
         fn reaches(fields: &IdVec<FieldId, Field>, from: FieldId, target: FieldId, depth: usize) -> bool {
             let Some(derive) = fields[from].derive.as_ref().and_then(Derivation::expression) else { return false };
             derive.variables().iter().any(|name| {
@@ -166,7 +166,7 @@ impl DefinitionParser<'_> {
         }
         for (index, field) in fields.enumerate() {
             if field.derive.is_some() && reaches(fields, index, index, fields.len()) {
-                self.problem(nodes[index.index()].1, format!("`{}` is derived from itself", field.name));
+                self.problem(nodes[index.index()].name_node, format!("`{}` is derived from itself", field.name));
             }
         }
     }
@@ -215,7 +215,7 @@ impl DefinitionParser<'_> {
     /// The members of a list's structs, each with its type.
     fn struct_type(&mut self, node: &Node) -> Option<FieldType> {
         let mut members = Vec::new();
-        for (name, name_node, ty) in self.named(Some(node), "members") {
+        for NamedNode { name, name_node, node: ty } in self.named(Some(node), "members") {
             match self.field_type(ty)? {
                 FieldType::List(_) | FieldType::Json | FieldType::Geometry => {
                     self.problem(name_node, format!("`{name}` is inside a list: its type is a scalar one, or ranges"))
@@ -231,9 +231,9 @@ impl DefinitionParser<'_> {
     }
 
     /// The fields that the members of structs are, to be asked for: `replica.site`.
-    pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[(&str, &Node, &Node)]) -> Vec<Field> {
+    pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) -> Vec<Field> {
         let mut members = Vec::new();
-        for ((list, field), (name, _, node)) in fields.enumerate().zip(nodes) {
+        for ((list, field), NamedNode { name, node, .. }) in fields.enumerate().zip(nodes) {
             let own = field.ty.members();
             let indexes = node.get("index").filter(|_| !own.is_empty());
             if let Some(index) = indexes.filter(|index| !matches!(index.kind, NodeKind::Map(_))) {
@@ -244,15 +244,15 @@ impl DefinitionParser<'_> {
                 _ => Vec::new(),
             };
             let names: Vec<&str> = own.iter().map(|member| member.name.as_str()).collect();
-            for (_, name_node, _) in &indexes {
-                self.reference::<usize>(name_node, "member", &names);
+            for entry in &indexes {
+                self.reference::<usize>(entry.name_node, "member", &names);
             }
             for (place, member) in own.iter().enumerate() {
                 let ty = match &member.ty {
                     FieldType::Ranges => FieldType::Ranges,
                     scalar => FieldType::List(Box::new(scalar.clone())),
                 };
-                let node = indexes.iter().find(|(of, ..)| *of == member.name).map(|(.., node)| *node);
+                let node = indexes.iter().find(|entry| entry.name == member.name).map(|entry| entry.node);
                 let index = self.index(node, &ty);
                 let derive = Some(Derivation::Member(list, place));
                 members.push(Field { ty, index, derive, ..placeholder(&format!("{name}.{}", member.name)) });

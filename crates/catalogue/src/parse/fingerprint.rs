@@ -1,6 +1,6 @@
 //! The definition as text by which two of them are compared: the same text, the same meaning.
 
-use super::parser::CollectionNode;
+use super::parser::NamedNode;
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::Collection;
 use crate::model::ids::{CollectionId, IdVec, LinkId};
@@ -9,13 +9,13 @@ use crate::model::links::Link;
 /// Everything by which records are settled, as text.
 pub(super) fn settling_text(
     root: &Node,
-    nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+    nodes: &IdVec<CollectionId, NamedNode<'_>>,
     links: &IdVec<LinkId, Link>,
     collections: &IdVec<CollectionId, Collection>,
 ) -> String {
     let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
     let mut text = String::new();
-    for (name, _, node) in nodes {
+    for NamedNode { name, node, .. } in nodes {
         let Some(Node { kind: NodeKind::Map(fields), .. }) = node.get("fields") else { continue };
         let derived = fields.iter().filter(|(_, field)| field.get("derive").is_some() || field.get("rollup").is_some());
         let derived: Vec<String> = derived.map(|(name, field)| format!("{} {}", part(Some(name)), part(Some(field)))).collect();

@@ -2,7 +2,7 @@
 
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
-use super::parser::{CollectionNode, DefinitionParser};
+use super::parser::{DefinitionParser, NamedNode};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
@@ -21,7 +21,7 @@ impl DefinitionParser<'_> {
     /// The fields that hold keys of linked records. What they are is read later, with [`DefinitionParser::relations`].
     pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
         let mut fields = Vec::new();
-        for (name, name_node, link) in self.named(node.get("links"), "links") {
+        for NamedNode { name, name_node, node: link } in self.named(node.get("links"), "links") {
             if field_names.contains(&name) {
                 self.problem(name_node, format!("`{name}` is a field already; a link is a field that holds the key of the linked record"));
                 continue;
@@ -39,12 +39,12 @@ impl DefinitionParser<'_> {
     pub(super) fn relations(
         &mut self,
         collections: &mut IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
     ) -> (IdVec<LinkId, Link>, Vec<Coverage>) {
         let mut links = IdVec::new();
-        for (from, (_, _, node)) in nodes.enumerate() {
-            for (name, name_node, link) in self.named(node.get("links"), "links") {
-                let Some(link) = self.link(from, (name, name_node, link), collections, nodes) else { continue };
+        for (from, NamedNode { node, .. }) in nodes.enumerate() {
+            for entry in self.named(node.get("links"), "links") {
+                let Some(link) = self.link(from, entry, collections, nodes) else { continue };
                 let field = &mut collections[from].fields[link.field];
                 let (key, when) = (link.target_rule.clone(), link.when.clone());
                 let id = links.push(link);
@@ -54,8 +54,8 @@ impl DefinitionParser<'_> {
                 });
             }
         }
-        for (parent, (_, _, node)) in nodes.enumerate() {
-            for (name, _, field) in self.named(node.get("fields"), "fields") {
+        for (parent, NamedNode { node, .. }) in nodes.enumerate() {
+            for NamedNode { name, node: field, .. } in self.named(node.get("fields"), "fields") {
                 let Some(rollup) = field.get("rollup") else { continue };
                 let read = self.rollup(parent, rollup, collections, &mut links);
                 let place = collections[parent].field(name).map(|(index, _)| index);
@@ -74,7 +74,7 @@ impl DefinitionParser<'_> {
         self.spread_settling(collections);
         self.through(collections, nodes, &mut links);
         let mut coverages = Vec::new();
-        for (parent, (_, _, node)) in nodes.enumerate() {
+        for (parent, NamedNode { node, .. }) in nodes.enumerate() {
             for coverage in self.named(node.get("coverage"), "coverages") {
                 self.coverage(parent, coverage, collections, &mut links, &mut coverages);
             }
@@ -84,7 +84,7 @@ impl DefinitionParser<'_> {
             self.settling_is_acyclic(collections, nodes, &links);
             self.created_records_end(collections, nodes, &links);
         }
-        for (collection, (_, _, node)) in collections.iter().zip(nodes) {
+        for (collection, NamedNode { node, .. }) in collections.iter().zip(nodes) {
             for field in collection.fields.iter().filter(|field| field.unique && field.is_settled()) {
                 let message = format!("`{}` is derived from other records and cannot be kept unique; remove `unique`", field.name);
                 self.problem(node, message);
@@ -110,12 +110,12 @@ impl DefinitionParser<'_> {
     fn link(
         &mut self,
         from: CollectionId,
-        (name, name_node, node): CollectionNode<'_>,
+        NamedNode { name, name_node, node }: NamedNode<'_>,
         collections: &mut IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
     ) -> Option<Link> {
         self.section(node, "a link", &[words::LINK])?;
-        let names: Vec<&str> = nodes.iter().map(|(name, ..)| *name).collect();
+        let names: Vec<&str> = nodes.iter().map(|entry| entry.name).collect();
         let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
         let (field, _) = collections[from].field(name)?;
         let types = own_types(&collections[from]);
@@ -292,11 +292,11 @@ impl DefinitionParser<'_> {
     fn through(
         &mut self,
         collections: &mut IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &mut IdVec<LinkId, Link>,
     ) {
-        for (from, (_, _, node)) in nodes.enumerate() {
-            for (name, _, field_node) in self.named(node.get("fields"), "fields") {
+        for (from, NamedNode { node, .. }) in nodes.enumerate() {
+            for NamedNode { name, node: field_node, .. } in self.named(node.get("fields"), "fields") {
                 let Some((_, field)) = collections[from].field(name) else { continue };
                 let Some(Derivation::ThroughLinks(expression)) = &field.derive else { continue };
                 let Some(derive) = field_node.get("derive") else { continue };

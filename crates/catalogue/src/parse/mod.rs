@@ -31,7 +31,7 @@ use crate::eval::ConstantTables;
 use crate::model::definition::{API_NAME, Catalogue, Service};
 use crate::model::ids::IdVec;
 use fingerprint::{canonical, settling_text};
-use parser::DefinitionParser;
+use parser::{DefinitionParser, NamedNode};
 use rules::SourceContext;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -97,23 +97,23 @@ impl DefinitionParser<'_> {
         self.tables = tables.clone();
         let patterns = self.patterns(root.get("patterns"));
         let service_nodes = self.named(root.get("services"), "services");
-        let service_names: Vec<&str> = service_nodes.iter().map(|(name, ..)| *name).collect();
-        let services: Vec<Service> = service_nodes.iter().filter_map(|(name, _, node)| self.service(name, node)).collect();
+        let service_names: Vec<&str> = service_nodes.iter().map(|entry| entry.name).collect();
+        let services: Vec<Service> = service_nodes.iter().filter_map(|entry| self.service(entry.name, entry.node)).collect();
         let source_nodes = IdVec::from(self.named(root.get("sources"), "sources"));
-        let source_names: Vec<&str> = source_nodes.iter().map(|(name, ..)| *name).collect();
+        let source_names: Vec<&str> = source_nodes.iter().map(|entry| entry.name).collect();
         let collection_nodes = IdVec::from(self.named(root.get("collections"), "collections"));
         if collection_nodes.is_empty() {
             self.problem(root, "a catalogue has at least one collection");
         }
         let mut collections = IdVec::new();
-        for (name, name_node, node) in &collection_nodes {
+        for NamedNode { name, name_node, node } in &collection_nodes {
             if API_WORDS.contains(name) {
                 self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
             collections.push(self.collection(name, node, &source_names));
         }
         let mut sources = IdVec::new();
-        for (name, name_node, node) in &source_nodes {
+        for NamedNode { name, name_node, node } in &source_nodes {
             if *name == API_NAME {
                 self.problem(name_node, "`api` is reserved for edits; choose another name");
             }
@@ -128,10 +128,10 @@ impl DefinitionParser<'_> {
             sources.extend(self.source(name, name_node, node, &context));
         }
         self.files_are_told_apart(&source_nodes);
-        for (index, (_, name_node, _)) in source_nodes.enumerate().filter(|_| sources.len() == source_nodes.len()) {
+        for (index, NamedNode { name_node, .. }) in source_nodes.enumerate().filter(|_| sources.len() == source_nodes.len()) {
             self.embedded_are_fit(&sources, index, name_node);
         }
-        for (index, (_, _, node)) in collection_nodes.enumerate() {
+        for (index, NamedNode { node, .. }) in collection_nodes.enumerate() {
             // a source that is not sound is missing among them
             if let (Some(tags), true) = (node.get("tags"), sources.len() == source_nodes.len()) {
                 let tags = self.tags((index, &collections[index]), tags, &sources);
@@ -144,13 +144,13 @@ impl DefinitionParser<'_> {
         if sound {
             self.collections_are_typed(&collections, &collection_nodes, &links);
         }
-        for (index, (_, name_node, _)) in collection_nodes.enumerate().filter(|_| sound) {
+        for (index, NamedNode { name_node, .. }) in collection_nodes.enumerate().filter(|_| sound) {
             let created = links.iter().any(|link| link.create && link.target_collection == index);
             self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
         let words = self.vocabulary(root.get("words"), &collections);
         let mut profiles = Vec::new();
-        for (name, _, node) in self.named(root.get("profiles"), "profiles") {
+        for NamedNode { name, node, .. } in self.named(root.get("profiles"), "profiles") {
             profiles.extend(self.profile(name, node, &source_names));
         }
         let tenants = self.tenants(root.get("tenants"));

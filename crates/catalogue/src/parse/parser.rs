@@ -10,8 +10,13 @@ use regex::Regex;
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 
-/// A collection's node, its name's and its name.
-pub(super) type CollectionNode<'n> = (&'n str, &'n Node, &'n Node);
+/// An entry of a mapping from names to something.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedNode<'n> {
+    pub(super) name: &'n str,
+    pub(super) name_node: &'n Node,
+    pub(super) node: &'n Node,
+}
 
 pub(super) struct DefinitionParser<'t> {
     pub(super) text: &'t str,
@@ -57,22 +62,22 @@ impl DefinitionParser<'_> {
     }
 
     /// The entries of a mapping from names to something.
-    pub(super) fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<(&'n str, &'n Node, &'n Node)> {
+    pub(super) fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<NamedNode<'n>> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("{what} are a mapping from names, this is {}", node.shape()));
             return Vec::new();
         };
         let mut named = Vec::with_capacity(entries.len());
-        for (name, value) in entries {
-            let written = name.text().unwrap_or_default();
-            let valid = written.starts_with(|c: char| c.is_ascii_lowercase())
-                && written.len() <= 48
-                && written.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        for (name_node, node) in entries {
+            let name = name_node.text().unwrap_or_default();
+            let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
+                && name.len() <= 48
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
             if valid {
-                named.push((written, name, value));
+                named.push(NamedNode { name, name_node, node });
             } else {
-                self.problem(name, format!("`{written}` is not a name: a small letter, then small letters, digits and _, at most 48"));
+                self.problem(name_node, format!("`{name}` is not a name: a small letter, then small letters, digits and _, at most 48"));
             }
         }
         named

@@ -1,7 +1,7 @@
 //! Declared routes.
 
 use super::expressions::{Types, golden};
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
@@ -93,7 +93,7 @@ impl DefinitionParser<'_> {
         let one_is_enough = self.boolean(ask.get("one_is_enough"), "one_is_enough");
         let answers_mistakes = self.boolean(ask.get("answers_mistakes"), "answers_mistakes");
         let mut answer = Vec::new();
-        for (name, _, part) in self.named(node.get("answer"), "members") {
+        for NamedNode { name, node: part, .. } in self.named(node.get("answer"), "members") {
             answer.extend(self.choice(Some(part), "part of an answer", &ASK_PARTS).map(|part| (name.to_owned(), part)));
         }
         if !answer.iter().any(|(_, part)| *part == QueryPart::Rows) {
@@ -228,7 +228,7 @@ impl DefinitionParser<'_> {
         }
         let mut args = Vec::new();
         let known: Vec<&str> = definition.transitions[transition].args.iter().map(|argument| argument.name.as_str()).collect();
-        for (_, name_node, node) in self.named(node.get("args"), "arguments") {
+        for NamedNode { name_node, node, .. } in self.named(node.get("args"), "arguments") {
             let Some(index) = self.reference::<usize>(name_node, "argument", &known) else { continue };
             args.extend(self.param_index(node, scope).map(|param| (known[index].to_owned(), param)));
         }
@@ -317,7 +317,7 @@ impl DefinitionParser<'_> {
             return None;
         }
         let inner = RouteScope { parent: Some(own), depth: scope.depth + 1, ..*scope };
-        for (name, name_node, node) in self.named(node.get("include"), "includes") {
+        for NamedNode { name, name_node, node } in self.named(node.get("include"), "includes") {
             if own.field(name).is_some() || own.state(name).is_some() || matches!(name, "key" | "params") {
                 self.problem(name_node, format!("`{name}` is a field already"));
             }

@@ -1,7 +1,7 @@
 //! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
 
 use super::expressions::Types;
-use super::parser::{CollectionNode, DefinitionParser};
+use super::parser::{DefinitionParser, NamedNode};
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
@@ -15,7 +15,7 @@ use crate::value::{FieldType, from_text};
 
 pub(super) struct SourceContext<'a> {
     pub(super) collections: &'a IdVec<CollectionId, Collection>,
-    pub(super) collection_nodes: &'a IdVec<CollectionId, CollectionNode<'a>>,
+    pub(super) collection_nodes: &'a IdVec<CollectionId, NamedNode<'a>>,
     pub(super) tables: &'a ConstantTables,
     pub(super) patterns: &'a [PatternSet],
     pub(super) source_names: &'a [&'a str],
@@ -181,7 +181,7 @@ impl DefinitionParser<'_> {
         };
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         let mut rules = Vec::new();
-        for (_, name_node, rule_node) in self.named(Some(map), "members") {
+        for NamedNode { name_node, node: rule_node, .. } in self.named(Some(map), "members") {
             let Some(index) = self.reference::<usize>(name_node, "member", &names) else { continue };
             if let Some(other) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
                 self.problem(other, "a member comes from a path");

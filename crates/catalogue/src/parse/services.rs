@@ -1,6 +1,6 @@
 //! Services that are asked when a query needs them.
 
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::rules::SourceContext;
 use crate::model::definition::{
     ArgumentForm, CallArgument, Collection, DocumentOrder, Feed, Field, FormatFamily, Pagination, Service, ServiceBinding, ServiceCall, Survivorship,
@@ -10,6 +10,14 @@ use crate::model::links::{Derivation, id_of};
 use crate::parse::words;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, Value, from_text};
+
+/// What a source with `asks` is otherwise.
+pub(super) struct AskingSource<'s> {
+    pub(super) name: &'s str,
+    pub(super) family: FormatFamily,
+    pub(super) as_of: &'s DocumentOrder,
+    pub(super) replaces: bool,
+}
 
 const SECOND: i64 = 1_000_000;
 
@@ -59,22 +67,15 @@ impl DefinitionParser<'_> {
         Some(url)
     }
 
-    pub(super) fn asks(
-        &mut self,
-        source: &str,
-        node: &Node,
-        (family, as_of, replaces): (FormatFamily, &DocumentOrder, bool),
-        feeds: &[Feed],
-        context: &SourceContext<'_>,
-    ) -> Option<ServiceBinding> {
+    pub(super) fn asks(&mut self, source: &AskingSource<'_>, node: &Node, feeds: &[Feed], context: &SourceContext<'_>) -> Option<ServiceBinding> {
         self.section(node, "asks", &[words::ASKS])?;
-        if !matches!(family, FormatFamily::Json | FormatFamily::Xml) {
-            self.problem(node, format!("services return json or xml; this source is {}", family.name()));
+        if !matches!(source.family, FormatFamily::Json | FormatFamily::Xml) {
+            self.problem(node, format!("services return json or xml; this source is {}", source.family.name()));
         }
-        if !as_of.is_received() {
+        if !source.as_of.is_received() {
             self.problem(node, "the newest answer of a service counts: add `as_of: meta.received`");
         }
-        if replaces {
+        if source.replaces {
             self.problem(node, "an answer takes the place of older ones by its arguments; `replaces` is for files");
         }
         let [feed] = feeds else {
@@ -87,13 +88,13 @@ impl DefinitionParser<'_> {
         let service_node = self.required(node, "service")?;
         let service = self.reference(service_node, "service", context.service_names)?;
         let mut calls = Vec::new();
-        for (name, _, call) in self.named(node.get("calls"), "calls") {
-            calls.extend(self.call(name, call, family, feed.collection, context));
+        for NamedNode { name, node: call, .. } in self.named(node.get("calls"), "calls") {
+            calls.extend(self.call(name, call, source.family, feed.collection, context));
         }
         if calls.is_empty() && self.problems.is_empty() {
             self.problem(node, "`calls` says how the service is asked");
         }
-        Some(ServiceBinding { id: id_of(&format!("{source} asks")), service, calls })
+        Some(ServiceBinding { id: id_of(&format!("{} asks", source.name)), service, calls })
     }
 
     fn call(&mut self, name: &str, node: &Node, family: FormatFamily, collection: CollectionId, context: &SourceContext<'_>) -> Option<ServiceCall> {
@@ -104,7 +105,7 @@ impl DefinitionParser<'_> {
             self.problem(get_node, "a path begins with /, such as /blocks or /blocks?detail=true");
         }
         let mut args = Vec::new();
-        for (name, _, arg) in self.named(node.get("args"), "arguments") {
+        for NamedNode { name, node: arg, .. } in self.named(node.get("args"), "arguments") {
             args.extend(self.call_arg(name, arg, collection, context));
         }
         self.places(get_node, &get, &args);

@@ -1,6 +1,6 @@
 //! Which derived fields are settled, and whether settling ends: no value depends on itself, and records do not create each other for ever.
 
-use super::parser::{CollectionNode, DefinitionParser};
+use super::parser::{DefinitionParser, NamedNode};
 use crate::eval::Expression;
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
@@ -31,7 +31,7 @@ impl DefinitionParser<'_> {
     pub(super) fn edges_have_what_documents_say(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &IdVec<LinkId, Link>,
     ) {
         for link in links {
@@ -52,7 +52,7 @@ impl DefinitionParser<'_> {
                     for field in theirs.filter(|field| target.fields[*field].is_settled()) {
                         let message =
                             format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);
-                        self.problem(nodes[link.child_collection].1, message);
+                        self.problem(nodes[link.child_collection].name_node, message);
                     }
                 }
             }
@@ -61,7 +61,7 @@ impl DefinitionParser<'_> {
                     "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
                     link.name, child.name, child.fields[field].name
                 );
-                self.problem(nodes[link.child_collection].1, message);
+                self.problem(nodes[link.child_collection].name_node, message);
             }
         }
     }
@@ -71,7 +71,7 @@ impl DefinitionParser<'_> {
     pub(super) fn created_records_end(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &IdVec<LinkId, Link>,
     ) {
         let goes_on = |link: &&Link| {
@@ -96,7 +96,7 @@ impl DefinitionParser<'_> {
             if seen.contains(&start.child_collection) {
                 let name = &collections[start.child_collection].name;
                 self.problem_with_help(
-                    nodes[start.child_collection].1,
+                    nodes[start.child_collection].name_node,
                     format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
                     "they would keep each other alive for ever; remove `create` from one of the links",
                 );
@@ -108,7 +108,7 @@ impl DefinitionParser<'_> {
     pub(super) fn settling_is_acyclic(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
-        nodes: &IdVec<CollectionId, CollectionNode<'_>>,
+        nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &IdVec<LinkId, Link>,
     ) {
         let settled: Vec<(CollectionId, FieldId)> = collections
@@ -137,7 +137,7 @@ impl DefinitionParser<'_> {
                 if place == *start {
                     let (collection, field) = *start;
                     let message = format!("`{}.{}` depends on itself", collections[collection].name, collections[collection].fields[field].name);
-                    self.problem(nodes[collection].1, message);
+                    self.problem(nodes[collection].name_node, message);
                     break;
                 }
                 if !seen.contains(&place) {

@@ -3,8 +3,9 @@
 
 use super::expressions::{RESERVED, Types, meta};
 use super::fingerprint::canonical;
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, RuleScope, SourceContext};
+use super::services::AskingSource;
 use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::eval::types::{Expected, TextConversion, Type};
@@ -32,7 +33,7 @@ impl DefinitionParser<'_> {
         let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
         let mut namespaces = Vec::new();
         if let Some(bindings) = node.get("namespaces") {
-            for (prefix, _, uri) in self.named(Some(bindings), "namespaces") {
+            for NamedNode { name: prefix, node: uri, .. } in self.named(Some(bindings), "namespaces") {
                 namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
             }
         }
@@ -44,7 +45,7 @@ impl DefinitionParser<'_> {
         }
         let mut lets: Vec<LetValue> = Vec::new();
         let mut types: Types = [meta()].into();
-        for (let_name, let_node, rule_node) in self.named(node.get("let"), "let values") {
+        for NamedNode { name: let_name, name_node: let_node, node: rule_node } in self.named(node.get("let"), "let values") {
             if RESERVED.contains(&let_name) {
                 self.problem(let_node, format!("`{let_name}` has a meaning in expressions; choose another name"));
             }
@@ -87,7 +88,10 @@ impl DefinitionParser<'_> {
         let as_of = self.document_order(node, only_feed, (&lets, &types), context)?;
         let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
-        let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
+        let asks = node.get("asks").and_then(|node| {
+            let source = AskingSource { name, family, as_of: &as_of, replaces: replaces.is_some() };
+            self.asks(&source, node, &feeds, context)
+        });
         let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
         Some(Source {
             name: name.to_owned(),
@@ -150,9 +154,9 @@ impl DefinitionParser<'_> {
     }
 
     /// No two sources claim the same files: where names say the same, what the first document has must tell them apart.
-    pub(super) fn files_are_told_apart(&mut self, nodes: &IdVec<SourceId, (&str, &Node, &Node)>) {
+    pub(super) fn files_are_told_apart(&mut self, nodes: &IdVec<SourceId, NamedNode<'_>>) {
         let mut known: Vec<(&str, &str, Option<&str>)> = Vec::new();
-        for (name, _, node) in nodes {
+        for NamedNode { name, node, .. } in nodes {
             let has = node.get("has").and_then(|has| if let NodeKind::Scalar { text, .. } = &has.kind { Some(text.as_str()) } else { None });
             for file in node.get("files").map(Node::one_or_more).unwrap_or_default() {
                 let NodeKind::Scalar { text, .. } = &file.kind else { continue };

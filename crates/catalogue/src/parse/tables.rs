@@ -1,6 +1,6 @@
 //! What rules look values up in: constant tables (`lookups`) and sets of regular expressions (`patterns`).
 
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
 use crate::eval::{ConstantTable, ConstantTables, TableValue};
 use crate::model::definition::{NamedRegex, PatternSet};
@@ -9,7 +9,7 @@ use regex::RegexBuilder;
 impl DefinitionParser<'_> {
     pub(super) fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
         let mut tables = ConstantTables::new();
-        for (name, _, node) in self.named(node, "lookups") {
+        for NamedNode { name, node, .. } in self.named(node, "lookups") {
             // a list is tried in order, each key as a regular expression on the beginning
             let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
                 NodeKind::Map(entries) => (entries.iter().collect(), false),
@@ -54,7 +54,7 @@ impl DefinitionParser<'_> {
 
     pub(super) fn patterns(&mut self, node: Option<&Node>) -> Vec<PatternSet> {
         let mut patterns = Vec::new();
-        for (name, _, node) in self.named(node, "patterns") {
+        for NamedNode { name, node, .. } in self.named(node, "patterns") {
             let NodeKind::List(items) = &node.kind else {
                 self.problem(node, format!("a pattern is a list of regular expressions, this is {}", node.shape()));
                 continue;

@@ -1,6 +1,6 @@
 //! Tags of a collection, and documents inside documents, of which tags are asked.
 
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, SourceContext};
 use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
@@ -13,7 +13,7 @@ use crate::parse::yaml::Node;
 impl DefinitionParser<'_> {
     pub(super) fn embeds(&mut self, node: &Node, format: PathSettings<'_>, lets: &[LetValue], context: &SourceContext<'_>) -> Vec<EmbeddedDocument> {
         let mut embeds = Vec::new();
-        for (_, source_node, embed) in self.named(node.get("embeds"), "embedded documents") {
+        for NamedNode { name_node: source_node, node: embed, .. } in self.named(node.get("embeds"), "embedded documents") {
             let source = self.reference(source_node, "source", context.source_names);
             if self.section(embed, "an embedded document", &[words::EMBED]).is_none() {
                 continue;
@@ -74,7 +74,7 @@ impl DefinitionParser<'_> {
                     self.problem(document, "`otherwise` is the name of an element");
                 }
                 let mut parts: Vec<(String, SourceId)> = Vec::new();
-                for (prefix, _, source) in self.named(document.get("parts"), "parts") {
+                for NamedNode { name: prefix, node: source, .. } in self.named(document.get("parts"), "parts") {
                     let Some(index) = self.reference(source, "source", &names) else { continue };
                     used.push((source, index));
                     parts.push((prefix.to_owned(), index));
@@ -106,7 +106,7 @@ impl DefinitionParser<'_> {
         };
         let steps = node.get("steps").and_then(|node| self.number_of(node, "steps", 1_000..=u32::MAX)).map_or(1_000_000, u64::from);
         let mut attributes = Vec::new();
-        for (name, name_node, ty) in self.named(node.get("attributes"), "attributes") {
+        for NamedNode { name, name_node, node: ty } in self.named(node.get("attributes"), "attributes") {
             if ["name", "comment", "xpath", "query", "created", "changed"].contains(&name) {
                 self.problem(name_node, format!("every tag has a `{name}` already"));
             }

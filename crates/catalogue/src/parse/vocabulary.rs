@@ -1,6 +1,6 @@
 //! Words of queries.
 
-use super::parser::DefinitionParser;
+use super::parser::{DefinitionParser, NamedNode};
 use crate::model::definition::{AliasTarget, Collection, QueryAlias};
 use crate::model::ids::{CollectionId, IdVec};
 use crate::parse::words;
@@ -10,7 +10,7 @@ impl DefinitionParser<'_> {
     pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<QueryAlias> {
         let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut found = Vec::new();
-        for (name, name_node, word) in self.named(node, "words") {
+        for NamedNode { name, name_node, node: word } in self.named(node, "words") {
             if self.section(word, "a word", &[words::QUERY_WORD]).is_none() {
                 continue;
             }

@@ -153,9 +153,8 @@ pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
     let mut out = Output::new(output)?;
-    let exported = export::export(&catalogue, &*store, &ExportRequest { tenant: &tenant, collection, format }, &mut out, &mut |complaint| {
-        eprintln!("{complaint}")
-    })?;
+    let exported =
+        export::export(&catalogue, &*store, &ExportRequest { tenant: &tenant, collection, format }, &mut out, &mut |remark| eprintln!("{remark}"))?;
     out.finish()?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());

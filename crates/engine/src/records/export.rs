@@ -36,6 +36,43 @@ pub struct ExportRequest<'r> {
     pub format: ExportFormat,
 }
 
+/// A record that was not written as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportRemark<'r> {
+    /// The record.
+    pub key: &'r str,
+    /// Whether it was written at all.
+    pub outcome: ExportOutcome,
+    /// What was changed, or why it was left out.
+    pub reason: &'r str,
+}
+
+/// What became of a record that was not written as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportOutcome {
+    /// Written in the nearest form, because the syntax cannot hold its own.
+    Changed,
+    /// Not written.
+    LeftOut,
+}
+
+impl ExportOutcome {
+    /// The word of reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::LeftOut => "left out",
+        }
+    }
+}
+
+impl std::fmt::Display for ExportRemark<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {}", self.outcome.name(), self.key, self.reason)
+    }
+}
+
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportReport {
@@ -47,7 +84,7 @@ pub struct ExportReport {
     pub changed: u64,
 }
 
-/// Writes every record of a collection in the order of keys, in constant memory. `complain` is told what was changed or left out.
+/// Writes every record of a collection in the order of keys, in constant memory. `remark` is called for each that was changed or left out.
 ///
 /// # Errors
 /// When the collection is not known, the store fails, or the output does.
@@ -56,7 +93,7 @@ pub fn export(
     store: &dyn Store,
     request: &ExportRequest<'_>,
     out: &mut dyn Write,
-    complain: &mut dyn FnMut(&str),
+    remark: &mut dyn FnMut(ExportRemark<'_>),
 ) -> Result<ExportReport> {
     let ExportRequest { tenant, collection, format } = *request;
     let (index, definition) = find_collection(catalogue, collection)?;
@@ -103,12 +140,12 @@ pub fn export(
                         exported.records += 1;
                         exported.changed += u64::from(!repairs.is_empty());
                         for repair in &repairs {
-                            complain(&format!("changed: {}: {repair}", record.stored.key));
+                            remark(ExportRemark { key: record.stored.key.as_str(), outcome: ExportOutcome::Changed, reason: &repair.to_string() });
                         }
                     }
                     Err(WriteError::Io(error)) => return Err(failed(error)),
                     Err(reason) => {
-                        complain(&format!("skipped: {}: {reason}", record.stored.key));
+                        remark(ExportRemark { key: record.stored.key.as_str(), outcome: ExportOutcome::LeftOut, reason: &reason.to_string() });
                         exported.left_out += 1;
                     }
                 }

@@ -11,11 +11,11 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::io::Write;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::export::{self, ExportFormat, ExportRequest};
+use stook_engine::export::{self, ExportFormat, ExportRemark, ExportRequest};
 use stook_query::AllCollectionsQuery;
 use stook_store::StoreError;
 
@@ -85,7 +85,8 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
     response
 }
 
-/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
+/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`. An export as MARC that had to change or leave out records ends, after
+/// all others, as a transfer that failed, unless `lossy=true`; `report=true` lists those records instead of sending any.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.one("format")?.as_deref() {
@@ -95,16 +96,36 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
         Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
         Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
     };
+    let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
-    let kept = ctx.definition(collection).keep_raw;
-    if matches!(format, ExportFormat::Marc | ExportFormat::MarcXml) && !kept {
+    if matches!(format, ExportFormat::Marc | ExportFormat::MarcXml) && !ctx.definition(collection).keep_raw {
         return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    Ok(streamed(media, move |out| {
+    let export = move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
-        export::export(&app.catalogue, &*app.store, &request, out, &mut |_| {}).map(|_| ())
+        export::export(&app.catalogue, &*app.store, &request, out, remark)
+    };
+    if report {
+        return Ok(streamed(NDJSON, move |out| {
+            let mut sent = Ok(());
+            export(&mut std::io::sink(), &mut |remark| {
+                let line = json!({ "key": remark.key, "outcome": remark.outcome.name(), "reason": remark.reason });
+                sent = std::mem::replace(&mut sent, Ok(())).and_then(|()| writeln!(out, "{line}"));
+            })?;
+            Ok(sent.map_err(failed)?)
+        }));
+    }
+    Ok(streamed(media, move |out| {
+        let exported = export(out, &mut |_| {})?;
+        if lossy || exported.changed + exported.left_out == 0 {
+            return Ok(());
+        }
+        let (changed, left_out) = (exported.changed, exported.left_out);
+        Err(EngineError::Wrong(format!(
+            "{changed} records were changed and {left_out} left out; `report=true` lists them, `lossy=true` accepts that"
+        )))
     }))
 }
 
