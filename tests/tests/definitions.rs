@@ -285,3 +285,32 @@ fn what_is_not_there_yet_is_not_made_by_reading() {
         }
     }
 }
+
+#[test]
+fn a_file_of_areas_that_is_not_there_is_said_and_what_is_asked_of_it_is_null() {
+    let definition = "catalogue: c\nareas: { regions: maps/regions.geojson }\n\
+                      sources:\n  s: { format: json, as_of: meta.received, feeds: [ { into: t, map: { k: $.k, at: $.at } } ] }\n\
+                      collections:\n  t:\n    key: k\n    fields: { k: text, at: geometry, regions: { type: [text], derive: \"areas_met('regions', at)\" } }\n";
+    let square = |west: f64, name: &str| {
+        let ring = [[west, 0.0], [west + 2.0, 0.0], [west + 2.0, 2.0], [west, 2.0], [west, 0.0]];
+        json!({ "type": "Feature", "properties": { "name": name }, "geometry": { "type": "Polygon", "coordinates": [ring] } })
+    };
+    for place in Place::both(definition) {
+        let note = "maps/regions.geojson is not there: what expressions ask of the areas `regions` is null";
+        assert_eq!(place.json(&["check", "--json"])["notes"], json!([note]));
+        let file = place.file("t.json", "{\"k\":\"a\",\"at\":\"POINT(1 1)\"}");
+        place.run(&["import", &file]).exits(0).complains(&[note]);
+        assert_eq!(place.get("t", "a")["regions"], json!(null));
+        std::fs::create_dir(place.path("maps")).unwrap();
+        let areas = json!({ "type": "FeatureCollection", "features": [square(0.0, "west"), square(2.0, "east")] });
+        place.file("maps/regions.geojson", areas.to_string());
+        assert_eq!(place.json(&["check", "--json"])["notes"], json!([]));
+        // the definition is another one now
+        place.ok(&["prepare"]);
+        let file = place.file("u.json", "{\"k\":\"b\",\"at\":\"POINT(2 1)\"}");
+        place.import(&[&file]);
+        assert_eq!(place.get("t", "b")["regions"], json!(["east", "west"]));
+        place.file("maps/regions.geojson", "{}");
+        place.run(&["check"]).exits(1).complains(&["maps/regions.geojson"]);
+    }
+}

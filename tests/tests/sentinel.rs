@@ -139,7 +139,7 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
         if turn > 0 {
             order.sort_by_key(|_| random.number());
         }
-        for place in Place::both(SATELLITES).into_iter().take(if turn == 0 { 1 } else { 2 }) {
+        for place in with_areas().into_iter().take(if turn == 0 { 1 } else { 2 }) {
             for source in &order {
                 let mut files = files(&days().join(source));
                 if turn == 2 {
@@ -287,7 +287,7 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
 /// What is read while others write is settled again by whoever comes second.
 #[test]
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
-    for place in Place::both(SATELLITES) {
+    for place in with_areas() {
         // whoever comes first makes the store
         import_days(&place, &["probe"]);
         std::thread::scope(|scope| {
@@ -390,6 +390,20 @@ fn a_changed_rule_settles_what_depends_on_it() {
 }
 
 /// A delivery of one interface.
+/// The example on both stores, with its areas beside it.
+fn with_areas() -> Vec<Place> {
+    let places = Place::both(SATELLITES);
+    for place in &places {
+        for (name, areas) in stook_sample::sentinel::areas::files() {
+            place.file(name, areas);
+        }
+        if place.server_url().is_some() {
+            place.ok(&["prepare"]);
+        }
+    }
+    places
+}
+
 fn delivery(place: &Place, source: &str, interface: &str, documents: &[Json]) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("{interface}_20240101T000000_20240101T001000_1000_P{:06}.json", NUMBER.fetch_add(1, Ordering::SeqCst));
@@ -805,7 +819,7 @@ fn an_interface_is_up_as_long_as_the_original_says() {
 /// What a mode produces, with the prefix of its swath, and how much of it is expected.
 #[test]
 fn modes_and_swaths_name_what_is_expected() {
-    let place = Place::new(SATELLITES);
+    let place = with_areas().swap_remove(0);
     plan_radar(
         &place,
         &[
@@ -832,16 +846,19 @@ fn modes_and_swaths_name_what_is_expected() {
     // the first of the tolerances that fits, else none
     assert_eq!((area("EW_RAW__0S").1, area("EW_GRDM_1S").1), (20_000_000 - 135_000, 20_000_000 + 230_000));
     // slices with ocean in them make it expected: of two slices of 10 s, less what each may lack, and 2.4 s as what is tolerated
-    let slice = |start: &str, stop: &str, uid: &str, ocean: f64| {
+    // the first is ocean for 80 of 100, the second not at all
+    let slice = |start: &str, stop: &str, uid: &str, west: f64| {
         let mut document = spanning(
             &format!("S1A_EW_RAW__0SDV_20240101T{}_20240101T{}_000001_061A85_{uid}.SAFE.zip", start.replace(':', ""), stop.replace(':', "")),
             &format!("2024-01-01T{start}Z"),
             &format!("2024-01-01T{stop}Z"),
         );
-        document["OceanPercent"] = ocean.into();
+        let (east, ring) = (west + 1.0, |x: f64, y: f64| json!([x, y]));
+        document["GeoFootprint"] =
+            json!({ "type": "Polygon", "coordinates": [[ring(west, 1.0), ring(east, 1.0), ring(east, 2.0), ring(west, 2.0), ring(west, 1.0)]] });
         document
     };
-    delivery(&place, "prip", "PRIP_S1A_Serco", &[slice("08:00:00", "08:00:10", "0001", 80.0), slice("08:00:10", "08:00:20", "0002", 10.0)]);
+    delivery(&place, "prip", "PRIP_S1A_Serco", &[slice("08:00:00", "08:00:10", "0001", -0.8), slice("08:00:10", "08:00:20", "0002", 0.5)]);
     let all = rows(&place, "datatake.completeness_s1");
     assert_eq!(row(&all, "S1A-400005#EW_OCN__2S").1, 10_000_000 - 8_200_000, "{all:?}");
     assert_eq!(row(&all, "S1A-400005#EW_RAW__0S").0, 20_000_000);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stook_catalogue::parse::parse;
+use stook_catalogue::parse::{parse, parse_beside};
 use stook_catalogue::record::{Decoder, put_value};
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, repaired_from_json, repaired_from_text};
 
@@ -138,4 +138,66 @@ proptest! {
         let cut = Decoder { bytes: &bytes }.value(0);
         prop_assert!(cut.is_err(), "{:?}", cut);
     }
+}
+
+const AREAS: &str = "
+catalogue: c
+areas: { regions: regions.geojson, seas: { file: maps/seas.geojson, name: title } }
+sources: { s: { format: json, as_of: meta.received, into: t } }
+collections:
+  t:
+    key: id
+    fields:
+      id: { path: $.id, type: text }
+      at: { path: $.at, type: geometry }
+      regions: { type: [text], derive: \"areas_met('regions', at)\" }
+      is_wet: { type: boolean, derive: \"within(at, named_area('seas', 'Inland'))\" }
+";
+
+const REGIONS: &str = r#"{"type":"FeatureCollection","features":[
+    {"type":"Feature","properties":{"name":"west"},"geometry":{"type":"Polygon","coordinates":[[[0,0],[2,0],[2,2],[0,2],[0,0]]]}},
+    {"type":"Feature","properties":{"name":"east"},"geometry":{"type":"Polygon","coordinates":[[[2,0],[4,0],[4,2],[2,2],[2,0]]]}},
+    {"type":"Feature","properties":{"name":"west"},"geometry":{"type":"Polygon","coordinates":[[[1,1],[1,3],[3,3],[3,1],[1,1]]]}}]}"#;
+
+fn beside(regions: Option<&'static str>, definition: &str) -> Result<stook_catalogue::definition::Catalogue, String> {
+    let read = |file: &str| match file {
+        "regions.geojson" => regions.map(str::to_owned).ok_or_else(|| std::io::ErrorKind::NotFound.into()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    parse_beside(definition, &read).map_err(|problems| problems.iter().map(|problem| problem.message.clone() + "\n").collect())
+}
+
+#[test]
+fn files_of_areas_are_part_of_the_definition_and_may_be_missing() {
+    let (with, without) = (beside(Some(REGIONS), AREAS).unwrap(), beside(None, AREAS).unwrap());
+    assert!(with.hash != without.hash, "another file is another definition");
+    let found = |catalogue: &stook_catalogue::definition::Catalogue| -> Vec<(String, bool)> {
+        catalogue.area_files.iter().map(|file| (file.file.clone(), file.hash.is_some())).collect()
+    };
+    assert_eq!(found(&with), [("regions.geojson".to_owned(), true), ("maps/seas.geojson".to_owned(), false)]);
+    assert_eq!(found(&without)[0], ("regions.geojson".to_owned(), false));
+    let regions = with.tables.areas("regions").flatten().expect("areas");
+    let names: Vec<&str> = regions.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["east", "west"]);
+    // two features of a name that overlap are one area
+    let Value::Geometry(both) = read("POLYGON((0 0, 2 0, 2 1, 3 1, 3 3, 1 3, 1 2, 0 2, 0 0))") else { panic!() };
+    assert_eq!(regions.named("west").map(|area| &**area), Some(&*both));
+}
+
+#[test]
+fn mistakes_in_areas_are_said_where_they_are() {
+    for (from, to, wanted) in [
+        ("regions.geojson,", "../regions.geojson,", "write its path from there"),
+        ("regions.geojson,", "/etc/passwd,", "write its path from there"),
+        ("areas_met('regions'", "areas_met('region'", "there is no file `region` under `areas`"),
+        ("areas_met('regions'", "areas_met(id", "is written as a constant text"),
+        ("areas_met('regions', at)", "areas_met('regions', id)", "takes geometry here, this is text"),
+        ("title }", "titel, more: 1 }", "more"),
+    ] {
+        let said = beside(Some(REGIONS), &AREAS.replacen(from, to, 1)).expect_err(to);
+        assert!(said.contains(wanted), "{to}: {said}");
+    }
+    let broken = REGIONS.replacen("\"name\"", "\"nom\"", 1);
+    let said = beside(Some(Box::leak(broken.into_boxed_str())), AREAS).expect_err("no name");
+    assert!(said.contains("`regions.geojson`: $.features[0].properties: the feature has no name"), "{said}");
 }

@@ -3,15 +3,25 @@
 use crate::CommandError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
-use stook_catalogue::diagnostic::render;
-use stook_catalogue::parse::parse;
+use stook_catalogue::definition::{AreaFile, Catalogue};
+use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::parse::parse_beside;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::ledger::AdminStore;
 use stook_store::postgres::PostgresStore;
 use stook_store::shape::StoreSchema;
 use stook_store::sqlite::SqliteStore;
 use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
+
+/// What must be known of the files of named areas.
+pub fn notes_of_areas(catalogue: &Catalogue) -> Vec<String> {
+    let note = |file: &AreaFile| match (&file.hash, file.repaired) {
+        (None, _) => Some(format!("{} is not there: what expressions ask of the areas `{}` is null", file.file, file.name)),
+        (Some(_), 0) => None,
+        (Some(_), repaired) => Some(format!("{}: {} had to be repaired", file.file, crate::output::count(repaired as u64, "geometry"))),
+    };
+    catalogue.area_files.iter().filter_map(note).collect()
+}
 
 /// Where the catalogue and its store are.
 pub struct CatalogueLocation {
@@ -43,13 +53,18 @@ impl CatalogueLocation {
     /// Reads and compiles the definition.
     pub fn catalogue(&self) -> Result<Arc<Catalogue>, CommandError> {
         let text = self.text()?;
-        match parse(&text) {
+        match self.parsed(&text) {
             Ok(catalogue) => Ok(Arc::new(catalogue)),
             Err(problems) => {
                 let shown = render(&self.definition().display().to_string(), &text, &problems, crate::output::colours());
                 Err(CommandError::new(format!("{shown}{}", crate::output::count(problems.len() as u64, "mistake"))))
             }
         }
+    }
+
+    /// Compiles the text of the definition, with the files beside it that it names.
+    pub fn parsed(&self, text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
+        parse_beside(text, &|file| std::fs::read_to_string(self.folder.join(file)))
     }
 
     /// Opens the store for whoever imports or works: a file is made, and changed as the definition wants it; a server's tables are
@@ -61,6 +76,7 @@ impl CatalogueLocation {
                 Arc::new(server(&url, catalogue, &postgres::PostgresOptions { prepare, ..postgres::PostgresOptions::default() })?)
             }
         };
+        notes_of_areas(catalogue).iter().for_each(|note| eprintln!("note: {note}"));
         for change in store.changes() {
             eprintln!("note: {change}");
         }

@@ -1,6 +1,7 @@
 //! Areas with names, such as countries or seas, and which of them a geometry touches.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rstar::{AABB, RTree, RTreeObject};
 use serde_json::Value;
@@ -15,8 +16,14 @@ use crate::{Geometry, Reading};
 /// Named areas with an index of where they are.
 pub struct NamedAreas {
     /// By name; several features with one name are one area.
-    areas: Vec<(String, Vec<Geometry>)>,
+    areas: Vec<(String, Arc<Geometry>)>,
     index: RTree<Indexed>,
+}
+
+impl std::fmt::Debug for NamedAreas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} named areas", self.areas.len())
+    }
 }
 
 /// One box of an area.
@@ -49,7 +56,7 @@ impl NamedAreas {
         }
         let value = read::json(text)?;
         let at_features = PathTo::Member(&PathTo::Root, "features");
-        let mut by_name: BTreeMap<String, Vec<Geometry>> = BTreeMap::new();
+        let mut by_name: BTreeMap<String, (Geometry, Vec<&Value>)> = BTreeMap::new();
         let mut warnings = Vec::new();
         for (number, feature) in read::collection(&value)?.iter().enumerate() {
             let at = PathTo::Item(&at_features, number);
@@ -63,20 +70,35 @@ impl NamedAreas {
             };
             let Reading { geometry, warnings: repaired } = Geometry::of(read::of_json(feature, limits, &at)?)?;
             warnings.extend(repaired);
-            by_name.entry(name).or_default().push(geometry);
+            by_name.entry(name).or_insert((geometry, Vec::new())).1.push(feature.get("geometry").unwrap_or(feature));
         }
-        let areas: Vec<(String, Vec<Geometry>)> = by_name.into_iter().collect();
-        let boxes = |(area, (_, geometries)): (usize, &(String, Vec<Geometry>))| {
-            let bounds: Vec<Bounds> = geometries.iter().flat_map(Geometry::bounds).collect();
-            bounds.into_iter().map(move |bounds| Indexed { area, bounds: envelope(bounds) })
+        let mut areas = Vec::with_capacity(by_name.len());
+        for (name, (geometry, parts)) in by_name {
+            let whole = if let [_] = parts.as_slice() {
+                geometry
+            } else {
+                // where the parts overlap, which is no mistake
+                let together = serde_json::json!({ "type": "GeometryCollection", "geometries": parts });
+                Geometry::of(read::of_json(&together, limits, &at_features)?)?.geometry
+            };
+            areas.push((name, Arc::new(whole)));
+        }
+        let boxes = |(area, (_, geometry)): (usize, &(String, Arc<Geometry>))| {
+            geometry.bounds().into_iter().map(move |bounds| Indexed { area, bounds: envelope(bounds) })
         };
         let index = RTree::bulk_load(areas.iter().enumerate().flat_map(boxes).collect());
         Ok((Self { areas, index }, warnings))
     }
 
     /// The names in order, with what they stand for.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Geometry])> {
-        self.areas.iter().map(|(name, geometries)| (name.as_str(), geometries.as_slice()))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Geometry)> {
+        self.areas.iter().map(|(name, geometry)| (name.as_str(), geometry.as_ref()))
+    }
+
+    /// The area of a name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Geometry>> {
+        let place = self.areas.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        self.areas.get(place).map(|(_, geometry)| geometry)
     }
 
     /// The names of the areas that have a point in common with a geometry, in order.
@@ -93,12 +115,9 @@ impl NamedAreas {
         found.dedup();
         let mut names = Vec::new();
         let mut budget = Budget::new();
-        for (name, geometries) in found.into_iter().filter_map(|area| self.areas.get(area)) {
-            for named in geometries {
-                if named.intersects_in(geometry, &mut budget)? {
-                    names.push(name.as_str());
-                    break;
-                }
+        for (name, named) in found.into_iter().filter_map(|area| self.areas.get(area)) {
+            if named.intersects_in(geometry, &mut budget)? {
+                names.push(name.as_str());
             }
         }
         Ok(names)

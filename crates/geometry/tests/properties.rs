@@ -156,7 +156,7 @@ proptest! {
             let geometry = Made::new(&mut random, None).read().geometry;
             let expected: Vec<&str> = named
                 .iter()
-                .filter(|(_, geometries)| geometries.iter().any(|named| geometry.intersects(named).unwrap()))
+                .filter(|(_, named)| geometry.intersects(named).unwrap())
                 .map(|(name, _)| name)
                 .collect();
             prop_assert_eq!(named.touching(&geometry).unwrap(), expected);

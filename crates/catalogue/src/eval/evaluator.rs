@@ -170,7 +170,10 @@ mod tests {
     #[test]
     fn every_function_has_an_example_with_its_value() {
         let table = ConstantTable { rows: [("B".to_owned(), TableValue::Text("business".to_owned()))].into(), ..ConstantTable::default() };
-        let evaluator = Evaluator::new(Arc::new([("kinds".to_owned(), table)].into()));
+        let mut tables: ConstantTables = [("kinds".to_owned(), table)].into();
+        let sea = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"name":"North Sea"},"geometry":{"type":"Polygon","coordinates":[[[0,52],[7,52],[7,58],[0,58],[0,52]]]}}]}"#;
+        tables.insert_areas("seas", stook_geometry::NamedAreas::read(sea, "name", &stook_geometry::Limits::AREA).ok().map(|(areas, _)| areas));
+        let evaluator = Evaluator::new(Arc::new(tables));
         for function in FUNCTIONS {
             let expression = Expression::compile(function.example, &[]).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
             let ty = crate::eval::types::type_of(&expression, &evaluator.tables, &|_| None)

@@ -152,6 +152,12 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
     entry("fraction", Global, &["fraction(geometry, geometry) -> float?"],
         "how much of a geometry's area lies in another one, from 0 to 1; null if it has no area",
         ("fraction(geometry('POLYGON((0 0, 2 0, 2 1, 0 1, 0 0))'), geometry('POLYGON((1 -1, 3 -1, 3 2, 1 2, 1 -1))'))", "0.5")),
+    entry("areas_met", Global, &["areas_met(areas, geometry) -> [text]?"],
+        "the names of the areas in a file of `areas` that have a point in common with a geometry, in order; null if the file is not there",
+        ("areas_met('seas', geometry('POINT(3 55)'))", "[\"North Sea\"]")),
+    entry("named_area", Global, &["named_area(areas, text) -> geometry?"],
+        "the area of a name in a file of `areas`; null if there is none, or the file is not there",
+        ("within(geometry('POINT(3 55)'), named_area('seas', 'North Sea'))", "true")),
     entry("string", Global, &["string(text) -> text", "string(integer) -> text", "string(float) -> text", "string(boolean) -> text",
         "string(timestamp) -> text", "string(duration) -> text", "string(geometry) -> text", "string(bytes) -> text", "string(unsigned) -> text"],
         "a value as text; a geometry as WKT", ("string(12)", "\"12\"")),
@@ -328,6 +334,7 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
             let formatted = jiff::fmt::strtime::format(format.as_str(), &time);
             text::made(formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)?
         }
+        ("areas_met" | "named_area", [Cel::String(areas), of]) => return geometries::in_areas(name, areas, of, tables),
         ("geometry" | "area" | "intersects" | "within" | "fraction", _) | ("string" | "type", [Cel::Opaque(_)]) => {
             return geometries::call(name, args).unwrap_or_else(|| Err(unfit(name, args)));
         }

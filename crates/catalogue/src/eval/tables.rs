@@ -1,12 +1,56 @@
-//! Constant tables: fixed mappings from keys to values, in which expressions and rules look values up.
+//! What expressions and rules look values up in: constant tables, which map keys to values, and named areas.
 
 use super::convert::{CelValue as Cel, text_to_cel};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use stook_geometry::NamedAreas;
 
-/// Constant tables by name: key to value, with an optional value for every other key.
-pub type ConstantTables = BTreeMap<String, ConstantTable>;
+/// Constant tables and sets of named areas, each by name.
+#[derive(Debug, Clone, Default)]
+pub struct ConstantTables {
+    tables: BTreeMap<String, ConstantTable>,
+    /// Nothing where the file is not there: then nothing is known of the areas.
+    areas: BTreeMap<String, Option<Arc<NamedAreas>>>,
+}
+
+impl ConstantTables {
+    /// Adds a constant table.
+    pub fn insert(&mut self, name: &str, table: ConstantTable) {
+        self.tables.insert(name.to_owned(), table);
+    }
+
+    /// The constant table of a name.
+    pub fn get(&self, name: &str) -> Option<&ConstantTable> {
+        self.tables.get(name)
+    }
+
+    /// The names of the constant tables.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
+
+    /// Adds a set of named areas; nothing if its file is not there.
+    pub fn insert_areas(&mut self, name: &str, areas: Option<NamedAreas>) {
+        self.areas.insert(name.to_owned(), areas.map(Arc::new));
+    }
+
+    /// The named areas of a name; nothing inside where their file is not there.
+    pub fn areas(&self, name: &str) -> Option<Option<&NamedAreas>> {
+        self.areas.get(name).map(Option::as_deref)
+    }
+
+    /// The names of the sets of named areas.
+    pub fn names_of_areas(&self) -> impl Iterator<Item = &str> {
+        self.areas.keys().map(String::as_str)
+    }
+}
+
+impl<const N: usize> From<[(String, ConstantTable); N]> for ConstantTables {
+    fn from(tables: [(String, ConstantTable); N]) -> Self {
+        Self { tables: tables.into(), areas: BTreeMap::new() }
+    }
+}
 
 /// A constant table.
 #[derive(Debug, Clone, Default)]

@@ -37,11 +37,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use yaml::Node;
 
-/// Parses, checks and compiles a definition.
+/// Parses, checks and compiles a definition that lies beside no other files.
 ///
 /// # Errors
 /// Every mistake found, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
+    parse_beside(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
+}
+
+/// Parses, checks and compiles a definition. `read_file` reads the files beside it that it names, by their paths from there.
+///
+/// # Errors
+/// Every mistake found, in the order of the text.
+pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
     let mut reader = DefinitionParser {
         text,
@@ -49,7 +57,8 @@ pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
         mistyped: Vec::new(),
         field_rules: HashMap::new(),
         compiled: HashMap::new(),
-        tables: ConstantTables::new(),
+        read_file,
+        tables: ConstantTables::default(),
     };
     let catalogue = reader.catalogue(&root);
     // where something else is wrong, what is read wrongly would have wrong types, too
@@ -93,7 +102,8 @@ impl DefinitionParser<'_> {
                 String::new()
             }
         };
-        let tables = self.tables(root.get("lookups"));
+        let mut tables = self.tables(root.get("lookups"));
+        let area_files = self.areas(root.get("areas"), &mut tables);
         self.tables = tables.clone();
         let patterns = self.patterns(root.get("patterns"));
         let service_nodes = self.named(root.get("services"), "services");
@@ -161,8 +171,12 @@ impl DefinitionParser<'_> {
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         // links of lists lead to one record once: stores are prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
-        let hash = blake3::hash((canonical(root, &[]) + lists).as_bytes()).to_hex().to_string();
-        let mut settling = blake3::hash(settling_text(root, &collection_nodes, &links, &collections).as_bytes()).to_hex().to_string();
+        // so does another file of areas
+        let areas: String = area_files.iter().filter_map(|file| Some(format!("\nareas {} {}", file.name, file.hash.as_ref()?))).collect();
+        let hash = blake3::hash((canonical(root, &[]) + lists + &areas).as_bytes()).to_hex().to_string();
+        let settling = settling_text(root, &collection_nodes, &links, &collections);
+        let settling = if settling.is_empty() { settling } else { settling + &areas };
+        let mut settling = blake3::hash(settling.as_bytes()).to_hex().to_string();
         let created: BTreeSet<&str> = links.iter().filter(|link| link.create).map(|link| collections[link.target_collection].name.as_str()).collect();
         created.iter().for_each(|name| settling.extend([" ", name]));
         Some(Catalogue {
@@ -170,6 +184,7 @@ impl DefinitionParser<'_> {
             hash,
             settling,
             tables: Arc::new(tables),
+            area_files,
             patterns,
             collections,
             links,

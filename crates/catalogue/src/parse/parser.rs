@@ -25,7 +25,9 @@ pub(super) struct DefinitionParser<'t> {
     pub(super) mistyped: Vec<Diagnostic>,
     /// By collection, the fields that documents give, by index, each with the node of its rule: for sources without a `map` of their own.
     pub(super) field_rules: HashMap<String, Vec<(FieldId, Node)>>,
-    /// Constant tables.
+    /// Reads a file that lies beside the definition.
+    pub(super) read_file: &'t dyn Fn(&str) -> std::io::Result<String>,
+    /// Constant tables, and named areas.
     pub(super) tables: ConstantTables,
     /// Expressions by their text: sources that are alike repeat theirs.
     pub(super) compiled: HashMap<String, Expression>,

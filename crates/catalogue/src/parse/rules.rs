@@ -126,7 +126,7 @@ impl DefinitionParser<'_> {
         let lookup = match node.get("lookup") {
             None => None,
             Some(lookup) => {
-                let names: Vec<&str> = scope.context.tables.keys().map(String::as_str).collect();
+                let names: Vec<&str> = scope.context.tables.names().collect();
                 let index = self.reference::<usize>(lookup, "lookup", &names)?;
                 Some(names[index].to_owned())
             }

@@ -50,6 +50,7 @@ pub fn schema() -> Json {
         "refuse": object(&[words::REFUSE], &["when", "reason"]),
         "profile": object(&[words::PROFILE], &["source"]),
         "tenant": object(&[words::TENANT], &[]),
+        "areas": object(&[words::AREAS], &["file"]),
         "serve": object(&[words::SERVE], &[]),
         "route": object(&[words::ROUTE, words::LOOK], &[]),
         "include": object(&[words::LOOK, words::INCLUDE], &["where"]),

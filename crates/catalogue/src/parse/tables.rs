@@ -1,14 +1,20 @@
-//! What rules look values up in: constant tables (`lookups`) and sets of regular expressions (`patterns`).
+//! What rules look values up in: constant tables (`lookups`), named areas (`areas`) and sets of regular expressions (`patterns`).
 
 use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
 use crate::eval::{ConstantTable, ConstantTables, TableValue};
+use crate::model::definition::AreaFile;
 use crate::model::definition::{NamedRegex, PatternSet};
+use crate::parse::words;
 use regex::RegexBuilder;
+use stook_geometry::{Limits, NamedAreas};
+
+/// A file of areas may be as large as the tiles of the whole Earth.
+const AREA_FILE: Limits = Limits { bytes: 64 << 20, ..Limits::AREA };
 
 impl DefinitionParser<'_> {
     pub(super) fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
-        let mut tables = ConstantTables::new();
+        let mut tables = ConstantTables::default();
         for NamedNode { name, node, .. } in self.named(node, "lookups") {
             // a list is tried in order, each key as a regular expression on the beginning
             let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
@@ -39,9 +45,53 @@ impl DefinitionParser<'_> {
                     table.rows.insert(key.to_owned(), entry);
                 }
             }
-            tables.insert(name.to_owned(), table);
+            tables.insert(name, table);
         }
         tables
+    }
+
+    /// Reads the files of named areas into `tables`. A file that is not there is noted: what is asked of it is null.
+    pub(super) fn areas(&mut self, node: Option<&Node>, tables: &mut ConstantTables) -> Vec<AreaFile> {
+        let mut files = Vec::new();
+        for NamedNode { name, node, .. } in self.named(node, "areas") {
+            let (file_node, property) = if matches!(node.kind, NodeKind::Map(_)) {
+                if self.section(node, "areas", &[words::AREAS]).is_none() {
+                    continue;
+                }
+                let property = node.get("name").and_then(|node| self.text_of(node, "the property with the name")).unwrap_or("name");
+                let Some(file) = self.required(node, "file") else { continue };
+                (file, property)
+            } else {
+                (node, "name")
+            };
+            let Some(file) = self.text_of(file_node, "a file of areas") else { continue };
+            if file.starts_with(['/', '~']) || file.contains('\\') || file.split('/').any(|part| matches!(part, "" | "." | "..")) {
+                self.problem(file_node, "a file of areas lies beside the definition, or in a folder there: write its path from there");
+                continue;
+            }
+            let read = match (self.read_file)(file) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => {
+                    self.problem(file_node, format!("`{file}` cannot be read: {error}"));
+                    continue;
+                }
+            };
+            let Some(text) = read else {
+                tables.insert_areas(name, None);
+                files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repaired: 0 });
+                continue;
+            };
+            match NamedAreas::read(&text, property, &AREA_FILE) {
+                Ok((areas, warnings)) => {
+                    let hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
+                    files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash, repaired: warnings.len() });
+                    tables.insert_areas(name, Some(areas));
+                }
+                Err(error) => self.problem(file_node, format!("`{file}`: {error}")),
+            }
+        }
+        files
     }
 
     fn entry(&mut self, node: &Node) -> Option<TableValue> {

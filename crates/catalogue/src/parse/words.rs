@@ -36,6 +36,11 @@ pub const CATALOGUE: &[Keyword] = &[
         "Constant tables: key to value, or to a list of values; `else` is the value of every other key. A list of rows is tried in order, each key as a regular expression on the beginning.",
     ),
     word(
+        "areas",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/areas"}]}}"##,
+        "Files of GeoJSON beside this one, with areas that have names: tiles, countries, masks. Expressions ask them by areas_met() and named_area().",
+    ),
+    word(
         "patterns",
         r##"{"type":"object","additionalProperties":{"type":"array","minItems":1,"items":{"type":"string"}}}"##,
         "Regular expressions with named groups, tried in order; the first that matches gives its groups.",
@@ -64,6 +69,12 @@ pub const CATALOGUE: &[Keyword] = &[
     ),
     word("serve", r##"{"$ref":"#/$defs/serve"}"##, "How declared routes are served."),
     word("routes", r##"{"type":"array","items":{"$ref":"#/$defs/route"}}"##, "Look-ups and transitions under paths of their own."),
+];
+
+/// A file of named areas.
+pub const AREAS: &[Keyword] = &[
+    word("file", TEXT, "A FeatureCollection of GeoJSON: its path from the folder of the definition."),
+    word("name", TEXT, "The property with the name of each feature; default: name. Features of one name are one area."),
 ];
 
 /// How declared routes are served.

@@ -1,13 +1,12 @@
 //! `init`, `check`, `schema`.
 
-use crate::open::CatalogueLocation;
+use crate::open::{CatalogueLocation, notes_of_areas};
 use crate::output::count;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
 use stook_catalogue::diagnostic::render;
-use stook_catalogue::parse::parse;
 use stook_store::shape::StoreSchema;
 
 /// The catalogue a new folder begins with.
@@ -27,7 +26,7 @@ pub fn init(dir: &Path) -> CommandResult {
 pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     let text = place.text()?;
     let file = place.definition().display().to_string();
-    match parse(&text) {
+    match place.parsed(&text) {
         Ok(catalogue) => {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
             // whether a store can be changed as the definition wants it is only asked of one that is named
@@ -35,7 +34,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
             let refusals = stored.as_ref().map(|stored| stored.refusals(&StoreSchema::of(&catalogue)));
             let fits = refusals.as_ref().is_none_or(Vec::is_empty);
             if as_json {
-                let mut told = json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash});
+                let mut told = json!({"file": file, "sound": true, "problems": [], "notes": notes_of_areas(&catalogue), "hash": catalogue.hash});
                 if place.store.is_some() {
                     told["store"] = json!({"there": refusals.is_some(), "fits": fits, "needs_a_new_store": refusals.unwrap_or_default()});
                 }
@@ -48,6 +47,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
                     count(catalogue.sources.len() as u64, "source"),
                     count(catalogue.profiles.len() as u64, "profile"),
                 );
+                notes_of_areas(&catalogue).iter().for_each(|note| say!("note: {note}"));
                 match refusals.as_deref() {
                     None if place.store.is_some() => say!("there is no store yet to check against"),
                     None => {}

@@ -286,7 +286,7 @@ impl SentinelGenerator {
             if is_made {
                 let (from, to) = (start + MINUTE, start + 2 * MINUTE);
                 let name = format!("S2A_OPER_PRD_HKTM___{}_{}_0001", named(from), named(to));
-                self.deliver("PRIP_S2A_ATOS", &Product { name, extension: ".tar", start: from, stop: to, extra: Json::Null }, false);
+                self.deliver("PRIP_S2A_ATOS", &Product { name, extension: ".tar", start: from, stop: to, footprint: None }, false);
             }
             let complete = house.then_some(i64::from(is_made));
             self.note("downlink", &format!("S2A/{}/{station}/{orbit}", short(start)), json!({ "complete": complete, "mode": mode }));

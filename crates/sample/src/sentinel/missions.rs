@@ -1,7 +1,6 @@
 //! What the four missions acquire, what is planned of it, and what must follow from what is delivered.
 
-use super::{BEGIN, DAY, Datatake, DeliveryFate, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, named, shown};
-use serde_json::{Value as Json, json};
+use super::{BEGIN, DAY, Datatake, DeliveryFate, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, areas, named, shown};
 use std::collections::BTreeMap;
 
 /// Numbers of acquisitions that record nothing, by day.
@@ -102,7 +101,8 @@ impl SentinelGenerator {
                 }
                 for slice in 0..slices {
                     let from = start + slice * 25 * SECOND;
-                    let (ocean_part, slc_part) = (self.random.below(101) as f64, self.random.below(3) as f64 * 40.0);
+                    // shares of the masks in per cent; none is what is compared with
+                    let (ocean_part, reaches_ice) = (self.random.below(100) as f64 + 0.5, self.random.below(3) > 0);
                     let level = kind.as_bytes()[5] as char;
                     let product = Product {
                         name: format!(
@@ -114,7 +114,7 @@ impl SentinelGenerator {
                         extension: if level == '0' { ".SAFE.zip" } else { ".SAFE" },
                         start: from,
                         stop: from + 25 * SECOND,
-                        extra: json!({ "OceanPercent": ocean_part, "SlcPercent": slc_part }),
+                        footprint: Some(areas::radar_footprint(ocean_part, reaches_ice)),
                     };
                     if self.deliver("PRIP_S1A_Serco", &product, false) == DeliveryFate::Delivered {
                         value += 25 * SECOND;
@@ -122,7 +122,7 @@ impl SentinelGenerator {
                             if ocean_part > 20.0 {
                                 ocean = (ocean.0 + 25 * SECOND, ocean.1 + 1);
                             }
-                            if slc_part > 0.0 {
+                            if reaches_ice {
                                 slc = (slc.0 + 25 * SECOND, slc.1 + 1);
                             }
                         }
@@ -171,32 +171,24 @@ impl SentinelGenerator {
             self.datatakes.push(Datatake { satellite: "S2A", number: format!("{orbit}-1"), start, stop: start + length, orbit });
             let mut rows: BTreeMap<String, (i64, i64)> = BTreeMap::new();
             let created = start + 5 * HOUR;
-            let (mut tiles, mut tiles_known): (Vec<String>, bool) = (Vec::new(), false);
-            for tile in 0..4 + self.random.below(6) {
-                tiles.push(format!(
-                    "{:02}T{}{}",
-                    10 + (orbit as u64 + tile) % 50,
-                    ['A', 'B', 'C', 'D'][tile as usize % 4],
-                    ['P', 'Q', 'R'][tile as usize / 4]
-                ));
-            }
+            let mut tiles_known = false;
+            let (footprint, tiles) = areas::optical_footprint(self.random.number(), 4 + self.random.below(6));
             for level in levels {
                 let expected = if *level == "L0_" { length } else { length - 7_216_000 };
                 // a datastrip is the datatake without its ends, or half of it
                 let whole = length - 4_608_000;
                 let half = self.random.per_mille(150);
                 let covered = if half { whole / 2 / 1_000 * 1_000 } else { whole };
-                let extra = if matches!(*level, "L1C" | "L2A") { json!({ "Tiles": tiles }) } else { Json::Null };
                 let product = Product {
                     name: format!("S2A_OPER_MSI_{level}_DS_2APS_{}_S{}_N05.10", named(created), named(start)),
                     extension: ".tar",
                     start,
                     stop: start + covered,
-                    extra,
+                    footprint: Some(footprint),
                 };
                 let made = self.deliver("PRIP_S2A_ATOS", &product, false);
                 let value = if made == DeliveryFate::Delivered { covered + 4_608_000 } else { 0 };
-                // an archive that has it says as well which tiles it meets
+                // its footprint is known where an archive has it, too
                 tiles_known |= *level == "L1C";
                 rows.insert(format!("MSI_{level}_DS"), (value, expected));
                 if matches!(*level, "L0_" | "L1A" | "L1B") {
@@ -214,7 +206,7 @@ impl SentinelGenerator {
                                 extension: ".tar",
                                 start: from,
                                 stop: from + 3_608_000,
-                                extra: Json::Null,
+                                footprint: None,
                             };
                             value += i64::from(self.deliver("PRIP_S2A_ATOS", &product, false) == DeliveryFate::Delivered);
                         }
@@ -231,12 +223,12 @@ impl SentinelGenerator {
                             extension: if kind == "TC" { ".jp2" } else { ".tar" },
                             start,
                             stop: start + length,
-                            extra: Json::Null,
+                            footprint: None,
                         };
                         value += i64::from(self.deliver("PRIP_S2A_ATOS", &product, false) == DeliveryFate::Delivered);
                         if kind == "TC" {
                             let name = format!("S2A_MSI{level}_{}_N0510_R{:03}_T{tile}_{}", named(start), orbit % 143 + 1, named(made));
-                            let container = Product { name, extension: ".SAFE", start, stop: start + length, extra: Json::Null };
+                            let container = Product { name, extension: ".SAFE", start, stop: start + length, footprint: None };
                             self.deliver("PRIP_S2A_ATOS", &container, true);
                         }
                     }
@@ -305,7 +297,7 @@ impl SentinelGenerator {
                         extension: ".SEN3.zip",
                         start: from,
                         stop: from + length,
-                        extra: Json::Null,
+                        footprint: None,
                     };
                     // whatever is delivered somewhere makes the orbit known, and archives deliver everything
                     seen = true;
@@ -348,7 +340,7 @@ impl SentinelGenerator {
                         extension: if raw { ".RAW" } else { ".nc" },
                         start: from,
                         stop: from + length,
-                        extra: Json::Null,
+                        footprint: None,
                     };
                     let made = self.deliver("PRIP_S5P_DLR", &product, false);
                     // raw data counts where an archive has it, and archives get everything

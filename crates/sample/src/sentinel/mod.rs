@@ -2,10 +2,12 @@
 //! and relay satellites, tickets, probes of interfaces, each in the form of the real files. What is delivered comes out of order, twice, late
 //! or not at all. The truth file says what every completeness must be in the end; it is counted while the sample is made.
 
+pub mod areas;
 mod ground;
 mod missions;
 
 use crate::random::Random;
+use areas::Footprint;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -73,7 +75,8 @@ struct Product {
     extension: &'static str,
     start: i64,
     stop: i64,
-    extra: Json,
+    /// Where it was acquired; anywhere, where nothing follows from it.
+    footprint: Option<Footprint>,
 }
 
 /// What a plan is about.
@@ -236,7 +239,8 @@ impl SentinelGenerator {
         let origin = if let Of::Copy(origin) = of { origin } else { product.stop + HOUR };
         let checksum = format!("{:016x}{:016x}", self.random.number(), self.random.number());
         let (west, south) = (self.random.below(340) as f64 - 170.0, self.random.below(140) as f64 - 70.0);
-        let corners = [(0.0, 0.0), (2.5, 0.25), (2.25, 2.0), (-0.25, 1.75), (0.0, 0.0)].map(|(x, y)| (west + x, south + y));
+        let anywhere = [(0.0, 0.0), (2.5, 0.25), (2.25, 2.0), (-0.25, 1.75), (0.0, 0.0)].map(|(x, y)| (west + x, south + y));
+        let corners = product.footprint.unwrap_or(anywhere);
         let polygon = corners.map(|(x, y)| format!("{x} {y}")).join(",");
         let mut document = json!({
             "@odata.mediaContentType": "application/octet-stream",
@@ -257,9 +261,6 @@ impl SentinelGenerator {
             if interface.starts_with("PRIP_S2") {
                 document["Attributes"] = self.attributes(product);
             }
-        }
-        if let (Some(document), Some(extra)) = (document.as_object_mut(), product.extra.as_object()) {
-            document.extend(extra.clone());
         }
         document
     }

@@ -11,6 +11,7 @@ mod home;
 mod import;
 mod lab;
 mod layout;
+mod map;
 mod metrics;
 mod record;
 mod search;

@@ -1,6 +1,7 @@
 //! A record: what it is, who says what of it, what it belongs to, what was done with it and what can be done.
 
 use super::layout::csrf;
+use super::map::{Place, map};
 use super::shown::{count, items, members, moment, named, plain, short, text, value};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of};
 use crate::guard::problem::{HandlerResult, Problem};
@@ -47,6 +48,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         (states(&visit, own, &explained, collection, key))
         @for reason in items(&explained["left_out"]) { p.quiet { (plain(reason)) } }
         (fields(&visit, own, &explained))
+        (maps(own, &explained))
         (belonging(&visit, all, collection, key).await)
         (history(&log))
         (documents(&visit, collection, key, &explained).await)
@@ -155,6 +157,19 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+/// A map of each golden value that is a geometry.
+fn maps(own: &Json, explained: &Json) -> Markup {
+    let shown = |name: &str, field: &Json| {
+        let place = Place { label: name.to_owned(), href: None, geometry: field["value"].clone() };
+        map(&format!("map-{name}"), &format!("Map of {name}"), &[place])
+    };
+    html! {
+        @for (name, field) in members(&explained["fields"]).filter(|(name, field)| own["fields"][name.as_str()] == "geometry" && !field["value"].is_null()) {
+            section { h2 { (name) } (shown(name, field)) }
         }
     }
 }

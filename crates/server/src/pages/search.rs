@@ -1,6 +1,7 @@
 //! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
 
 use super::layout::trouble;
+use super::map::{Place, map};
 use super::record::linked;
 use super::shown::{count, items, named, plain, short, value};
 use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, place_of};
@@ -154,7 +155,7 @@ fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
         @else if view == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
         @else {
             div.results {
-                @if rows.is_empty() { div {} } @else { (table(visit, overview, answer, rows, all_columns)) }
+                @if rows.is_empty() { div {} } @else { div { (maps(visit, overview, answer, rows)) (table(visit, overview, answer, rows, all_columns)) } }
                 // rows of several collections have no fields in common
                 @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
                     p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
@@ -212,6 +213,23 @@ fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) 
     let mut places: Vec<usize> = ranked.into_iter().take(COLUMNS).map(|(_, place)| place).collect();
     places.sort_unstable();
     places.into_iter().map(|place| names[place]).collect()
+}
+
+/// A map for each column of geometries.
+fn maps(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> Markup {
+    let own = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let is_geometry = |name: &&str| own["fields"][*name] == "geometry";
+    let place = |row: &Json, name: &str| {
+        let key = row["key"].as_str();
+        let href = key.zip(answer["collection"].as_str()).map(|(key, collection)| visit.record(collection, key));
+        Place { label: key.unwrap_or(name).to_owned(), href, geometry: row[name].clone() }
+    };
+    html! {
+        @for name in items(&answer["columns"]).iter().filter_map(Json::as_str).filter(is_geometry) {
+            @let places: Vec<Place> = rows.iter().filter(|row| !row[name].is_null()).map(|row| place(row, name)).collect();
+            @if !places.is_empty() { (map(&format!("map-{name}"), &format!("Map of {name}"), &places)) }
+        }
+    }
 }
 
 /// Rows, with a link to each record.

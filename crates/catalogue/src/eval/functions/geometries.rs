@@ -2,6 +2,7 @@
 
 use super::{EvalError, EvalResult, failed, kind_of};
 use crate::eval::convert::{CelValue as Cel, cel_to_geometry, cel_to_json, geometry_to_cel, text_to_cel};
+use crate::eval::tables::ConstantTables;
 use crate::value::{FieldType, Geometry, Value, from_json};
 use std::sync::Arc;
 use stook_geometry::TooIntricate;
@@ -18,6 +19,18 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
         ("type", [Cel::Opaque(_)]) => Ok(text_to_cel("geometry")),
         _ => return None,
     })
+}
+
+/// What is asked of named areas: which of them a geometry meets, or the one of a name. Null if their file is not there.
+pub(super) fn in_areas(function: &str, areas: &str, of: &Cel, tables: &ConstantTables) -> EvalResult {
+    let known = tables.areas(areas).ok_or_else(|| EvalError::TypeMismatch(format!("there are no areas `{areas}`")))?;
+    let Some(known) = known else { return Ok(Cel::Null) };
+    if function == "areas_met" {
+        let met = known.touching(read(of)?.as_ref()).map_err(|error| failed(error.to_string()))?;
+        return Ok(Cel::List(Arc::new(met.into_iter().map(text_to_cel).collect())));
+    }
+    let Cel::String(name) = of else { return Err(EvalError::TypeMismatch(format!("the name of an area is text, this is {}", kind_of(of)))) };
+    Ok(known.named(name).map_or(Cel::Null, |area| geometry_to_cel(area.clone())))
 }
 
 fn both(first: &Cel, second: &Cel, found: impl FnOnce(&Geometry, &Geometry) -> Result<Cel, TooIntricate>) -> EvalResult {

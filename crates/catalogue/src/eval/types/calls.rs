@@ -36,6 +36,10 @@ impl TypeChecker<'_> {
                 let all = table.rows.values().chain(table.patterns.iter().map(|(_, entry)| entry)).chain(&table.default);
                 Ok(or_null(all.fold(Type::default(), |all: Type, entry| all.or(&kind(entry))), table.default.is_none()))
             }
+            ("areas_met" | "named_area", [_, _]) => {
+                self.areas(args[0])?;
+                self.signature(at, function, args, types)
+            }
             ("keys", [_]) => self.table(args[0]).map(|_| Type::list(TypeKind::Text.into())),
             ("sum", [list]) => {
                 let elements = self.elements_of(at, function, list)?;
@@ -96,14 +100,23 @@ impl TypeChecker<'_> {
                 Some(table) => Ok(Some(table)),
                 None => {
                     let wrong = TypeError::new(name, format!("there is no table `{}` under `lookups`", text.inner()));
-                    let meant = crate::diagnostic::did_you_mean(text.inner(), self.tables.keys().map(String::as_str));
-                    Err(meant.map_or(TypeError { help: None, ..TypeError::new(name, wrong.message.clone()) }, |meant| {
-                        wrong.help(format!("did you mean `{meant}`?"))
-                    }))
+                    Err(wrong.meant(text.inner(), self.tables.names()))
                 }
             },
             _ => Err(TypeError::new(name, "the name of a table is written as a constant text")),
         }
+    }
+
+    /// Whether there are the named areas that a constant names.
+    fn areas(&self, name: &IdedExpr) -> Result<(), TypeError> {
+        let Expr::Literal(LiteralValue::String(text)) = &name.expr else {
+            return Err(TypeError::new(name, "the name of a file of areas is written as a constant text"));
+        };
+        if self.tables.areas(text.inner()).is_some() {
+            return Ok(());
+        }
+        let wrong = TypeError::new(name, format!("there is no file `{}` under `areas`", text.inner()));
+        Err(wrong.meant(text.inner(), self.tables.names_of_areas()))
     }
 
     /// What the elements of an argument are, if not null.
@@ -212,7 +225,7 @@ fn named(kind: &str) -> Type {
 fn takes(wanted: &str, kind: &TypeKind) -> bool {
     match (wanted, kind) {
         ("any", _) | (_, TypeKind::Json) => true,
-        ("text", TypeKind::Text)
+        ("text" | "areas", TypeKind::Text)
         | ("integer", TypeKind::Integer)
         | ("unsigned", TypeKind::Unsigned)
         | ("float", TypeKind::Float)

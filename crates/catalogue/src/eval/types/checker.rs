@@ -36,6 +36,14 @@ impl TypeError {
         self
     }
 
+    /// Suggests the name that is nearest to the one that was written, if one is near.
+    pub fn meant<'n>(self, written: &str, names: impl Iterator<Item = &'n str>) -> Self {
+        match crate::diagnostic::did_you_mean(written, names) {
+            Some(meant) => self.help(format!("did you mean `{meant}`?")),
+            None => self,
+        }
+    }
+
     pub fn placed(self, expression: &Expression) -> ExpressionError {
         let all = 0..expression.source().len();
         let span = if self.whole { all } else { expression.place(self.at).unwrap_or(all) };

@@ -35,6 +35,19 @@ use crate::model::route::Route;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A file of named areas beside a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AreaFile {
+    /// The name that expressions give it.
+    pub name: String,
+    /// Its path from the folder of the definition.
+    pub file: String,
+    /// BLAKE3 of what is read of it; nothing if it is not there.
+    pub hash: Option<String>,
+    /// Repairs of its geometries.
+    pub repaired: usize,
+}
+
 /// Everything Stook knows of a domain. Indexes into its vectors are the ids used everywhere.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
@@ -46,6 +59,8 @@ pub struct Catalogue {
     pub settling: String,
     /// Constant tables.
     pub tables: Arc<ConstantTables>,
+    /// The files of named areas.
+    pub area_files: Vec<AreaFile>,
     /// Pattern sets.
     pub patterns: Vec<PatternSet>,
     /// Collections, in the order written; after them those of coverages.
@@ -78,6 +93,7 @@ impl Catalogue {
             hash: String::new(),
             settling: String::new(),
             tables: Arc::default(),
+            area_files: Vec::new(),
             patterns: Vec::new(),
             collections: IdVec::new(),
             links: IdVec::new(),

@@ -1,0 +1,178 @@
+//! Geometries as a map: each a shape that leads to its record, on a grid of meridians and parallels.
+
+use maud::{Markup, html};
+use serde_json::Value as Json;
+use stook_catalogue::value::{FieldType, Geometry, Value, from_json};
+
+/// Points that the shapes of a map have together at most.
+const MOST_POINTS: usize = 3_000;
+/// Shapes that are filled more strongly, as few lie over each other.
+const FEW: usize = 10;
+/// Degrees that a map shows at least.
+const LEAST: f64 = 0.5;
+/// How many times wider than high a map is: it shows more of its surroundings where it would be higher, or flatter.
+const RATIO: std::ops::RangeInclusive<f64> = 1.6..=2.5;
+/// Distances between meridians, and between parallels, in degrees.
+const STEPS: [f64; 12] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0];
+
+/// What is drawn: what it is called, where it leads, and where it is.
+pub(super) struct Place {
+    pub label: String,
+    pub href: Option<String>,
+    pub geometry: Json,
+}
+
+/// A map of what can be read of the places; nothing if that is nothing. `id` tells the maps of a page apart.
+pub(super) fn map(id: &str, label: &str, places: &[Place]) -> Markup {
+    let read = |place: &Place| match from_json(&place.geometry, &FieldType::Geometry, None) {
+        Ok(Value::Geometry(geometry)) => Some(geometry),
+        _ => None,
+    };
+    let shapes: Vec<_> = places.iter().filter_map(|place| Some((place, read(place)?))).collect();
+    let Some(view) = View::of(shapes.iter().map(|(_, geometry)| &**geometry)) else { return html! {} };
+    let points = (MOST_POINTS / shapes.len().max(1)).max(8);
+    let digits = if view.height() < 2.0 { 4 } else { 3 };
+    let (size, line) = (view.height() * 0.045, view.step());
+    html! {
+        svg.map viewBox=(view.shown()) role="group" aria-label=(label) {
+            g.grid aria-hidden="true" {
+                @for meridian in multiples(view.west, view.east, line) {
+                    line x1=(view.x(meridian)) x2=(view.x(meridian)) y1=(-view.north) y2=(-view.south) {}
+                    text x=(view.x(meridian)) y=(-view.south - size * 0.4) dx=(size * 0.2) font-size=(size) { (degrees(meridian, "E", "W")) }
+                }
+                @for parallel in multiples(view.south, view.north, line) {
+                    line x1=(view.x(view.west)) x2=(view.x(view.east)) y1=(-parallel) y2=(-parallel) {}
+                    text x=(view.x(view.west)) y=(-parallel) dx=(size * 0.2) dy=(-size * 0.2) font-size=(size) { (degrees(parallel, "N", "S")) }
+                }
+            }
+            g.many[shapes.len() > FEW] transform={ "scale(" (view.narrowed) " 1)" } {
+                g #(id) {
+                    @for (place, geometry) in &shapes {
+                        @let path = html! { path d=(geometry.simplified(points).svg_path(digits)) { title { (place.label) } } };
+                        @match &place.href {
+                            Some(href) => a href=(href) aria-label=(place.label) { (path) },
+                            None => (path),
+                        }
+                    }
+                }
+                // what lies west of the antimeridian on a map that goes on behind it
+                @if view.east > 180.0 { use href={ "#" (id) } x="360" aria-hidden="true" {} }
+            }
+        }
+    }
+}
+
+/// The part of the Earth that a map shows, in degrees. East of the antimeridian longitudes go on above 180.
+struct View {
+    west: f64,
+    south: f64,
+    east: f64,
+    north: f64,
+    /// How much shorter a degree of longitude is than one of latitude.
+    narrowed: f64,
+}
+
+impl View {
+    fn of<'g>(geometries: impl Iterator<Item = &'g Geometry>) -> Option<Self> {
+        let boxes: Vec<_> = geometries.flat_map(Geometry::bounds).collect();
+        let south = boxes.iter().map(|own| own.south()).reduce(f64::min)?;
+        let north = boxes.iter().map(|own| own.north()).reduce(f64::max)?;
+        let (west, east) = around(boxes.iter().map(|own| (own.west(), own.east())).collect());
+        let narrowed = ((south + north) / 2.0).to_radians().cos().max(0.2);
+        let (mut width, mut height) = ((east - west).max(LEAST) * 1.2, (north - south).max(LEAST) * 1.2);
+        height = height.max(width * narrowed / RATIO.end());
+        width = width.max(height * RATIO.start() / narrowed).min(360.0);
+        let (middle, centre) = ((west + east) / 2.0, (south + north) / 2.0);
+        let (south, north) = ((centre - height / 2.0).max(-90.0), (centre + height / 2.0).min(90.0));
+        Some(Self { west: middle - width / 2.0, south, east: middle + width / 2.0, north, narrowed })
+    }
+
+    fn height(&self) -> f64 {
+        self.north - self.south
+    }
+
+    fn x(&self, longitude: f64) -> f64 {
+        longitude * self.narrowed
+    }
+
+    fn shown(&self) -> String {
+        format!("{:.4} {:.4} {:.4} {:.4}", self.x(self.west), -self.north, self.x(self.east - self.west), self.height())
+    }
+
+    /// The least distance that gives few meridians and parallels.
+    fn step(&self) -> f64 {
+        let longer = self.x(self.east - self.west).max(self.height());
+        STEPS.into_iter().find(|step| longer / step <= 8.0).unwrap_or(90.0)
+    }
+}
+
+/// From where to where longitudes reach that leave out the widest gap between them.
+fn around(mut spans: Vec<(f64, f64)>) -> (f64, f64) {
+    spans.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let first = spans.first().map_or(0.0, |span| span.0);
+    let (mut end, mut widest, mut found) = (first, 0.0, None);
+    for (low, high) in &spans {
+        if low - end > widest {
+            (widest, found) = (low - end, Some((*low, end + 360.0)));
+        }
+        end = end.max(*high);
+    }
+    // the gap across the antimeridian is that of a map that does not go on behind it
+    if first + 360.0 - end >= widest { (first, end) } else { found.unwrap_or((first, end)) }
+}
+
+/// The multiples of a step between two numbers.
+fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (first..=last).map(move |number| number as f64 * step)
+}
+
+/// A longitude or a latitude as maps write it.
+fn degrees(value: f64, above: &str, below: &str) -> String {
+    let value = if value > 180.0 {
+        value - 360.0
+    } else if value < -180.0 {
+        value + 360.0
+    } else {
+        value
+    };
+    let number = format!("{:.1}", value.abs());
+    let number = number.trim_end_matches(".0");
+    match value {
+        0.0 => "0°".to_owned(),
+        _ if value.abs() == 180.0 => "180°".to_owned(),
+        _ => format!("{number}°{}", if value > 0.0 { above } else { below }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn square(west: f64, south: f64) -> Json {
+        json!({ "type": "Polygon", "coordinates": [[[west, south], [west + 2.0, south], [west + 2.0, south + 2.0], [west, south + 2.0], [west, south]]] })
+    }
+
+    fn drawn(places: &[Json]) -> String {
+        let places: Vec<Place> =
+            places.iter().map(|geometry| Place { label: "one".into(), href: Some("/x?a=1&b=2".into()), geometry: geometry.clone() }).collect();
+        map("m", "Map", &places).into_string()
+    }
+
+    #[test]
+    fn a_map_shows_what_it_draws_with_its_surroundings() {
+        let map = drawn(&[square(10.0, 50.0)]);
+        assert!(map.contains("d=\"M10 -50L12 -50L12 -52L10 -52Z\"") && map.contains("href=\"/x?a=1&amp;b=2\""), "{map}");
+        assert!(map.contains(">11°E<") && map.contains(">51°N<"), "{map}");
+        assert_eq!(drawn(&[json!(null), json!({ "type": "Nothing" })]), "");
+    }
+
+    #[test]
+    fn a_map_goes_on_behind_the_antimeridian_where_that_is_shorter() {
+        let map = drawn(&[square(177.0, 10.0), square(-179.0, 10.0)]);
+        assert!(map.contains("<use href=\"#m\" x=\"360\"") && map.contains(">180°<") && map.contains(">179°W<"), "{map}");
+        assert_eq!(around(vec![(177.0, 179.0), (-179.0, -177.0)]), (177.0, 183.0));
+        assert_eq!(around(vec![(-10.0, 0.0), (5.0, 20.0)]), (-10.0, 20.0));
+    }
+}
