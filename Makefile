@@ -23,6 +23,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --quiet -- -D warnings
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
+	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
 # The binary without the parts that can be left out of it, and with each of these parts alone.
 FEATURES := lab pages

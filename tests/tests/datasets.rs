@@ -136,7 +136,7 @@ fn what_two_services_know_is_one_answer() {
 }
 
 #[test]
-fn runs_come_in_pages() {
+fn an_answer_of_several_pages_is_complete() {
     let (services, _, definition) = services(5_000);
     let place = Place::new(&definition);
     let answer = place.run(&["query", "run | count(key), min(run_number), max(run_number)", "--format", "json"]).exits(0);

@@ -313,7 +313,7 @@ fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
 }
 
 #[test]
-fn a_definition_goes_on_where_the_program_was_killed() {
+fn a_tag_evaluation_that_was_killed_is_completed_by_tag_rebuild() {
     let place = Place::new(MACHINES);
     let text = std::fs::read_to_string(file("machines.ndjson")).unwrap();
     // four ranges

@@ -912,7 +912,7 @@ fn datastrips_and_granules_are_measured_as_by_the_original() {
 }
 
 #[test]
-fn the_originals_pairs_are_where_the_page_says() {
+fn every_pair_in_pairs_md_names_a_test_that_exists_or_says_why_not() {
     let (page, own) = (include_str!("../../examples/sentinel/pairs.md"), include_str!("sentinel.rs"));
     let mut numbers = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| ")) {

@@ -323,7 +323,7 @@ fn records_that_create_each_other_by_their_keys_alone_are_refused() {
 }
 
 #[test]
-fn cel_is_cel() {
+fn an_operator_that_cel_lacks_is_refused_with_what_to_write_instead() {
     let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";
     assert!(errors(text).contains("CEL has no `??`: write coalesce(a, b)"));
 }

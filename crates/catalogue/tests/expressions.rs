@@ -404,13 +404,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_check_accepts_holds(seed in any::<u64>()) {
+    fn an_expression_that_passes_the_check_gives_a_value_of_the_promised_type(seed in any::<u64>()) {
         try_seed(seed, &mut Tally::default()).map_err(|wrong| TestCaseError::fail(format!("seed {seed}: {wrong}")))?;
     }
 }
 
 #[test]
-fn null_is_seen_by_few() {
+fn only_a_few_functions_and_operators_take_null_as_a_value() {
     let evaluator = Evaluator::new(Arc::new(tables()));
     let shown = |source: &str| {
         let expression = Expression::compile(source, &[]).unwrap_or_else(|error| panic!("{source}: {error:?}"));

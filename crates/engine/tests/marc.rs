@@ -85,7 +85,7 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
 /// Exports the books.
 fn exported(catalogue: &Catalogue, store: &dyn Store, format: ExportFormat, out: &mut Vec<u8>, complain: &mut dyn FnMut(&str)) -> ExportReport {
     let request = ExportRequest { tenant: &Tenant::new("main").expect("a tenant"), collection: "book", format };
-    export(catalogue, store, &request, out, complain).expect("it is exported")
+    export(catalogue, store, &request, out, &mut |remark| complain(&remark.to_string())).expect("it is exported")
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn a_login_that_is_given_up_while_a_pass_runs_is_not_missed() {
 
 /// More wait for one value than a pass reads at once.
 #[test]
-fn many_wait_for_one_value() {
+fn one_of_thousands_of_waiting_records_gets_a_unique_value_that_is_given_up() {
     const WAITING: usize = 5_000;
     for desk in desks("waiting_many") {
         let tenant = desk.tenant();

@@ -82,7 +82,7 @@ impl Tally {
 }
 
 #[test]
-fn as_shapely_and_pyproj() {
+fn geometries_are_read_measured_and_related_as_by_shapely_and_pyproj() {
     let Some(python) = python() else { return };
     let count = std::env::var("STOOK_TEST_FOOTPRINTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000);
     let cases = cases(count);

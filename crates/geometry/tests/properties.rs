@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn relations_agree(seed: u64) {
+    fn intersects_within_and_fraction_agree_with_each_other(seed: u64) {
         let [one, other] = two(seed).map(|made| made.read().geometry);
         let texts = || format!("{} AND {}", one.to_wkt(), other.to_wkt());
         let intersects = one.intersects(&other).unwrap();
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn touching_is_what_a_loop_finds(seed: u64, count in 0_usize..40) {
+    fn named_areas_that_touch_a_geometry_are_those_that_intersect_it(seed: u64, count in 0_usize..40) {
         let mut random = Random::new(seed);
         let features: Vec<serde_json::Value> = (0..count)
             .map(|number| {
@@ -169,7 +169,7 @@ proptest! {
 
     /// An index of boxes misses nothing that has a point in common with what is looked for.
     #[test]
-    fn who_meets_is_within_reach(seed: u64) {
+    fn geometries_that_intersect_have_boxes_that_meet(seed: u64) {
         let [first, second] = two(seed);
         let (first, second) = (first.read().geometry, second.read().geometry);
         if first.intersects(&second) == Ok(true) {

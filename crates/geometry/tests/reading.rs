@@ -53,7 +53,7 @@ fn one_square_in_all_its_forms() {
 }
 
 #[test]
-fn points_and_lines() {
+fn points_and_lines_are_read_into_one_canonical_form() {
     assert_eq!(wkt("MULTIPOINT(3 4, 1 2, (3 4))"), "MULTIPOINT((1 2),(3 4))");
     assert_eq!(wkt("POINT(180 10)"), "POINT(-180 10)");
     assert_eq!(wkt("POINT(77 90)"), "POINT(0 90)");
@@ -207,7 +207,7 @@ fn what_is_refused_says_where() {
 }
 
 #[test]
-fn limits_hold() {
+fn a_text_beyond_a_limit_is_refused_with_that_limit() {
     let limits = Limits { bytes: 200, points: 6, parts: 3, depth: 2 };
     let fault = |text: &str| Geometry::read(text, &limits).map(|_| ()).map_err(|error| error.fault);
     assert_eq!(fault(&" ".repeat(201)), Err(Fault::TooManyBytes(200)));

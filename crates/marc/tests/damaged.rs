@@ -201,7 +201,7 @@ fn leaders_are_ascii() {
 }
 
 #[test]
-fn indicators_and_delimiters_that_are_missing() {
+fn missing_indicators_and_delimiters_are_repaired_and_reported() {
     let fields: [(&str, &[u8]); 5] =
         [("001", b"x1"), ("245", "é0\u{1f}aT".as_bytes()), ("246", b"10Title without"), ("500", b"\x1fanote"), ("700", b"1\x1faName")];
     let expected = ["001 x1", "245  0$aT", "246 10$aTitle without", "500   $anote", "700 1 $aName"];

@@ -82,7 +82,7 @@ fn what_is_missing_is_made() {
 }
 
 #[test]
-fn encodings_and_entities() {
+fn marcxml_is_read_in_its_encoding_with_its_entities_expanded() {
     let record = format!("<record>{LEADER}{}</record>", TITLE.replace("Title", "für &auml;"));
     let expected = |title: &str| vec![(vec![format!("245 10$a{title}")], vec![])];
     let dtd = format!("<?xml version=\"1.0\"?><!DOCTYPE collection [<!ENTITY auml \"ä\">]><collection>{record}</collection>");

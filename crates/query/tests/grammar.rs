@@ -297,7 +297,7 @@ fn columns_have_the_names_and_types_of_their_fields_without_the_name_of_the_coll
 }
 
 #[test]
-fn a_query_has_a_size() {
+fn a_query_beyond_a_limit_is_refused_with_that_limit() {
     let catalogue = definition(FILES);
     let long = |length: usize| format!("file name='{}'", "é".repeat((length - "file name=''".len()) / 2));
     assert!(try_compile(&catalogue, &long(MAX_QUERY)).is_ok());

@@ -113,10 +113,10 @@ fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<Commit
 const PATH: &str = "STORE_TEST_PATH";
 const TASK: &str = "STORE_TEST_TASK";
 
-/// Runs this test program again as another process with a task of [`helper_process`].
+/// Runs this test program again as another process with a task of [`child_process_of_other_tests`].
 fn process(program: &Path, path: &Path, task: &str) -> Command {
     let mut command = Command::new(program);
-    command.args(["--ignored", "--exact", "helper_process", "--nocapture"]).env(PATH, path).env(TASK, task).stdout(Stdio::piped());
+    command.args(["--ignored", "--exact", "child_process_of_other_tests", "--nocapture"]).env(PATH, path).env(TASK, task).stdout(Stdio::piped());
     command
 }
 
@@ -135,7 +135,7 @@ fn said_by(helper: Child) -> String {
 
 #[test]
 #[ignore = "runs as another process of the tests below"]
-fn helper_process() {
+fn child_process_of_other_tests() {
     let (Ok(path), Ok(task)) = (std::env::var(PATH), std::env::var(TASK)) else { return };
     let catalogue = definition(COUNTED);
     let said = match task.split_once(' ') {

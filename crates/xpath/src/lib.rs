@@ -1,6 +1,6 @@
 //! XPath 1.0 on trees: the whole language but for variables, which nothing binds here.
 //!
-//! An expression is parsed once ([`XPath::parse`]) and evaluated on any number of trees: [`evaluate`] gives its value, [`holds`] whether
+//! An expression is parsed once ([`XPath::parse`]) and evaluated on any number of trees: [`evaluate()`] gives its value, [`holds`] whether
 //! it is true, [`places`] the nodes themselves. A tree is an [`XmlTree`](tree::XmlTree), or anything else that implements
 //! [`Tree`](tree::Tree).
 //!

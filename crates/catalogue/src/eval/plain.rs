@@ -202,7 +202,7 @@ impl PlainExpression {
                 let (PlainValue::Text(table), PlainValue::Text(key)) = (place[0].evaluate(tables, scope)?, place[1].evaluate(tables, scope)?) else {
                     return None;
                 };
-                let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, scope)?, tables.get(&*table)?.entry(&key)) else {
+                let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, scope)?, tables.get(&table)?.entry(&key)) else {
                     return None;
                 };
                 PlainValue::Bool(list.iter().any(|own| **own == *item))
@@ -320,7 +320,7 @@ fn call<'v>(
     tables: &'v ConstantTables,
 ) -> Option<PlainValue<'v>> {
     Some(match (function, first, second) {
-        (PlainFunction::Lookup, PlainValue::Text(table), PlainValue::Text(key)) => match tables.get(&*table)?.entry(&key) {
+        (PlainFunction::Lookup, PlainValue::Text(table), PlainValue::Text(key)) => match tables.get(&table)?.entry(&key) {
             Some(TableValue::Text(found)) => PlainValue::Text(PlainText::Borrowed(found)),
             Some(TableValue::List(_)) => return None,
             None => PlainValue::Null,

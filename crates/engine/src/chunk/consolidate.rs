@@ -26,12 +26,13 @@ impl ChunkUnit {
         })
     }
 
-    /// Whether [`ConsolidatedChunk::consolidate_unread`] is a help: not where documents of what is not there are not written.
+    /// Whether [`ChunkUnit::consolidate_unread`] may be used: only if the profile creates missing records. Otherwise nothing would be written
+    /// for them, the store would compare no version, and existing records would be missed.
     pub fn goes_unread(&self) -> bool {
         self.context.policy.unmatched == OnUnmatched::Create
     }
 
-    /// Consolidates as if there were none of its records: the store says which there are, and holds them then.
+    /// Consolidates as if none of its records existed. Where one exists, the store finds that when it writes, locks it, and lets the unit resolve it.
     ///
     /// # Errors
     /// When the store fails.
@@ -39,7 +40,7 @@ impl ChunkUnit {
         self.consolidate_with(Some(store), |_, _, keys| Ok(vec![None; keys.len()]))
     }
 
-    /// As [`ConsolidatedChunk::consolidate`], reading through `read`. `store` can tell whether what was read of others
+    /// As [`ChunkUnit::consolidate`], reading through `read`. `store` can tell whether what was read of others
     /// is still so when the chunk is written.
     ///
     /// # Errors

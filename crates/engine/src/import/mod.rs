@@ -1,7 +1,7 @@
 //! Imports: files, uploads and deliveries become jobs, chunks and committed records.
 //!
-//! [`sort_files`] finds whose the files of folders are. [`create`] looks at the files and writes a job ([`plan`]). [`run`] cuts them into chunks ([`split`]) while workers process these; [`cut`] and
-//! [`upload`] leave the chunks in the queue for workers of other processes. [`dry_run`] does everything but write. [`deliver`] writes a few documents
+//! [`sort_files`] finds whose the files of folders are. [`create`] looks at the files and writes a job ([`plan`]). [`run()`] cuts them into chunks ([`split`]) while workers process these; [`cut`] and
+//! [`upload`] leave the chunks in the queue for workers of other processes. [`dry_run()`] does everything but write. [`deliver`] writes a few documents
 //! in one transaction, without a job.
 
 pub mod deliver;

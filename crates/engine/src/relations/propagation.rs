@@ -43,7 +43,7 @@ pub struct ValueChange<'c> {
     pub by: ChangeCause,
 }
 
-/// What follows from changes: edges, and marks, each once.
+/// What changes of records make necessary for other records: edges to put or delete, in order, and stale marks, each once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Propagation {
     edges: Vec<EdgeChange>,

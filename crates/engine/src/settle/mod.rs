@@ -11,10 +11,13 @@
 //! 2. *child*: `PassState::children` (`child.rs`) finds the targets of a record and takes fields from them,
 //! 3. *parent*: `PassState::parents` (`parent/`) computes the rollups and the coverage of a record from its children's edges.
 //!
+//! A mark's order is four times the depth of its collection plus the phase (`relations/rules.rs`). The store takes the lowest order first, and a
+//! pass answers marks of one rule. Passes end, because definitions whose fields depend on themselves are refused (`catalogue/src/parse/settling.rs`) and
+//! because a pass writes only values that differ, and marks only what follows from these.
+//!
 //! A pass is a function of what it reads, so it may come late, twice, or for nothing; what matters is that one comes after
-//! every change. Values stay what they were until then. [`drain`] runs passes until no mark is left; [`at_once`] settles records in the transaction
-//! that writes them, where everything they depend on is known there. Who is told to stop gives up the pass at hand ([`until_stopped`]): nothing of it
-//! is written, and its marks stay.
+//! every change. Values stay what they were until then. [`drain()`] runs passes until no mark is left; [`settle_inline`] settles records in the transaction
+//! that writes them, if everything they depend on is known there. A pass that is told to stop ([`until_stopped`]) writes nothing, and its marks stay.
 
 mod check;
 mod child;

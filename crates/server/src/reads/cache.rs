@@ -1,13 +1,13 @@
 //! An exact cache of records and lists of keys.
 //!
-//! A store with a *stand* (a number that grows with every commit) is asked for it by every read. An entry remembers the stand
-//! at which it was read; a commit of this process notes its own stand in a slot for each key it writes. An entry is used if its
-//! stand is not before its slot's, so nothing is ever removed and a slow read cannot put back what is old. A stand this process
-//! has not made is another process's commit: all entries of before are worth nothing then.
+//! Every read asks the store for its commit number. An entry remembers the commit number at which it was read; a commit of this process notes
+//! its own number in the slot of each key it wrote. An entry is used if its number is not less than its slot's, so nothing is ever removed
+//! and a slow read cannot put back an old value. If the commit number is one that this process has not made, another process has
+//! written: older entries are not used any more.
 //!
-//! Where a question costs a round trip, one answers all requests that wait for it, no commit is known key by key, and what is
-//! not current is checked by its version before it is read anew. A store without a stand is asked for the version of every
-//! record that is used, and lists are not kept.
+//! On a server the question costs a round trip. One answer then serves all requests that wait for it, commits are not known key by key, and an entry that is
+//! not current is checked by its version before the record is read again. A store without a commit number is asked for the version of every
+//! record that is used, and lists of keys are not cached.
 
 use super::record::ServedRecord;
 use quick_cache::sync::Cache as Map;

@@ -5,7 +5,7 @@
 //! | [`Records`] | reads records by key | `records.rs` |
 //! | [`Queries`] | answers plans | `plan.rs` |
 //! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
-//! | [`Commits`] | lets caches of records be exact | `observer.rs` |
+//! | [`CommitNumbers`] | lets caches of records be exact | `observer.rs` |
 //! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
 //! | [`Tags`] | keeps tags and trees | `tag.rs` |
 //! | [`Tokens`] | keeps tokens | `access.rs` |

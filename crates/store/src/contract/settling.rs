@@ -13,7 +13,8 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
-/// "This target needs settling". Marks are only ever appended.
+/// A note that derived values of a target have to be computed again. A mark is never changed: units append marks, also where there is an equal
+/// one, and the pass that answers a mark deletes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaleMark {
     /// Given by the store.
@@ -30,10 +31,10 @@ pub struct StaleMark {
     pub job: JobId,
 }
 
-/// Marks of equal targets are in one lane; of a lane, one pass at a time is answered.
+/// Marks of one target are in one lock partition; only one pass at a time answers marks of a partition.
 pub const LOCK_PARTITIONS: u32 = 4;
 
-/// The lane of a target.
+/// The lock partition of a target.
 pub fn lock_partition_of(target: &str) -> u32 {
     // FNV-1a
     let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -128,7 +129,7 @@ pub trait PassContext {
     /// # Errors
     /// When the database fails, or the field has no index.
     fn keys_by(&mut self, collection: CollectionId, field: FieldId, values: &[&str]) -> Result<Vec<Key>>;
-    /// As [`Records::keys_behind`](super::records::Records::keys_behind).
+    /// As [`Records::keys_after`](super::records::Records::keys_after).
     ///
     /// # Errors
     /// When the database fails.

@@ -34,23 +34,24 @@ pub struct ReadSet {
 
 /// One transaction's work. The store calls its methods inside the transaction, in this order:
 ///
-/// 1. [`lease`](Unit::lease): the lease is handed back, or the unit fails.
-/// 2. [`call`](Unit::call): where it was answered before, [`repeated`](Unit::repeated) is the last that is called.
-/// 3. [`writes`](Unit::writes), from which on nothing is remembered of an earlier attempt; [`resolve`](Unit::resolve) with the
-///    records that have changed, if any; [`refused`](Unit::refused) for each that could not be written.
-/// 4. [`relies`](Unit::relies); [`broken`](Unit::broken) if something of it has changed; [`seen`](Unit::seen) with the records
-///    that `broken` has named, if any.
-/// 5. [`knows_tags`](Unit::knows_tags), and only where that is a revision: [`retag`](Unit::retag) if it is an older one,
+/// 1. [`lease_token`](Unit::lease_token): the leased chunk is removed from the queue; if the lease is lost, the unit fails with
+///    [`StoreError::Fenced`].
+/// 2. [`call`](Unit::call): if the call was answered before, [`repeated`](Unit::repeated) is the last method called.
+/// 3. [`writes`](Unit::writes), which discards anything kept from an earlier attempt; [`resolve`](Unit::resolve) with the records that have
+///    changed, if any; [`refused`](Unit::refused) for each record that could not be written.
+/// 4. [`read_set`](Unit::read_set); [`read_set_changed`](Unit::read_set_changed) if something in it has changed;
+///    [`changed_records`](Unit::changed_records) with the records that `read_set_changed` asked for, if any.
+/// 5. [`tag_revision`](Unit::tag_revision), and only if it returns one: [`retag`](Unit::retag) if it is out of date,
 ///    [`tagging`](Unit::tagging), [`tagged`](Unit::tagged).
 /// 6. [`settling`](Unit::settling), which therefore knows all of the above.
 /// 7. [`log`](Unit::log), [`answer`](Unit::answer), [`journal`](Unit::journal).
 ///
-/// When the transaction has to be begun again (another unit in it failed), all are called once more, from the first on. What a unit only
-/// shows (its tenant, lease, call, whether it waits, writes, what it relies on) may be looked at before and between these, too.
+/// When the transaction has to be begun again (another unit in it failed), all methods are called once more, from the first on. The methods that
+/// only return something (tenant, lease token, call, whether it waits, writes, read set) may also be called before and between these.
 pub trait Unit: Send {
     /// Whose records these are.
     fn tenant(&self) -> &Tenant;
-    /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
+    /// The lease of the chunk that this unit completes; the unit fails with [`StoreError::Fenced`] when it is lost.
     fn lease_token(&self) -> Option<LeaseToken> {
         None
     }
@@ -68,8 +69,8 @@ pub trait Unit: Send {
     fn writes(&self) -> &[RecordWrite] {
         &[]
     }
-    /// Records that are not any more what was read: merge again. What is returned is written without another check, the
-    /// store holds them.
+    /// These records changed after they were read; the conflicts have what they are now. Returns the writes for them, based on these
+    /// versions: the unit fails with [`StoreError::Wrong`] if a write is based on another one.
     ///
     /// # Errors
     /// The default fails the unit: right for units that write nothing or have locked what they write.
@@ -77,24 +78,24 @@ pub trait Unit: Send {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))
     }
-    /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
+    /// A record was not written. A unit that writes records must not count, log or follow its change.
     fn refused(&mut self, refused: UniqueConflict);
     /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
     fn read_set(&self) -> Option<&ReadSet> {
         None
     }
-    /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
-    /// the unit wants to see as they are.
+    /// Which records and ranges of [`Unit::read_set`] have changed since they were read, by their positions in it. Returns the records
+    /// that the unit has to read again.
     fn read_set_changed(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         Vec::new()
     }
-    /// The records that [`Unit::broken`] wanted to see, whole.
+    /// The records that [`Unit::read_set_changed`] asked for, completely.
     fn changed_records(&mut self, _records: Vec<WriteConflict>) {}
     /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
     fn tag_revision(&self) -> Option<i64> {
         None
     }
-    /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.
+    /// The tags have changed since the unit read them: these are all tags, by collection. They do not change again before the unit has ended.
     fn retag(&mut self, _tags: Vec<(CollectionId, CollectionTags)>) {}
     /// Documents of records, and who carries what.
     fn tagging(&mut self) -> Vec<TagWrites> {

@@ -3,7 +3,7 @@
 //! * [`store`] opens the store at an [`address`]; [`roles`] is the contract, method by method; [`clock`] is the server's time.
 //! * [`session`] opens connections, keeps a bounded number of them and says what an error means; [`writer`] takes units in
 //!   line and commits each in a transaction of its own.
-//! * [`unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
+//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`work`] is the queue and the journal.
 //! * [`tables`] says how a definition becomes tables of one schema, [`values`] how types are written, [`tenants`] which numbers tenants have.
 

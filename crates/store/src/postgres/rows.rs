@@ -36,7 +36,7 @@ pub struct UnitWriter<'d> {
     pub stamp: i64,
     /// Whether it waits for rows that others hold.
     pub waits_for_locks: bool,
-    /// The rows that exist and are locked, and where they observed; which is not known where rows are spread.
+    /// The rows that exist and are locked: their version, and their `ctid`. On a cluster the `ctid` is not read, and this has its default.
     pub locked: HashMap<(CollectionId, Key), (Version, RowLocation)>,
 }
 
@@ -220,7 +220,8 @@ impl UnitWriter<'_> {
         Ok(())
     }
 
-    /// Changes states of records, some at once. To a power of two there are rows of no record, so that there are few statements.
+    /// Updates the state of several records with one statement (on a cluster, of one record). The list of rows is filled up with null rows to a
+    /// power of two, so that only few different statements are prepared.
     fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[StateUpdate<'_>]) -> DbResult<()> {
         let table = &own.table;
         let states: Vec<String> = collection.states.iter().map(|state| name(&["s", &state.name])).collect();

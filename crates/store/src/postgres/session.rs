@@ -93,7 +93,7 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// Results inside the room.
+/// The result of everything in `postgres/`. The error says whether the same work may be tried again.
 pub type DbResult<T> = Result<T, DatabaseError>;
 
 /// A parameter.

@@ -5,7 +5,7 @@
 //! * [`query`] is what plans have in common on their way to SQL, [`listing`] what journals and jobs have.
 //! * [`lies`] compares geometries, which no database does.
 //! * [`unique`] decides who gets a value that only one record may have.
-//! * [`unit`] is the part of a unit's protocol that needs no SQL, [`tagging`] what a unit changes of who carries which tag.
+//! * [`mod@unit`] is the part of a unit's protocol that needs no SQL, [`tagging`] what a unit changes of who carries which tag.
 
 pub mod lies;
 pub mod listing;

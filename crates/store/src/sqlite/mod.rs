@@ -4,11 +4,11 @@
 //! * [`writer`] is the only connection that writes: a thread that groups bulk units into one transaction and closes it at
 //!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`log`] syncs and
 //!   copies back the write-ahead log, [`room`] watches the disk space.
-//! * [`unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
+//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`work`] is the queue and the journal.
 //! * [`tables`] says how a definition becomes tables, [`upgrade`] brings older files up to date; [`values`], [`packed`], [`tenants`]
 //!   and [`sql`] are what the others write statements with.
-//! * [`backup`] copies the file while it is used.
+//! * [`backup()`] copies the file while it is used.
 //!
 //! A record is a row of a rowid table with a separate unique index on (tenant, key): random keys go in three to four times
 //! faster than into a table clustered by key. The index holds keys [`packed`], and is asked where a record is looked for; what

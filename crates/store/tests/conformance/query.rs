@@ -782,7 +782,7 @@ pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
     assert_eq!(desk.value("0", "words_f"), texts(&["Red", "\u{c4}"]), "and shown as they are");
 }
 
-pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
+pub fn a_condition_on_key_revision_or_conflict_finds_its_records(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     let disputed = |conflicts: Vec<usize>| RecordContent { conflicts: conflicts.into_iter().map(FieldId::from).collect(), ..desk.content(&[]) };
     let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
@@ -804,7 +804,7 @@ pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
     assert_eq!(desk.rows(&shown), [[Value::Int(stamps[2]), texts(&["name", "plain"])]]);
 }
 
-pub fn conditions_on_state(place: &Place) {
+pub fn a_condition_on_a_state_field_finds_its_records(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[("s_text_i", text("out")), ("s_number_i", Value::Int(1)), ("s_words", texts(&["x"]))]);
     desk.put("b", &[("s_text_i", text("in")), ("s_number_i", Value::Int(2))]);
@@ -957,7 +957,7 @@ fn aggregate(desk: &Desk, plan: &QueryPlan, function: AggregateFunction, name: &
     desk.store.aggregate(plan, &[Aggregate { function, column: desk.column(name) }]).unwrap_or_else(|error| panic!("{error}: {plan:?}")).remove(0)
 }
 
-pub fn every_aggregate_of_numbers(place: &Place) {
+pub fn every_aggregate_of_numbers_is_exact(place: &Place) {
     // sum, count, min, max, avg, median
     let desk = with_values(place, "number", &[4, 1, 4, -3].map(Value::Int));
     desk.put("nothing", &[]);

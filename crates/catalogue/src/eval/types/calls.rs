@@ -198,13 +198,13 @@ impl FunctionSignature {
         let (name, inside) = call.trim_end_matches(')').split_once('(').unwrap_or((call, ""));
         let target = name.split_once('.').map(|(target, _)| target.to_owned());
         let args = target.into_iter().chain(inside.split(", ").filter(|arg| !arg.is_empty()).map(str::to_owned)).collect();
-        let gives = gives.strip_suffix('?').map_or_else(|| named(gives), |kind| named(kind).or_null());
+        let gives = gives.strip_suffix('?').map_or_else(|| type_of_word(gives), |kind| type_of_word(kind).or_null());
         Self { args, gives }
     }
 }
 
 /// The type that a signature names.
-fn named(kind: &str) -> Type {
+fn type_of_word(kind: &str) -> Type {
     match kind {
         "text" => TypeKind::Text.into(),
         "integer" => TypeKind::Integer.into(),
@@ -238,5 +238,29 @@ fn takes(wanted: &str, kind: &TypeKind) -> bool {
         | ("[any]", TypeKind::List(_)) => true,
         ("[text]", TypeKind::List(element)) => element.present().kinds.iter().all(|kind| matches!(kind, TypeKind::Text | TypeKind::Json)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::functions::FUNCTIONS;
+
+    /// Words of signatures that are not types: what they take is decided for each function, or by its macro.
+    const DECIDED: &[&str] =
+        &["json", "table", "areas", "member", "x", "list", "number", "ordered", "[number]", "[duration]", "[ordered]", "[[any]]", "..."];
+
+    #[test]
+    fn every_word_of_a_signature_is_a_type_or_decided_on_its_own() {
+        let is_type = |word: &str| word == "any" || word == "[any]" || type_of_word(word) != Type::any() || DECIDED.contains(&word);
+        for text in FUNCTIONS.iter().flat_map(|function| function.signatures) {
+            let (call, gives) = text.split_once(" -> ").unwrap();
+            let signature = FunctionSignature::of(text);
+            assert!(is_type(gives.trim_end_matches('?')), "{text}: {gives}");
+            for word in &signature.args {
+                assert!(is_type(word), "{text}: {word}");
+            }
+            assert!(call.ends_with(')'), "{text}");
+        }
     }
 }

@@ -42,7 +42,7 @@ pub struct SkippedPlace {
     pub position: Box<ScopePosition>,
     /// How old it is.
     pub as_of: i64,
-    /// What it would be about, as far as that is known; see [`crate::settle::complete_delivery::named`].
+    /// What it would be about, as far as that is known; see [`crate::settle::complete_delivery::names::contribution_name`].
     pub names: Vec<String>,
 }
 

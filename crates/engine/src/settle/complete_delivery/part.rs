@@ -58,7 +58,7 @@ impl ScopePart {
 type FilePartRow = (u64, u64, Option<u64>, bool);
 
 impl FilePart {
-    /// Adds a document: in which scope, about what (see [`named`]), and how old it is. One that was skipped may be about nothing that is known.
+    /// Adds a document: in which scope, about what (see [`contribution_name`](super::names::contribution_name)), and how old it is. One that was skipped may be about nothing that is known.
     pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
         let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
         (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));

@@ -269,7 +269,7 @@ fn was_used(stook: &Served) {
 }
 
 #[test]
-fn on_a_file_beside_imports_of_another_process() {
+fn cached_reads_on_a_file_are_exact_while_another_process_imports() {
     let place = Place::new(COUNTERS);
     let stook = Served::new(&place, &["--workers", "1"]);
     check(&place, &[stook.client(None)], Imports::AnotherProcess);
@@ -278,7 +278,7 @@ fn on_a_file_beside_imports_of_another_process() {
 }
 
 #[test]
-fn on_a_file_that_nobody_else_writes() {
+fn cached_reads_on_a_file_are_exact_while_nobody_else_writes() {
     let place = Place::new(COUNTERS);
     let stook = Served::new(&place, &["--workers", "1"]);
     check(&place, &[stook.client(None)], Imports::Uploads);
@@ -286,7 +286,7 @@ fn on_a_file_that_nobody_else_writes() {
 }
 
 #[test]
-fn on_a_file_with_two_servers() {
+fn cached_reads_on_a_file_are_exact_with_two_servers() {
     let place = Place::new(COUNTERS);
     let (one, two) = (Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--workers", "1"]));
     check(&place, &[one.client(None), two.client(None)], Imports::Nobody);
@@ -294,7 +294,7 @@ fn on_a_file_with_two_servers() {
 }
 
 #[test]
-fn on_a_server_with_several_processes() {
+fn cached_reads_on_postgresql_are_exact_with_several_processes() {
     let Some(server) = TestServer::for_test(&["fsync=off"]) else { return };
     let place = Place::on_server(COUNTERS, format!("{}?schema=exact", server.url("postgres")));
     place.ok(&["prepare"]);
