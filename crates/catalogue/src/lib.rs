@@ -21,7 +21,7 @@ pub mod value;
 
 pub use eval::{functions, plain, types};
 pub use model::{definition, golden, ids, key, links, parts, path, record, route, survivorship};
-pub use parse::{schema, words, yaml};
+pub use parse::{keywords, schema, yaml};
 pub use stook_marc::marcspec;
 pub use stook_xpath as xpath;
 pub use value::{fold, json, time};

@@ -7,7 +7,7 @@ use stook_catalogue::definition::{AreaFile, Catalogue};
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::parse::parse_beside;
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::ledger::AdminStore;
+use stook_store::admin::AdminStore;
 use stook_store::postgres::PostgresStore;
 use stook_store::shape::StoreSchema;
 use stook_store::sqlite::SqliteStore;
@@ -127,7 +127,7 @@ impl CatalogueLocation {
     }
 
     /// Opens what the store knows of jobs, chunks and tokens, which needs no definition.
-    pub fn ledger(&self, read_only: bool) -> Result<AdminStore, CommandError> {
+    pub fn admin_store(&self, read_only: bool) -> Result<AdminStore, CommandError> {
         self.existing()?;
         match self.address()? {
             StoreAddress::File(path) => {

@@ -33,4 +33,4 @@ pub use error::{EngineError, Result};
 pub use import::{deliver, split};
 pub use records::{aggregate, damage, export, record};
 pub use service::collect;
-pub use work::queue;
+pub use work::requeue;

@@ -14,10 +14,10 @@
 //! * [`schedule`]: whose chunk is next.
 //! * [`sqlite`]: the store in a file.
 //! * [`postgres`]: the store on a server, if the feature `postgres` is on, as it is by default.
-//! * [`ledger`]: jobs, chunks and tokens of a store, whatever its definition.
+//! * [`admin`]: jobs, chunks and tokens of a store, whatever its definition.
 
+pub mod admin;
 mod contract;
-pub mod ledger;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(not(feature = "postgres"))]

@@ -282,7 +282,7 @@ impl Client {
             Step::Release { lease, attempts } => {
                 say(self.store.release(fence_of(&self.leases, *lease), "released", 0, *attempts).map(|()| String::new()))
             }
-            Step::GiveBack(lease) => say(self.store.give_back(&[fence_of(&self.leases, *lease)]).map(|()| String::new())),
+            Step::GiveBack(lease) => say(self.store.return_unstarted(&[fence_of(&self.leases, *lease)]).map(|()| String::new())),
             Step::Renew(lease) => say(self.store.renew(&[fence_of(&self.leases, *lease)], 3_600).map(|held| held.len().to_string())),
             Step::TakeOver(job) => say(self.store.take_over(*job).map(|freed| freed.to_string())),
             Step::Interrupt(job) => say(self.store.interrupt_job(*job).map(|()| String::new())),

@@ -2,8 +2,8 @@
 
 use super::expressions::RESERVED;
 use super::fields::placeholder;
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::Node;
 use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefinition, Source, Survivorship};
@@ -15,7 +15,7 @@ const MAX_FIELDS: usize = 500;
 
 impl DefinitionParser<'_> {
     pub(super) fn collection(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Collection {
-        self.section(node, "a collection", &[words::COLLECTION]);
+        self.section(node, "a collection", &[keywords::COLLECTION]);
         let default_rule = match node.get("survivorship") {
             Some(rule) => self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest),
             None => Survivorship::Latest,

@@ -2,9 +2,9 @@
 
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
+use super::keywords;
 use super::links::TEXT;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
@@ -24,7 +24,7 @@ impl DefinitionParser<'_> {
         links: &mut IdVec<LinkId, Link>,
         coverages: &mut Vec<Coverage>,
     ) -> Option<()> {
-        self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
+        self.section(node, "a coverage", &[keywords::COVERAGE, keywords::COVERAGE_CASE])?;
         let own = golden(&collections[parent], true);
         let when = node.get("when").and_then(|node| self.cel_of(node, &own, Expected::Condition));
         let mut with = Vec::new();
@@ -58,7 +58,7 @@ impl DefinitionParser<'_> {
             let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
             if let Some(runs) = node.get("runs") {
-                self.section(runs, "runs", &[words::RUNS])?;
+                self.section(runs, "runs", &[keywords::RUNS])?;
                 let told = self.required(runs, "value").and_then(|value| self.edge_field(value, &mut links[link], collections))?;
                 let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
                 if links[link].span.is_none() {
@@ -74,7 +74,7 @@ impl DefinitionParser<'_> {
                 let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Expected::Field(&texts, TextConversion::Value)));
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
-                    self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
+                    self.section(item, "a case", &[keywords::COVERAGE_CASE, keywords::COVERAGE_MATCH])?;
                     cases.push(self.case(item, &known, &mut links[link], collections)?);
                 }
                 if cases.is_empty() || node.get("measure").is_some() {
@@ -98,7 +98,7 @@ impl DefinitionParser<'_> {
         let pattern = node.get("match").and_then(|node| self.pattern(node));
         let measure_node = self.required(node, "measure")?;
         let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
-            self.section(measure_node, "a measure", &[words::DISTINCT])?;
+            self.section(measure_node, "a measure", &[keywords::DISTINCT])?;
             let mut told = Vec::new();
             let distinct = self.required(measure_node, "distinct")?;
             for item in self.items(Some(distinct), "distinct") {
@@ -124,7 +124,7 @@ impl DefinitionParser<'_> {
         let gaps = match node.get("gaps") {
             None => None,
             Some(gaps) => {
-                self.section(gaps, "gaps", &[words::GAPS])?;
+                self.section(gaps, "gaps", &[keywords::GAPS])?;
                 let within = self.required(gaps, "within")?;
                 let [from, to] = self.items(Some(within), "within") else {
                     self.problem(within, "`within` is a list of two expressions: from, to");

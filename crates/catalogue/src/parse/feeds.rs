@@ -2,9 +2,9 @@
 
 use super::expressions::Types;
 use super::fingerprint::{canonical, of_source};
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::types::{Expected, Type};
@@ -40,7 +40,7 @@ impl DefinitionParser<'_> {
                     self.problem(list, "this source feeds no collection: name one, `feeds: [{ into: COLLECTION }]`");
                 }
                 for item in self.items(Some(list), "feeds") {
-                    if self.section(item, "a feed", &[words::FEED]).is_none() {
+                    if self.section(item, "a feed", &[keywords::FEED]).is_none() {
                         continue;
                     }
                     let into = self.required(item, "into").and_then(|into| self.reference(into, "collection", &collection_names));

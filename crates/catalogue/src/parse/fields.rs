@@ -1,7 +1,7 @@
 //! The fields of a collection: their types, indexes, allowed values, survivorship and derivations; and the members of their structs.
 
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::did_you_mean;
 use crate::model::definition::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
@@ -27,7 +27,7 @@ impl DefinitionParser<'_> {
             }
             return Some(field);
         }
-        self.section(node, "a field", &[words::FIELD, words::RULE])?;
+        self.section(node, "a field", &[keywords::FIELD, keywords::RULE])?;
         match node.get("type") {
             Some(ty) => field.ty = self.field_type(ty)?,
             None => {
@@ -96,7 +96,7 @@ impl DefinitionParser<'_> {
                 }
                 (None, _) => self.cel(derive, &others).map(Derivation::SameRecord),
             };
-            for word in words::RULE.iter().filter(|word| !matches!(word.name, "type")) {
+            for word in keywords::RULE.iter().filter(|word| !matches!(word.name, "type")) {
                 if let Some(value) = node.get(word.name) {
                     self.problem(value, format!("`{name}` is derived from golden fields; `{}` says how documents give it", word.name));
                 }
@@ -127,7 +127,7 @@ impl DefinitionParser<'_> {
 
     pub(super) fn survivorship(&mut self, node: &Node, source_names: &[&str]) -> Option<Survivorship> {
         if matches!(node.kind, NodeKind::Map(_)) {
-            self.section(node, "survivorship", &[words::SURVIVORSHIP_MAP])?;
+            self.section(node, "survivorship", &[keywords::SURVIVORSHIP_MAP])?;
             let Some(prefer) = node.get("prefer") else {
                 self.problem(node, "survivorship with a mapping needs `prefer: [sources]`");
                 return None;

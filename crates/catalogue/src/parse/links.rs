@@ -2,8 +2,8 @@
 
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
@@ -114,7 +114,7 @@ impl DefinitionParser<'_> {
         collections: &mut IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
     ) -> Option<Link> {
-        self.section(node, "a link", &[words::LINK])?;
+        self.section(node, "a link", &[keywords::LINK])?;
         let names: Vec<&str> = nodes.iter().map(|entry| entry.name).collect();
         let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
         let (field, _) = collections[from].field(name)?;
@@ -250,7 +250,7 @@ impl DefinitionParser<'_> {
     }
 
     fn overlap(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<IntervalOverlap> {
-        self.section(node, "overlap", &[words::OVERLAP])?;
+        self.section(node, "overlap", &[keywords::OVERLAP])?;
         let mine = self.required(node, "mine").and_then(|node| self.span(node, mine))?;
         let theirs = self.required(node, "theirs").and_then(|node| self.span(node, theirs))?;
         let tolerance = node.get("tolerance").map_or(Some(0), |node| self.length(node, "tolerance"))?;

@@ -9,6 +9,7 @@ mod expressions;
 mod feeds;
 mod fields;
 mod fingerprint;
+pub mod keywords;
 mod links;
 mod parser;
 mod profiles;
@@ -23,7 +24,6 @@ mod tables;
 mod tags;
 mod transitions;
 mod vocabulary;
-pub mod words;
 pub mod yaml;
 
 use crate::diagnostic::Diagnostic;
@@ -94,7 +94,7 @@ const API_WORDS: [&str; 15] = [
 
 impl DefinitionParser<'_> {
     fn catalogue(&mut self, root: &Node) -> Option<Catalogue> {
-        self.section(root, "a catalogue", &[words::CATALOGUE])?;
+        self.section(root, "a catalogue", &[keywords::CATALOGUE])?;
         let name = match root.get("catalogue") {
             Some(node) => self.text_of(node, "the catalogue's name").unwrap_or_default().to_owned(),
             None => {
@@ -165,7 +165,7 @@ impl DefinitionParser<'_> {
         }
         let tenants = self.tenants(root.get("tenants"));
         let error_member = root.get("serve").and_then(|serve| {
-            self.section(serve, "serve", &[words::SERVE])?;
+            self.section(serve, "serve", &[keywords::SERVE])?;
             serve.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned)
         });
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };

@@ -1,6 +1,6 @@
 //! The reader of a definition: what it has found wrong so far, and how it takes a single node, with a problem where that is not as it should be.
 
-use super::words::Keyword;
+use super::keywords::Keyword;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::eval::{ConstantTables, Expression};

@@ -1,14 +1,14 @@
 //! How imports are done: profiles, and the shares of the workers that tenants have.
 
+use super::keywords;
 use super::parser::DefinitionParser;
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::{OnMatched, OnUnmatched, Profile, TenantShare};
 use std::collections::BTreeMap;
 
 impl DefinitionParser<'_> {
     pub(super) fn profile(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Option<Profile> {
-        self.section(node, "a profile", &[words::PROFILE])?;
+        self.section(node, "a profile", &[keywords::PROFILE])?;
         let source = self.required(node, "source").and_then(|node| self.reference(node, "source", source_names))?;
         let matched = [("update", OnMatched::Update), ("skip", OnMatched::Skip), ("fail", OnMatched::Fail), ("withdraw", OnMatched::Withdraw)];
         let unmatched = [("create", OnUnmatched::Create), ("skip", OnUnmatched::Skip), ("fail", OnUnmatched::Fail)];
@@ -33,7 +33,7 @@ impl DefinitionParser<'_> {
             if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
                 self.problem(name_node, format!("`{name}` is not a tenant: 1 to 64 small letters, digits, - and _"));
             }
-            if self.section(share, "a tenant", &[words::TENANT]).is_some() {
+            if self.section(share, "a tenant", &[keywords::TENANT]).is_some() {
                 let weight = share.get("weight").and_then(|node| self.number_of(node, "a weight", 1..=1_000)).unwrap_or(1);
                 let most_running = share.get("most_running").and_then(|node| self.number_of(node, "a number of chunks", 1..=u32::MAX));
                 tenants.insert(name.to_owned(), TenantShare { weight, max_running: most_running });

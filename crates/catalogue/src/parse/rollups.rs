@@ -1,8 +1,8 @@
 //! Rollups, and what they and coverages ask of the children of a link.
 
+use super::keywords;
 use super::links::own_types;
 use super::parser::DefinitionParser;
-use super::words;
 use super::yaml::Node;
 use crate::eval::Expression;
 use crate::eval::types::Expected;
@@ -19,7 +19,7 @@ impl DefinitionParser<'_> {
         collections: &IdVec<CollectionId, Collection>,
         links: &mut IdVec<LinkId, Link>,
     ) -> Option<Rollup> {
-        self.section(node, "a rollup", &[words::ROLLUP])?;
+        self.section(node, "a rollup", &[keywords::ROLLUP])?;
         let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
         let groups = node.get("groups").and_then(|node| self.pattern(node));
         let condition = self.condition(node.get("where"), &mut links[link], collections)?;

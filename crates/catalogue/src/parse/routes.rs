@@ -12,7 +12,7 @@ use crate::model::route::{
     ASK_PARTS, IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
     ParamLocation, Projection, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
 };
-use crate::parse::words;
+use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, from_text};
 
@@ -51,7 +51,7 @@ impl DefinitionParser<'_> {
     }
 
     fn route(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>) -> Option<Route> {
-        self.section(node, "a route", &[words::ROUTE, words::LOOK])?;
+        self.section(node, "a route", &[keywords::ROUTE, keywords::LOOK])?;
         let methods: Vec<(Method, &Node)> = METHODS.iter().filter_map(|(method, word)| Some((*method, node.get(word)?))).collect();
         let [(method, path_node)] = methods.as_slice() else {
             self.problem(node, "a route begins with its method and path, such as `get: /things/{id}`");
@@ -77,7 +77,7 @@ impl DefinitionParser<'_> {
     }
 
     fn route_ask(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
-        self.section(ask, "ask", &[words::ROUTE_ASK])?;
+        self.section(ask, "ask", &[keywords::ROUTE_ASK])?;
         let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
         let mut param = |word: &str, ty: &FieldType| {
             let own = ask.get(word)?;
@@ -147,7 +147,7 @@ impl DefinitionParser<'_> {
     fn param(&mut self, name: &str, node: &Node, in_path: bool, method: Method) -> Option<Param> {
         let shorthand = !matches!(node.kind, NodeKind::Map(_));
         if !shorthand {
-            self.section(node, "a parameter", &[words::PARAM])?;
+            self.section(node, "a parameter", &[keywords::PARAM])?;
         }
         let ty = if shorthand { self.field_type(node)? } else { self.required(node, "type").and_then(|node| self.field_type(node))? };
         if ty.element() == &FieldType::Json {
@@ -242,7 +242,7 @@ impl DefinitionParser<'_> {
             self.problem(node, "a look-up has conditions: `where: { field: params.NAME }`");
         }
         let page = node.get("page").and_then(|page| {
-            self.section(page, "a page", &[words::PAGE])?;
+            self.section(page, "a page", &[keywords::PAGE])?;
             let number = self.required(page, "number").and_then(|node| self.param_index(node, scope))?;
             let size = self.required(page, "size").and_then(|node| self.param_index(node, scope))?;
             let most = page.get("most").and_then(|node| self.param_index(node, scope));
@@ -321,7 +321,7 @@ impl DefinitionParser<'_> {
             if own.field(name).is_some() || own.state(name).is_some() || matches!(name, "key" | "params") {
                 self.problem(name_node, format!("`{name}` is a field already"));
             }
-            if self.section(node, "an include", &[words::LOOK, words::INCLUDE]).is_none() {
+            if self.section(node, "an include", &[keywords::LOOK, keywords::INCLUDE]).is_none() {
                 continue;
             }
             includes.extend(self.look(node, &inner).map(|look| (name.to_owned(), look)));
@@ -355,7 +355,7 @@ impl DefinitionParser<'_> {
     fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &RouteScope<'_>) -> Option<LookupCondition> {
         let column = self.column(name, name.text().unwrap_or_default(), own)?;
         if let NodeKind::Map(entries) = &value.kind {
-            self.section(value, "a condition", &[words::MATCH])?;
+            self.section(value, "a condition", &[keywords::MATCH])?;
             let [(how, with)] = entries.as_slice() else {
                 self.problem(value, "one of prefix and contains");
                 return None;

@@ -1,8 +1,8 @@
 //! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
 
 use super::expressions::Types;
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
@@ -44,7 +44,7 @@ impl DefinitionParser<'_> {
     /// The words of a rule that stands in `let` or `map`; the others of a field stand at the field.
     pub(super) fn is_a_rule(&mut self, node: &Node) {
         if matches!(node.kind, NodeKind::Map(_)) {
-            self.section(node, "a rule", &[words::RULE]);
+            self.section(node, "a rule", &[keywords::RULE]);
         }
     }
 
@@ -75,7 +75,7 @@ impl DefinitionParser<'_> {
             (Some("cases"), _) => {
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
-                    self.section(item, "a case", &[words::CASE])?;
+                    self.section(item, "a case", &[keywords::CASE])?;
                     let path = self.required(item, "if").and_then(|path| self.path(path, scope.format))?;
                     let then = self.required(item, "then")?;
                     let text = self.text_of(then, "then")?.to_owned();
@@ -188,7 +188,7 @@ impl DefinitionParser<'_> {
                 continue;
             }
             if matches!(rule_node.kind, NodeKind::Map(_)) {
-                self.section(rule_node, "a member's rule", &[words::RULE])?;
+                self.section(rule_node, "a member's rule", &[keywords::RULE])?;
             }
             let own = &members[index];
             let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", own.name));

@@ -7,7 +7,7 @@ use crate::model::definition::{
 };
 use crate::model::ids::{CollectionId, FieldId};
 use crate::model::links::{Derivation, id_of};
-use crate::parse::words;
+use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, Value, from_text};
 
@@ -23,7 +23,7 @@ const SECOND: i64 = 1_000_000;
 
 impl DefinitionParser<'_> {
     pub(super) fn service(&mut self, name: &str, node: &Node) -> Option<Service> {
-        self.section(node, "a service", &[words::SERVICE])?;
+        self.section(node, "a service", &[keywords::SERVICE])?;
         let url_node = self.required(node, "url")?;
         let url = self.url(url_node)?.trim_end_matches('/').to_owned();
         let mut time = |word: &str, otherwise: i64| match node.get(word) {
@@ -68,7 +68,7 @@ impl DefinitionParser<'_> {
     }
 
     pub(super) fn asks(&mut self, source: &AskingSource<'_>, node: &Node, feeds: &[Feed], context: &SourceContext<'_>) -> Option<ServiceBinding> {
-        self.section(node, "asks", &[words::ASKS])?;
+        self.section(node, "asks", &[keywords::ASKS])?;
         if !matches!(source.family, FormatFamily::Json | FormatFamily::Xml) {
             self.problem(node, format!("services return json or xml; this source is {}", source.family.name()));
         }
@@ -98,7 +98,7 @@ impl DefinitionParser<'_> {
     }
 
     fn call(&mut self, name: &str, node: &Node, family: FormatFamily, collection: CollectionId, context: &SourceContext<'_>) -> Option<ServiceCall> {
-        self.section(node, "a call", &[words::CALL])?;
+        self.section(node, "a call", &[keywords::CALL])?;
         let get_node = self.required(node, "get")?;
         let get = self.text_of(get_node, "a path")?.to_owned();
         if !get.starts_with('/') || get.contains(['#', ' ']) {
@@ -135,7 +135,7 @@ impl DefinitionParser<'_> {
         let fields: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
         let is_short = matches!(node.kind, NodeKind::Scalar { .. });
         if !is_short {
-            self.section(node, "an argument", &[words::CALL_ARG])?;
+            self.section(node, "an argument", &[keywords::CALL_ARG])?;
         }
         let field_node = if is_short { node } else { self.required(node, "field")? };
         let field = self.reference(field_node, "field", &fields)?;
@@ -212,7 +212,7 @@ impl DefinitionParser<'_> {
     }
 
     fn paging(&mut self, node: &Node, family: FormatFamily) -> Option<Pagination> {
-        self.section(node, "page", &[words::CALL_PAGE])?;
+        self.section(node, "page", &[keywords::CALL_PAGE])?;
         let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
         let (offset, limit, next, token, argument) = (text("offset"), text("limit"), text("next"), text("token"), text("argument"));
         let size = node.get("size").and_then(|node| self.number_of(node, "size", 1..=1_000_000)).map_or(1_000, u64::from);

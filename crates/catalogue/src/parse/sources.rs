@@ -3,10 +3,10 @@
 
 use super::expressions::{RESERVED, Types, meta};
 use super::fingerprint::canonical;
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, RuleScope, SourceContext};
 use super::services::AskingSource;
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::eval::types::{Expected, TextConversion, Type};
 use crate::model::definition::*;
@@ -17,7 +17,7 @@ use stook_marc::{Encoding, ReadOptions, Tolerance};
 
 impl DefinitionParser<'_> {
     pub(super) fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
-        self.section(node, "a source", &[words::SOURCE])?;
+        self.section(node, "a source", &[keywords::SOURCE])?;
         let families = [("marc", FormatFamily::Marc), ("xml", FormatFamily::Xml), ("json", FormatFamily::Json), ("csv", FormatFamily::Csv)];
         let format = self.required(node, "format");
         let family = self.choice(format, "format", &families)?;
@@ -75,7 +75,7 @@ impl DefinitionParser<'_> {
         }
         let mut accept = Vec::new();
         for item in self.items(node.get("accept"), "accept") {
-            if self.section(item, "a condition", &[words::ACCEPT]).is_none() {
+            if self.section(item, "a condition", &[keywords::ACCEPT]).is_none() {
                 continue;
             }
             let unless = self.required(item, "unless").and_then(|node| self.cel_of(node, &types, Expected::Condition));
@@ -171,7 +171,7 @@ impl DefinitionParser<'_> {
     }
 
     fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
-        self.section(node, "collect", &[words::COLLECT])?;
+        self.section(node, "collect", &[keywords::COLLECT])?;
         if family != FormatFamily::Json || records != Some("value") {
             self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
         }
@@ -210,7 +210,7 @@ impl DefinitionParser<'_> {
     }
 
     fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<CompleteDelivery> {
-        self.section(node, "replaces", &[words::REPLACES])?;
+        self.section(node, "replaces", &[keywords::REPLACES])?;
         let text = Expected::Field(&FieldType::Text, TextConversion::Document);
         let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
         let at = node.get("at").and_then(|node| self.cel_of(node, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)));

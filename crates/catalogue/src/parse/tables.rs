@@ -5,7 +5,7 @@ use super::yaml::{Node, NodeKind};
 use crate::eval::{ConstantTable, ConstantTables, TableValue};
 use crate::model::definition::AreaFile;
 use crate::model::definition::{NamedRegex, PatternSet};
-use crate::parse::words;
+use crate::parse::keywords;
 use regex::RegexBuilder;
 use stook_geometry::{Limits, NamedAreas};
 
@@ -55,7 +55,7 @@ impl DefinitionParser<'_> {
         let mut files = Vec::new();
         for NamedNode { name, node, .. } in self.named(node, "areas") {
             let (file_node, property) = if matches!(node.kind, NodeKind::Map(_)) {
-                if self.section(node, "areas", &[words::AREAS]).is_none() {
+                if self.section(node, "areas", &[keywords::AREAS]).is_none() {
                     continue;
                 }
                 let property = node.get("name").and_then(|node| self.text_of(node, "the property with the name")).unwrap_or("name");

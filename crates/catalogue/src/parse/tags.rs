@@ -7,7 +7,7 @@ use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetVa
 use crate::model::ids::{CollectionId, IdVec, SourceId};
 use crate::model::key::Template;
 use crate::model::links::id_of;
-use crate::parse::words;
+use crate::parse::keywords;
 use crate::parse::yaml::Node;
 
 impl DefinitionParser<'_> {
@@ -15,7 +15,7 @@ impl DefinitionParser<'_> {
         let mut embeds = Vec::new();
         for NamedNode { name_node: source_node, node: embed, .. } in self.named(node.get("embeds"), "embedded documents") {
             let source = self.reference(source_node, "source", context.source_names);
-            if self.section(embed, "an embedded document", &[words::EMBED]).is_none() {
+            if self.section(embed, "an embedded document", &[keywords::EMBED]).is_none() {
                 continue;
             }
             let path = self.required(embed, "path").and_then(|path| self.path(path, format));
@@ -59,12 +59,12 @@ impl DefinitionParser<'_> {
         node: &Node,
         sources: &IdVec<SourceId, Source>,
     ) -> Option<TagSettings> {
-        self.section(node, "tags", &[words::TAGS])?;
+        self.section(node, "tags", &[keywords::TAGS])?;
         let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
         let document = match node.get("document") {
             None => None,
             Some(document) => {
-                self.section(document, "a document", &[words::TAG_DOCUMENT])?;
+                self.section(document, "a document", &[keywords::TAG_DOCUMENT])?;
                 let mut used = Vec::new();
                 let root_node = self.required(document, "root")?;
                 let root = self.reference(root_node, "source", &names)?;

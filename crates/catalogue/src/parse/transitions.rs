@@ -1,7 +1,7 @@
 //! The state of records: its fields, and the transitions that change them.
 
+use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
-use super::words;
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::{Field, FieldIndexes, Refusal, StateField, Transition, TransitionArgument};
 use crate::model::ids::{FieldId, IdVec};
@@ -14,7 +14,7 @@ impl DefinitionParser<'_> {
                 self.problem(name_node, format!("`{name}` is a contributed field already; a state field is written by transitions only"));
             }
             let (ty, seed, index, one_of) = if matches!(node.kind, NodeKind::Map(_)) {
-                if self.section(node, "a state field", &[words::STATE]).is_none() {
+                if self.section(node, "a state field", &[keywords::STATE]).is_none() {
                     continue;
                 }
                 let Some(ty) = node.get("type").and_then(|ty| self.field_type(ty)) else {
@@ -45,13 +45,13 @@ impl DefinitionParser<'_> {
             if ["explain", "log", "document"].contains(&name) {
                 self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
-            if self.section(node, "a transition", &[words::TRANSITION]).is_none() {
+            if self.section(node, "a transition", &[keywords::TRANSITION]).is_none() {
                 continue;
             }
             let args = self.arguments(node.get("args"));
             let mut refuse = Vec::new();
             for item in self.items(node.get("refuse"), "refuse") {
-                if self.section(item, "a refusal", &[words::REFUSE]).is_none() {
+                if self.section(item, "a refusal", &[keywords::REFUSE]).is_none() {
                     continue;
                 }
                 let when = self.required(item, "when").and_then(|node| self.cel(node, &names));
@@ -82,7 +82,7 @@ impl DefinitionParser<'_> {
         let mut arguments = Vec::new();
         for NamedNode { name, node, .. } in self.named(node, "arguments") {
             let shorthand = !matches!(node.kind, NodeKind::Map(_));
-            if !shorthand && self.section(node, "an argument", &[words::ARG]).is_none() {
+            if !shorthand && self.section(node, "an argument", &[keywords::ARG]).is_none() {
                 continue;
             }
             let type_node = if shorthand { Some(node) } else { self.required(node, "type") };

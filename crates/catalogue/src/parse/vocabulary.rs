@@ -3,7 +3,7 @@
 use super::parser::{DefinitionParser, NamedNode};
 use crate::model::definition::{AliasTarget, Collection, QueryAlias};
 use crate::model::ids::{CollectionId, IdVec};
-use crate::parse::words;
+use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 
 impl DefinitionParser<'_> {
@@ -11,7 +11,7 @@ impl DefinitionParser<'_> {
         let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut found = Vec::new();
         for NamedNode { name, name_node, node: word } in self.named(node, "words") {
-            if self.section(word, "a word", &[words::QUERY_WORD]).is_none() {
+            if self.section(word, "a word", &[keywords::QUERY_WORD]).is_none() {
                 continue;
             }
             let select = word.get("select").and_then(|node| self.reference(node, "collection", &names));

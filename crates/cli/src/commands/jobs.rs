@@ -124,7 +124,7 @@ pub fn show_counts(counts: &OutcomeCounts) {
 }
 
 pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_json: bool) -> CommandResult {
-    let store = place.ledger(true)?;
+    let store = place.admin_store(true)?;
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
     if as_json {
@@ -160,7 +160,7 @@ pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_js
 }
 
 pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResult {
-    let store = place.ledger(false)?;
+    let store = place.admin_store(false)?;
     let has_ended = |state: JobState| CommandError::new(format!("job {job} has already ended: {}", words(state)));
     let state = store.job(job)?.state;
     if state.is_final() {
@@ -184,7 +184,7 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
 const PAGE: usize = 5_000;
 
 pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
-    let store = place.ledger(true)?;
+    let store = place.admin_store(true)?;
     let mut out = stream();
     let mut after = 0;
     let mut left = limit;

@@ -6,13 +6,13 @@ use crate::output::{bytes, count, number, table};
 use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use std::io::{BufRead, BufReader, Write};
-use stook_engine::queue;
+use stook_engine::requeue;
 use stook_store::queue::{ChunkId, ChunkInfo, ChunkState, JobId};
 
 pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
     match command {
         QueueCommand::Ls { job, json } => {
-            let chunks = place.ledger(true)?.chunks(*job)?;
+            let chunks = place.admin_store(true)?.chunks(*job)?;
             if *json {
                 say!("{}", serde_json::to_string(&chunks)?);
             } else if chunks.is_empty() {
@@ -23,7 +23,7 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         }
         QueueCommand::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
-            let retried = place.ledger(false)?.retry(job, ordinal)?;
+            let retried = place.admin_store(false)?.retry(job, ordinal)?;
             say!("{} will be retried; run stook work or stook import --resume {job}", count(retried, "chunk"));
         }
         QueueCommand::Rechunk { chunk, documents } => {
@@ -31,16 +31,16 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
                 return Err(CommandError::usage("give the chunk as JOB.CHUNK; see `stook queue ls`"));
             };
             let (catalogue, store) = place.written_existing()?;
-            let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
+            let parts = requeue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
             say!("chunk {chunk} was split into {}; run stook work or stook import --resume {job}", count(parts as u64, "chunk"));
         }
         QueueCommand::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
             let mut out = Output::new(output.as_deref())?;
-            let ledger = place.ledger(true)?;
+            let store = place.admin_store(true)?;
             let mut dumped = 0;
-            for info in ledger.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
-                let dump = queue::dump(&ledger, ChunkId { job, ordinal: info.ordinal })?;
+            for info in store.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
+                let dump = requeue::dump(&store, ChunkId { job, ordinal: info.ordinal })?;
                 writeln!(out, "{}", serde_json::to_string(&dump)?)?;
                 dumped += 1;
             }
@@ -49,14 +49,14 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         }
         QueueCommand::Load { file } => {
             let input = std::fs::File::open(file).map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
-            let ledger = place.ledger(false)?;
+            let store = place.admin_store(false)?;
             let mut loaded = 0;
             for line in BufReader::new(input).lines() {
                 let line = line?;
                 if line.trim().is_empty() {
                     continue;
                 }
-                queue::load(&ledger, &serde_json::from_str(&line)?)?;
+                requeue::load(&store, &serde_json::from_str(&line)?)?;
                 loaded += 1;
             }
             say!("loaded {}", count(loaded, "chunk"));

@@ -19,7 +19,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
                 // the first token may come before the first document
                 place.written()?;
             }
-            let id = place.ledger(false)?.create_token(token)?;
+            let id = place.admin_store(false)?.create_token(token)?;
             if *json {
                 say!("{}", json!({ "id": id, "token": secret }));
             } else {
@@ -28,7 +28,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
             }
         }
         TokenCommand::Ls { json } => {
-            let tokens = place.ledger(true)?.tokens()?;
+            let tokens = place.admin_store(true)?.tokens()?;
             let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
             if *json {
                 let shown: Vec<_> = tokens
@@ -51,7 +51,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
             }
         }
         TokenCommand::Revoke { id } => {
-            if !place.ledger(false)?.revoke_token(*id)? {
+            if !place.admin_store(false)?.revoke_token(*id)? {
                 return Err(CommandError::new(format!("there is no token {id}")));
             }
             say!("token {id} is revoked");

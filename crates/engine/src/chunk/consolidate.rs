@@ -1,6 +1,6 @@
 //! Consolidates a mapped chunk with what is stored, and prepares it to be submitted.
 
-use super::consolidated::ChunkUnit;
+use super::unit::ChunkUnit;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::OnUnmatched;
 use stook_catalogue::ids::CollectionId;

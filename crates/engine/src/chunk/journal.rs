@@ -1,7 +1,7 @@
 //! The journal of a chunk: the outcome of each document, and its issues.
 
-use super::consolidated::ChunkUnit;
 use super::mapped::UnmappedDocument;
+use super::unit::ChunkUnit;
 use crate::merge::{ChangedOutcome, MergeResult, NumberedContribution};
 use crate::relations::left_out::left_out;
 use crate::tags::TagEvaluator;

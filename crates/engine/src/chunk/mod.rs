@@ -16,12 +16,12 @@ pub mod map;
 pub mod mapped;
 // mapped, then consolidated
 pub mod consolidate;
-pub mod consolidated;
-mod propagation;
+mod follow;
 mod tag;
+pub mod unit;
 // consolidated, then committed
 mod journal;
-mod unit;
+mod protocol;
 
-pub use consolidated::ChunkUnit;
 pub use mapped::ChunkInput;
+pub use unit::ChunkUnit;

@@ -1,6 +1,6 @@
 //! The tags that records of a chunk carry after its changes.
 
-use super::consolidated::ChunkUnit;
+use super::unit::ChunkUnit;
 use crate::tags::{ChangedDocuments, TagEvaluator};
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;

@@ -1,118 +1,139 @@
-//! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
+//! A chunk and what is known of it: its documents, the merged records, what it has read of others, its journal.
 
-use super::consolidated::ChunkUnit;
-use crate::merge::MergeResult;
-use crate::relations::Propagation;
+use super::mapped::{ChunkInput, MappedDocuments, map_documents};
+use crate::Result;
+use crate::job::JobContext;
+use crate::merge::{MergeResult, RecordMerger};
+use crate::settle::complete_delivery::{self, FilePart};
 use crate::tags::TagEvaluator;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_store::journal::{ChunkJournal, Outcome};
-use stook_store::tag::{CollectionTags, TagWrites};
-use stook_store::{LeaseToken, NewChangeLogEntry, ReadSet, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_catalogue::survivorship::Consolidator;
+use stook_store::journal::{ChunkJournal, OutcomeCounts};
+use stook_store::{LeaseToken, ReadSet, RecordWrite, Store, StoredRecord};
 
-impl Unit for ChunkUnit {
-    fn tenant(&self) -> &Tenant {
-        &self.context.tenant
+/// A chunk that has been read and mapped, and consolidated with what was stored when it was.
+pub struct ChunkUnit {
+    pub(super) context: JobContext,
+    pub(super) evaluator: Evaluator,
+    pub(super) fence: Option<LeaseToken>,
+    pub(super) file: usize,
+    /// Its documents, with what they contribute.
+    pub(super) mapped: MappedDocuments,
+    pub(super) decisions: BTreeMap<(CollectionId, Key), MergeResult>,
+    pub(super) writes: Vec<RecordWrite>,
+    /// Records that were settled at once, by their targets.
+    pub(super) settled_by: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
+    /// Records whose targets were looked for in a range of the reliance.
+    pub(super) search_ranges: Vec<Vec<(CollectionId, Key)>>,
+    pub(super) reliance: ReadSet,
+    /// Who carries what, where records carry tags.
+    pub(super) tagger: Option<TagEvaluator>,
+    /// Built before the chunk is submitted, and again if something changes after that.
+    pub(super) journal: Option<ChunkJournal>,
+    /// Who is named where changes are logged.
+    pub(super) caller: String,
+}
+
+impl ChunkUnit {
+    /// Reads and maps a chunk. Nothing is read from the store.
+    ///
+    /// # Errors
+    /// When the chunk as a whole cannot be read.
+    pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, fence: Option<LeaseToken>) -> Result<Self> {
+        let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
+        let mapped = map_documents(context, store, input, &evaluator)?;
+        Ok(Self {
+            context: context.clone(),
+            evaluator,
+            fence,
+            file: input.slice.file,
+            mapped,
+            decisions: BTreeMap::new(),
+            writes: Vec::new(),
+            settled_by: HashMap::new(),
+            search_ranges: Vec::new(),
+            reliance: ReadSet::default(),
+            tagger: None,
+            journal: None,
+            caller: format!("job {}", context.policy.job),
+        })
     }
 
-    fn lease_token(&self) -> Option<LeaseToken> {
-        self.fence
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &self.writes
-    }
-
-    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
-        self.journal = None;
-        let mut again = BTreeMap::new();
-        for conflict in conflicts {
-            self.context.match_ratio.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
-            let place = (conflict.collection, conflict.key.clone());
-            let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
-            again.insert(place, taken_for);
-            self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)));
-        }
-        self.follow_again(&again);
-        self.tag_again(again.keys())?;
-        Ok(self.take_writes(|place| again.contains_key(place)))
-    }
-
-    fn refused(&mut self, refused: UniqueConflict) {
-        let UniqueConflict { collection, key, field, holder } = refused;
-        self.journal = None;
-        let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
-        let reason = format!("`{name}` must be unique, but record {holder:?} already has this value");
-        let place = (collection, key);
-        let mut taken_for = None;
-        if let Some(decision) = self.decisions.get_mut(&place) {
-            taken_for = decision.after.take();
-            decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
-            decision.superseded.clear();
-            decision.corrections.clear();
-            decision.repaired = None;
-            decision.logged = None;
-            decision.stored.clear();
-            decision.before = None;
-        }
-        if let Some(tagger) = &mut self.tagger {
-            tagger.forget(collection, &place.1);
-        }
-        self.follow_again(&BTreeMap::from([(place, taken_for)]));
-    }
-
-    fn read_set(&self) -> Option<&ReadSet> {
-        Some(&self.reliance)
-    }
-
-    fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
-        for record in records {
-            let (collection, key, _) = self.reliance.records[*record].clone();
-            places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
-        }
-        self.ask(&places);
-        Vec::new()
-    }
-
-    fn settling(&mut self) -> SettlingChanges {
-        let mut all = Propagation::default();
-        for decision in self.decisions.values().filter(|decision| !decision.propagation.is_empty()) {
-            all.extend(&decision.propagation);
-        }
-        self.follow_scopes(&mut all);
-        all.settling()
-    }
-
-    fn tag_revision(&self) -> Option<i64> {
-        self.tagger.as_ref().map(|tagger| tagger.stamp)
-    }
-
-    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
-        self.journal = None;
-        if let Some(tagger) = &mut self.tagger {
-            tagger.retag(&tags);
+    /// Decides about records.
+    pub(super) fn decide(&mut self, collection: CollectionId, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
+        let definition = &self.context.rules.catalogue.collections[collection];
+        let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
+        let decider = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
+        for (key, record) in stored {
+            let place = (collection, key);
+            let Some(statements) = self.mapped.records.get(&place) else { continue };
+            let mut decision = decider.decide(record.as_ref(), statements);
+            decision.failures = self.evaluator.failures();
+            // of one that was healed it is not known what it has told others: it tells them anew
+            if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {
+                decision.before = record.filter(|record| record.exists).map(|record| record.golden);
+            }
+            self.decisions.insert(place, decision);
         }
     }
 
-    fn tagging(&mut self) -> Vec<TagWrites> {
-        self.tagger.as_ref().map(TagEvaluator::tagging).unwrap_or_default()
+    /// Names somebody else than the job where changes are logged.
+    pub fn called_by(&mut self, caller: &str) {
+        caller.clone_into(&mut self.caller);
     }
 
-    fn log(&mut self) -> Vec<NewChangeLogEntry> {
-        let entry = |((collection, key), decision): (&(CollectionId, Key), &MergeResult)| {
-            let change = decision.logged.clone()?;
-            Some(NewChangeLogEntry { collection: *collection, key: key.clone(), transition: None, caller: self.caller.clone(), change })
-        };
-        self.decisions.iter().filter_map(entry).collect()
+    /// How much it is of a file that takes the place of others, with the failures known so far, and what its statements are about; for a
+    /// dry run.
+    pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
+        let catalogue = &self.context.rules.catalogue;
+        let statements =
+            self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.contribution)));
+        let named = statements
+            .filter(|(_, _, own)| own.scope.is_some())
+            .map(|(collection, key, own)| complete_delivery::contribution_name(&catalogue.collections[collection].name, &own.contributor, key));
+        Some((self.mapped.part.as_ref()?, named))
     }
 
-    fn journal(&mut self) -> Option<&ChunkJournal> {
-        self.current_journal()
+    /// The writes as they stand, left in place; for a dry run.
+    pub fn merged(&self) -> impl Iterator<Item = (CollectionId, &Key, &MergeResult)> {
+        self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
     }
 
-    fn is_made_again(&self) -> bool {
-        self.fence.is_some()
+    /// What becomes of its documents, as things stand.
+    pub fn counts(&self) -> OutcomeCounts {
+        self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
+    /// Whether no record tells others, is told by others, or has tags.
+    pub fn stands_alone(&self) -> bool {
+        let rules = &self.context.rules;
+        self.mapped.records.keys().all(|(collection, _)| !rules.concern(*collection) && rules.catalogue.collections[*collection].tags.is_none())
+    }
+
+    /// Records that they are about.
+    pub fn records(&self) -> usize {
+        self.mapped.records.len()
+    }
+
+    /// Documents read.
+    pub fn documents(&self) -> usize {
+        self.mapped.entries.len()
+    }
+
+    pub(super) fn take_writes(&mut self, wanted: impl Fn(&(CollectionId, Key)) -> bool) -> Vec<RecordWrite> {
+        let mut writes = Vec::with_capacity(self.decisions.len());
+        for (place, decision) in &mut self.decisions {
+            if !wanted(place) {
+                continue;
+            }
+            let (collection, key) = place;
+            if let Some((expect, change)) = decision.write.take() {
+                writes.push(RecordWrite { collection: *collection, key: key.clone(), expect, change });
+            }
+        }
+        writes
     }
 }

@@ -1,7 +1,7 @@
 //! The pass that settles records as children: which records they link to, and what they read there.
 
 use super::linked_values::read_through;
-use super::pass::{CausingJobs, PassState};
+use super::pass_state::{CausingJobs, PassState};
 use super::stop::go_on;
 use super::targets::{find, keys_of, sought};
 use crate::relations::ChangeCause;

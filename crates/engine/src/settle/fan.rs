@@ -1,6 +1,6 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
-use super::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use super::pass_state::{CausingJobs, MOST_CHILDREN, PassState};
 use super::targets::merge;
 use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, key_of};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Settling: links, fields through links, rollups and coverage are computed from other records after these have changed.
 //!
 //! Whoever changes a record writes, in the same transaction, the edges that it passes to its targets and stale marks of what must be settled
-//! ([`crate::relations`]). A settle pass takes marks of one phase and answers them inside one transaction of the store (`phases.rs`). There are four
+//! ([`crate::relations`]). A settle pass takes marks of one phase and answers them inside one transaction of the store (`pass.rs`). There are four
 //! phases, and each may leave marks for later ones:
 //!
 //! 0. *found*: a record that children look for by equal fields has changed: `PassState::found` (`fan.rs`) settles its possible children; or a
@@ -31,7 +31,7 @@ mod measured;
 mod notes;
 mod parent;
 mod pass;
-mod phases;
+mod pass_state;
 mod remake;
 mod stop;
 mod targets;
@@ -43,6 +43,6 @@ pub use drain::{drain, round};
 pub use inline::{InlineContext, InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
-pub(crate) use pass::why_refused;
+pub(crate) use pass_state::why_refused;
 pub use remake::{bring_up, is_settled};
 pub use stop::until_stopped;

@@ -1,6 +1,6 @@
 //! Notes that a check leaves in the store, as edges: which records were wrong, and where expressions fail.
 
-use super::pass::PassState;
+use super::pass_state::PassState;
 use crate::relations::marks::CHECK;
 use std::collections::BTreeMap;
 use stook_catalogue::links::id_of;

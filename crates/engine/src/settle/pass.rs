@@ -1,132 +1,86 @@
-//! What one settle pass has found so far, and what it writes.
+//! A settle pass: the marks of one phase are answered in one transaction of the store.
 
-use super::complete_delivery::keys::KeySample;
-use crate::relations::marks::CHECK;
-use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
-use stook_catalogue::eval::Evaluator;
+use super::pass_state::{CausingJobs, PassState, why_refused};
+use crate::relations::SettleRules;
+use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
+use std::collections::BTreeMap;
+use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::TargetRule;
-use stook_catalogue::value::{SmolStr, Value};
-use stook_store::queue::JobId;
-use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, StaleMark, StoredRecord, UniqueConflict};
+use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
 
-/// Edges read by one pass that fans out.
-pub(super) const MOST_CHILDREN: usize = 4_000;
+/// Marks answered by one pass: transactions are not long, and passes are not many.
+const MOST_MARKS: usize = 3_000;
 
-/// Who caused marks.
-pub(super) type CausingJobs = BTreeSet<JobId>;
+impl SettlePass for SettleRules {
+    fn max_marks(&self) -> usize {
+        MOST_MARKS
+    }
 
-/// What one pass has found out so far.
-pub(super) struct PassState<'p> {
-    pub(super) rules: &'p SettleRules,
-    pub(super) evaluator: &'p Evaluator,
-    pub(super) writes: Vec<RecordWrite>,
-    pub(super) propagation: Propagation,
-    pub(super) cleared: Vec<i64>,
-    pub(super) log: Vec<NewChangeLogEntry>,
-    /// Records that changed although nothing but a check asked for it.
-    pub(super) incorrect: Vec<(CollectionId, Key)>,
-    /// Whether a check asks.
-    pub(super) checks: bool,
-    /// Records on which expressions have failed, with what has.
-    pub(super) failed: BTreeMap<(CollectionId, Key), Vec<String>>,
-    /// Whether some target was not there.
-    pub(super) missing: bool,
-    /// Files, by job and number, that were decided about.
-    pub(super) decided: BTreeSet<(JobId, usize)>,
-    /// Keys of files that are written by this pass, by the file's name.
-    pub(super) unwritten: BTreeMap<SmolStr, KeySample>,
-    /// Records that cannot be written.
-    pub(super) refused: &'p [UniqueConflict],
-    /// Those of them that this pass would have written: their places in `refused`.
-    pub(super) refused_here: BTreeSet<usize>,
-}
-
-impl<'p> PassState<'p> {
-    /// A pass that has found nothing yet, for these marks.
-    pub(super) fn new(rules: &'p SettleRules, evaluator: &'p Evaluator, marks: &[StaleMark], refused: &'p [UniqueConflict]) -> Self {
-        Self {
-            rules,
-            evaluator,
-            writes: Vec::new(),
-            propagation: Propagation::default(),
-            cleared: Vec::new(),
-            log: Vec::new(),
-            incorrect: Vec::new(),
-            checks: marks.iter().any(|mark| mark.job == CHECK),
-            failed: BTreeMap::new(),
-            missing: false,
-            decided: BTreeSet::new(),
-            unwritten: BTreeMap::new(),
-            refused,
-            refused_here: BTreeSet::new(),
+    /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
+    fn exclusive_group(&self, marks: &[StaleMark]) -> Option<u32> {
+        let first = marks.first()?;
+        match first.order & 3 {
+            PARENT => None,
+            CHILD => Some(first.rule),
+            _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].child_collection].id),
         }
     }
 
-    /// Notes what the evaluator has found to fail on a record. Whoever evaluates something about a record says so before something is
-    /// evaluated about the next one.
-    pub(super) fn note_failed(&mut self, collection: CollectionId, key: &Key) {
-        let failures = self.evaluator.failures();
-        if !failures.is_empty() {
-            let known = self.failed.entry((collection, key.clone())).or_default();
-            for failure in failures {
-                if !known.contains(&failure) {
-                    known.push(failure);
+    /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
+    /// nobody comes to them again and again. Whoever heals it makes new ones.
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+        let mut few = marks;
+        loop {
+            match (self.settled(few, refused, context), few) {
+                (Err(StoreError::Damaged(damage)), [mark]) => {
+                    let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
+                    return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
                 }
+                (Err(StoreError::Damaged(_)), more) => few = &more[..more.len() / 2],
+                (ended, _) => return ended,
             }
         }
     }
+}
 
-    /// Writes settled values that are new, and what follows from them.
-    pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
-        if golden[..] == stored.golden[..] {
-            return;
+impl SettleRules {
+    /// What follows from marks.
+    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let mut work = PassState::new(self, &evaluator, marks, refused);
+        let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
+        let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
+        match (first.order & 3, link, collection) {
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(context, replaces, marks)?,
+            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => work.given_up(context, *collection, marks)?,
+            (FOUND, Some(link), _) => work.found(context, *link, marks)?,
+            (READ, Some(link), _) => work.read(context, *link, marks)?,
+            (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,
+            (PARENT, _, Some(collection)) => work.parents(context, *collection, marks)?,
+            // of a rule that the definition does not have any more
+            _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
-        for job in jobs {
-            let changed = ValueChange { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
-            self.propagation.follow(self.rules, self.evaluator, &changed);
-            self.note_failed(collection, &stored.key);
+        work.note_wrong(context)?;
+        let mut failures = ExpressionFailures::default();
+        for ((collection, key), failed) in std::mem::take(&mut work.failed) {
+            failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        // what a link by key gives stands among what documents say
-        let links = self.rules.relations[collection].from.iter().map(|link| &self.rules.catalogue.links[*link]);
-        let is_keyed =
-            links.filter(|link| matches!(link.target_rule, TargetRule::Key(_))).any(|link| golden[link.field] != stored.golden[link.field]);
-        let content = Box::new(content_of(stored, golden));
-        let change = if is_keyed { RecordChange::Put(content) } else { RecordChange::Settle(content) };
-        self.write(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change }, jobs);
-    }
-
-    /// Writes what certain jobs have caused.
-    pub(super) fn write(&mut self, write: RecordWrite, jobs: &CausingJobs) {
-        if jobs.iter().all(|job| *job == CHECK) && !jobs.is_empty() {
-            self.incorrect.push((write.collection, write.key.clone()));
-        }
-        self.writes.push(write);
+        let PassState { writes, propagation: followed, cleared: answered, log, refused_here: kept, .. } = work;
+        let mut settling = followed.settling();
+        settling.cleared = answered;
+        let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
+        Ok(PassWrites { writes, settling, log, failures, damaged })
     }
 }
 
-/// A record's content with other golden values.
-fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> RecordContent {
-    RecordContent {
-        created_job: stored.created_job,
-        exists: stored.exists,
-        golden,
-        state: stored.state.clone(),
-        state_set: stored.state_set.clone(),
-        conflicts: stored.conflicts.clone(),
-        contributions: stored.contributions.clone(),
-        raw: stored.raw.clone().map(Into::into),
-        indexes_unchanged: false,
+impl PassState<'_> {
+    fn child_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+        let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
+        for mark in marks {
+            self.cleared.push(mark.id);
+            children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
+        }
+        self.children(context, collection, &children)
     }
-}
-
-/// Says which record cannot be written as it would have to be.
-pub(crate) fn why_refused(catalogue: &Catalogue, refused: &UniqueConflict) -> String {
-    let collection = &catalogue.collections[refused.collection];
-    let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);
-    format!("{} {key}: `{field}` must be unique, but record {holder:?} already has this value", collection.name)
 }

@@ -3,7 +3,7 @@
 //! where there are such edges ([`Propagation::follow`](crate::relations::Propagation::follow)), and whoever writes such an edge marks the
 //! holder as well: its value may have changed between the reading and the commit.
 
-use super::pass::{CausingJobs, PassState};
+use super::pass_state::{CausingJobs, PassState};
 use crate::content::unique::reserved;
 use crate::relations::marks::key_of;
 use crate::relations::stored::damaged_edge;

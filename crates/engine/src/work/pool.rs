@@ -130,7 +130,7 @@ impl<'c> WorkerPool<'c> {
         let held = std::mem::take(&mut self.leases().held);
         if !held.is_empty() {
             // where this fails, the leases run out
-            let _ = self.store.give_back(&held);
+            let _ = self.store.return_unstarted(&held);
         }
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         if failure.is_some() || self.stop.load(Ordering::SeqCst) {
@@ -325,7 +325,7 @@ impl<'c> WorkerPool<'c> {
                 Ok(Some(CommittingChunk { lease, documents, tenant, counts, began, pending }))
             }
             Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => Err(error.into()),
-            Err(error) => self.give_back(&lease, &error.to_string()).map(|()| None),
+            Err(error) => self.release_failed(&lease, &error.to_string()).map(|()| None),
         }
     }
 
@@ -386,7 +386,7 @@ impl<'c> WorkerPool<'c> {
             Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost
             Err(StoreError::Fenced(_)) => self.let_go(fence(&chunk.lease)),
-            Err(error) if self.is_of_chunk(&error) => self.give_back(&chunk.lease, &error.to_string()),
+            Err(error) if self.is_of_chunk(&error) => self.release_failed(&chunk.lease, &error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
@@ -397,7 +397,7 @@ impl<'c> WorkerPool<'c> {
         matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.options.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
-    fn give_back(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
+    fn release_failed(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
         let (own, delay) = (fence(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
         self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
         self.let_go(own)

@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
-use stook_engine::queue;
+use stook_engine::requeue;
 use stook_engine::settle::complete_delivery;
 use stook_store::StoreError;
 use stook_store::access::Role;
@@ -155,7 +155,7 @@ pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
         return Err(Problem::new(StatusCode::CONFLICT, "the chunk is being processed"));
     }
     let app = ctx.app.clone();
-    let parts = blocking(move || queue::rechunk(&app.catalogue, &*app.store, ChunkId { job: id, ordinal }, documents)).await?;
+    let parts = blocking(move || requeue::rechunk(&app.catalogue, &*app.store, ChunkId { job: id, ordinal }, documents)).await?;
     Ok(json_answer(StatusCode::OK, json!({ "chunks": parts }).to_string()))
 }
 

@@ -69,7 +69,7 @@ impl CommitReply {
     }
 
     /// Gives a unit back that is written but not committed.
-    pub fn give_back(&mut self, unit: Box<dyn Unit>) {
+    pub fn return_unit(&mut self, unit: Box<dyn Unit>) {
         if let Some(written) = self.written.take() {
             let _ = written.send(unit);
         }

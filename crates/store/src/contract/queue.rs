@@ -280,7 +280,7 @@ pub trait Queue {
     ///
     /// # Errors
     /// When the database fails.
-    fn give_back(&self, leases: &[LeaseToken]) -> Result<()>;
+    fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()>;
 
     /// Whether no chunk waits or is leased.
     ///

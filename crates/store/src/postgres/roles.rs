@@ -364,8 +364,8 @@ impl Queue for PostgresStore {
         self.write(|session, stamp| work::renew(session, leases, seconds, stamp))
     }
 
-    fn give_back(&self, leases: &[LeaseToken]) -> Result<()> {
-        self.write_and_tell(|session| work::give_back(session, leases))
+    fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
+        self.write_and_tell(|session| work::return_unstarted(session, leases))
     }
 
     fn is_idle(&self) -> Result<bool> {

@@ -56,7 +56,7 @@ impl PostgresStore {
     }
 
     /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
-    pub(crate) fn open_ledger(url: &str, options: &PostgresOptions) -> Result<Self> {
+    pub(crate) fn open_admin(url: &str, options: &PostgresOptions) -> Result<Self> {
         let options = PostgresOptions { prepare: false, ..options.clone() };
         Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), (AccessMode::Admin, &options))
     }

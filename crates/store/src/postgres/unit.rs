@@ -35,7 +35,7 @@ pub fn write(
 ) -> DbResult<(CommitReceipt, Vec<(CollectionId, u64)>)> {
     let lease = unit.lease_token();
     if let Some(lease) = lease {
-        work::hand_back(session, lease)?;
+        work::remove_leased_chunk(session, lease)?;
     }
     let tenant = match tenant {
         Some(tenant) => tenant,

@@ -204,7 +204,7 @@ pub fn take(session: &mut Session, choice: &Choice, wanted: WantedLeases, now: i
     Ok(leases)
 }
 
-pub fn give_back(session: &mut Session, leases: &[LeaseToken]) -> DbResult<()> {
+pub fn return_unstarted(session: &mut Session, leases: &[LeaseToken]) -> DbResult<()> {
     let (jobs, ordinals, tokens) = columns(leases);
     let sql = "UPDATE chunks c SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u(job, ordinal, token)
@@ -256,7 +256,7 @@ pub fn release(session: &mut Session, failed: FailedLease<'_>, stamp: i64) -> Db
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(session: &mut Session, lease: LeaseToken) -> DbResult<()> {
+pub fn remove_leased_chunk(session: &mut Session, lease: LeaseToken) -> DbResult<()> {
     let sql = "DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND token = $3 AND state = 'leased'";
     let deleted = session.execute(sql, &[&(lease.chunk.job as i64), &i64::from(lease.chunk.ordinal), &lease.token])?;
     if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(lease.chunk).into()) }

@@ -2,7 +2,7 @@
 //!
 //! * [`shape`] compares the definition that a store was prepared for with the one at hand.
 //! * [`row`] packs parts of rows and reads them; [`pattern`] folds patterns and takes their trigrams.
-//! * [`query`] is what plans have in common on their way to SQL, [`listing`] what journals and jobs have.
+//! * [`plan_parts`] is what plans have in common on their way to SQL, [`listing`] what journals and jobs have.
 //! * [`lies`] compares geometries, which no database does.
 //! * [`unique`] decides who gets a value that only one record may have.
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL, [`tagging`] what a unit changes of who carries which tag.
@@ -10,7 +10,7 @@
 pub mod lies;
 pub mod listing;
 pub mod pattern;
-pub mod query;
+pub mod plan_parts;
 pub mod row;
 pub mod shape;
 pub mod tagging;

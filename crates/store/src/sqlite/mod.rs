@@ -2,8 +2,8 @@
 //!
 //! * [`store`] opens the file and keeps its connections ([`connection`], [`error`]); [`roles`] is the contract, method by method.
 //! * [`writer`] is the only connection that writes: a thread that groups bulk units into one transaction and closes it at
-//!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`log`] syncs and
-//!   copies back the write-ahead log, [`room`] watches the disk space.
+//!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`wal`] syncs and
+//!   copies back the write-ahead log, [`disk_space`] watches the disk space.
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`work`] is the queue and the journal.
 //! * [`tables`] says how a definition becomes tables, [`upgrade`] brings older files up to date; [`values`], [`packed`], [`tenants`]
@@ -19,16 +19,15 @@
 
 mod backup;
 mod connection;
+mod disk_space;
 mod edges;
 mod error;
-mod log;
 mod marks;
 mod packed;
 mod pass;
 mod query;
 mod records;
 mod roles;
-mod room;
 mod rows;
 mod sql;
 #[cfg(debug_assertions)]
@@ -41,6 +40,7 @@ mod unique;
 mod unit;
 mod upgrade;
 mod values;
+mod wal;
 mod work;
 mod writer;
 

@@ -418,9 +418,9 @@ impl Queue for SqliteStore {
         self.write(move |connection, stamp| work::renew(connection, &leases, seconds, stamp))
     }
 
-    fn give_back(&self, leases: &[LeaseToken]) -> Result<()> {
+    fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
         let leases = leases.to_vec();
-        self.write_and_tell(move |connection, _| work::give_back(connection, &leases))
+        self.write_and_tell(move |connection, _| work::return_unstarted(connection, &leases))
     }
 
     fn is_idle(&self) -> Result<bool> {

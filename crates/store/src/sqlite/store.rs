@@ -122,7 +122,7 @@ impl SqliteStore {
     }
 
     /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
-    pub(crate) fn open_ledger(path: &Path, options: SqliteOptions) -> Result<Self> {
+    pub(crate) fn open_admin(path: &Path, options: SqliteOptions) -> Result<Self> {
         Self::open_as(path, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), SqliteOptions { prepare: false, ..options })
     }
 

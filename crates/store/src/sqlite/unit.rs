@@ -39,7 +39,7 @@ fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -
 pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
     let lease = unit.lease_token();
     if let Some(lease) = lease {
-        work::hand_back(connection, lease)?;
+        work::remove_leased_chunk(connection, lease)?;
     }
     let tenant = tenant_id(connection, unit.tenant())?;
     if let Some(call) = unit.call() {

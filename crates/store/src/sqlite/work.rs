@@ -175,7 +175,7 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
     Ok(leases)
 }
 
-pub fn give_back(connection: &Connection, leases: &[LeaseToken]) -> Result<()> {
+pub fn return_unstarted(connection: &Connection, leases: &[LeaseToken]) -> Result<()> {
     let sql = "UPDATE chunks SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
          WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'";
     leases.iter().try_for_each(|lease| execute(connection, sql, params![lease.chunk.job as i64, lease.chunk.ordinal, lease.token]))
@@ -219,7 +219,7 @@ pub fn release(connection: &Connection, failed: FailedLease<'_>, stamp: i64) -> 
 }
 
 /// Takes a leased chunk out of the queue, if the lease is still held.
-pub fn hand_back(connection: &Connection, lease: LeaseToken) -> Result<()> {
+pub fn remove_leased_chunk(connection: &Connection, lease: LeaseToken) -> Result<()> {
     let mut statement =
         connection.prepare_cached("DELETE FROM chunks WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
     let deleted = statement.execute(params![lease.chunk.job as i64, lease.chunk.ordinal, lease.token]).map_err(failure)?;

@@ -7,12 +7,12 @@
 //! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
 
 use super::connection::SqliteOptions;
+use super::disk_space::DiskSpace;
 use super::error::{failure, is_busy};
-use super::log::{Checkpointer, CommitSyncer, OnDurable};
-use super::room::DiskSpace;
 use super::store::LOOK_EVERY;
 use super::tables::{self, StoreTables};
 use super::unit;
+use super::wal::{Checkpointer, CommitSyncer, OnDurable};
 use crate::vitals::{CommitCounters, StoreStats};
 use crate::wanted::CancelToken;
 use crate::{
@@ -474,7 +474,7 @@ impl DoneWrite {
     fn new(mut answer: CommitReply, receipt: CommitReceipt, work: WriterCommand, interactive: bool) -> Self {
         let work = match work {
             WriterCommand::Unit(unit) if !interactive && unit.is_made_again() => {
-                answer.give_back(unit);
+                answer.return_unit(unit);
                 WriterCommand::Returned
             }
             work => work,

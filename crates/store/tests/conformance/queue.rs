@@ -583,7 +583,7 @@ pub fn a_job_that_nobody_works_on_any_more_is_interrupted_until_somebody_does(pl
     assert_eq!(seen(id), (JobState::Running, 3, 2));
     interrupt(id);
     assert_eq!(seen(id), (JobState::Running, 3, 2), "somebody else has chunks of it");
-    desk.store.give_back(&[fence(&leases[0])]).expect("giving back works");
+    desk.store.return_unstarted(&[fence(&leases[0])]).expect("giving back works");
     finish(&desk, &leases[1]);
     assert_eq!(seen(id), (JobState::Running, 2, 0));
     interrupt(id);
@@ -888,12 +888,12 @@ pub fn chunks_given_back_wait_as_if_nobody_had_had_them(place: &Place) {
     let id = job_of(&desk, 3);
     let leases = lease(&desk, 3, 60);
     finish(&desk, &leases[0]);
-    desk.store.give_back(&leases.iter().map(fence).collect::<Vec<_>>()).expect("giving back works");
+    desk.store.return_unstarted(&leases.iter().map(fence).collect::<Vec<_>>()).expect("giving back works");
     assert_fenced(&desk, &leases[1]);
     let again = lease(&desk, 9, 60);
     assert_eq!(again.iter().map(|lease| (lease.chunk.ordinal, lease.attempt)).collect::<Vec<_>>(), [(2, 1), (3, 1)]);
     // those that others have are theirs
-    desk.store.give_back(&[fence(&leases[1])]).expect("nothing found to do");
+    desk.store.return_unstarted(&[fence(&leases[1])]).expect("nothing found to do");
     again.iter().for_each(|lease| finish(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Completed);
 }

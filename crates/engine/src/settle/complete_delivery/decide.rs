@@ -9,7 +9,7 @@ use super::names::{all_times, files_of, job_note, keys_of, mark_retired, mark_sc
 use super::part::{FilePart, ScopePart};
 use crate::relations::marks::FOUND;
 use crate::relations::stored::{damaged_edge, number};
-use crate::settle::pass::{CausingJobs, PassState};
+use crate::settle::pass_state::{CausingJobs, PassState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;

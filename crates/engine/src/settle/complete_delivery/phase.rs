@@ -4,7 +4,7 @@ use super::names::job_note;
 use super::part::FilePart;
 use super::retire::RetirementChange;
 use crate::relations::stored::damaged_edge;
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use std::collections::BTreeSet;
 use stook_catalogue::definition::CompleteDelivery;
 use stook_store::queue::JobId;

@@ -8,7 +8,7 @@ use crate::merge::RecordMerger;
 use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::number;
 use crate::relations::{ChangeCause, ValueChange};
-use crate::settle::pass::{CausingJobs, MOST_CHILDREN, PassState};
+use crate::settle::pass_state::{CausingJobs, MOST_CHILDREN, PassState};
 use crate::settle::stop::go_on;
 use crate::settle::waiting::WaitingMark;
 use std::collections::{BTreeMap, BTreeSet};

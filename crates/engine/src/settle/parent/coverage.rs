@@ -4,7 +4,7 @@ use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
 use super::work::{ParentAtHand, ParentState, ParentWork};
 use crate::job::NO_JOB;
-use crate::settle::pass::{CausingJobs, PassState};
+use crate::settle::pass_state::{CausingJobs, PassState};
 use crate::settle::stop::go_on;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::ids::{CollectionId, FieldId};

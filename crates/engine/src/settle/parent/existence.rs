@@ -8,7 +8,7 @@ use crate::relations::marks::{MADE, PARENT};
 use crate::relations::payload::ChildPayload;
 use crate::relations::{ChangeCause, ValueChange};
 use crate::settle::measure::roll;
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use crate::settle::waiting::WaitingMark;
 use std::sync::Arc;
 use stook_catalogue::definition::KeyDefinition;

@@ -1,6 +1,6 @@
 //! Expressions of a coverage, evaluated on a parent, a group and what was measured.
 
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use stook_catalogue::eval::{Expression, MemberReference, Scope, text_to_cel, to_cel};
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::CollectionId;

@@ -4,7 +4,7 @@ use super::rows::CoverageRow;
 use super::work::{ChildAtHand, ParentState, ParentWork};
 use crate::relations::payload::ChildPayload;
 use crate::settle::measure::{ValueRun, Window, distinct, gaps, runs, union};
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::eval::from_cel;
 use stook_catalogue::links::{Coverage, GroupedChildren, Measure, MeasureCase};

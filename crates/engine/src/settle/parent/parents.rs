@@ -5,7 +5,7 @@ use crate::relations::marks::{MADE, key_of};
 use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
 use crate::settle::measured::measures;
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use crate::settle::stop::go_on;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::ids::{CollectionId, LinkId};

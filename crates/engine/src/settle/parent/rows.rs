@@ -3,7 +3,7 @@
 use super::work::ParentState;
 use crate::content::key::key_text;
 use crate::settle::measure::ValueRun;
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::Evaluator;

@@ -2,7 +2,7 @@
 
 use super::expressions::plain_number;
 use super::rows::CoverageRow;
-use crate::settle::pass::PassState;
+use crate::settle::pass_state::PassState;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

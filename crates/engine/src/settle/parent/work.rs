@@ -1,7 +1,7 @@
 //! What is to be settled of parents, and what is known of them.
 
 use crate::relations::payload::ChildPayload;
-use crate::settle::pass::CausingJobs;
+use crate::settle::pass_state::CausingJobs;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::ids::LinkId;

@@ -6,7 +6,7 @@ use super::super::values::column_type;
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn};
 use crate::sql::pattern::{self, fold_pieces};
-use crate::sql::query::{link_of, member};
+use crate::sql::plan_parts::{link_of, member};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::FieldId;

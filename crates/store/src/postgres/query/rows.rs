@@ -7,7 +7,7 @@ use super::comparison::decides;
 use super::parameters::Parameters;
 use super::select::{SqlBuilder, rows_of};
 use crate::plan::{Comparison, PlanColumn, QueryPlan};
-use crate::sql::query::unreadable;
+use crate::sql::plan_parts::unreadable;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 

@@ -7,7 +7,7 @@ use super::comparison::ComparisonSql;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn, QueryPlan};
-use crate::sql::query::structs;
+use crate::sql::plan_parts::structs;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;

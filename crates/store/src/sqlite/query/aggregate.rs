@@ -6,7 +6,7 @@ use super::access::SqlStatement;
 use super::columns::known;
 use super::select::{SqlBuilder, rows_statement};
 use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, middle_of};
-use crate::sql::query::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
+use crate::sql::plan_parts::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ToSql};

@@ -3,7 +3,7 @@
 use super::super::tables::ordered_index;
 use crate::plan::PlanColumn;
 use crate::sql::pattern::fold_pieces;
-use crate::sql::query::{link_of, member};
+use crate::sql::plan_parts::{link_of, member};
 use crate::{Result, StoreError};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;

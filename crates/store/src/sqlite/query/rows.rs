@@ -7,7 +7,7 @@ use super::columns::{ColumnInfo, known};
 use super::select::{ALIVE, SqlBuilder, select};
 use crate::Result;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use crate::sql::query::unreadable;
+use crate::sql::plan_parts::unreadable;
 use rusqlite::Connection;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;

@@ -6,7 +6,7 @@ use super::columns::{ColumnInfo, key, known};
 use super::comparison::comparison;
 use crate::Result;
 use crate::plan::{Comparison, QueryPlan};
-use crate::sql::query::structs;
+use crate::sql::plan_parts::structs;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 use stook_catalogue::definition::{Catalogue, Collection};

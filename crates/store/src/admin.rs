@@ -19,7 +19,7 @@ impl AdminStore {
     /// # Errors
     /// When it cannot be used, or another release made it.
     pub fn of_file(path: &Path, options: sqlite::SqliteOptions) -> Result<Self> {
-        Ok(Self(Box::new(SqliteStore::open_ledger(path, options)?)))
+        Ok(Self(Box::new(SqliteStore::open_admin(path, options)?)))
     }
 
     /// Those of a store on a server.
@@ -28,7 +28,7 @@ impl AdminStore {
     /// When it cannot be used, there is none, or another release made it.
     #[cfg(feature = "postgres")]
     pub fn of_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
-        Ok(Self(Box::new(PostgresStore::open_ledger(url, options)?)))
+        Ok(Self(Box::new(PostgresStore::open_admin(url, options)?)))
     }
 
     /// Those of a store on a server: there is none in this build.

@@ -1,6 +1,6 @@
 //! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
 
-use super::consolidated::ChunkUnit;
+use super::unit::ChunkUnit;
 use crate::content::history::indexed_stay;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use crate::settle::complete_delivery;

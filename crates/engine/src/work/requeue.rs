@@ -8,7 +8,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_formats::read::DocumentReader;
 use stook_formats::scan::Scanner;
 use stook_store::Store;
-use stook_store::ledger::AdminStore;
+use stook_store::admin::AdminStore;
 use stook_store::queue::{ChunkId, ChunkSlice, NewChunk};
 
 /// Puts chunks of at most `documents` documents in the place of one; returns how many.

@@ -110,7 +110,7 @@ impl Checkpointer {
                 } else {
                     std::thread::park();
                 }
-                own.give_back(&connection, &log, commits);
+                own.truncate(&connection, &log, commits);
                 if own.copy(&connection) {
                     own.stage.store(FINISH, Ordering::SeqCst);
                     own.is_copying.store(false, Ordering::SeqCst);
@@ -208,7 +208,7 @@ impl CheckpointState {
     }
 
     /// Gives the log's bytes back when nobody has written since there were so many commits.
-    fn give_back(&self, connection: &Connection, log: &Path, commits: u64) {
+    fn truncate(&self, connection: &Connection, log: &Path, commits: u64) {
         let rests = || self.commits.load(Ordering::SeqCst) == commits && self.stage.load(Ordering::SeqCst) == GO;
         if !self.is_written.load(Ordering::SeqCst) || !rests() || self.closing.load(Ordering::SeqCst) {
             return;

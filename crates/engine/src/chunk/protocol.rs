@@ -1,0 +1,118 @@
+//! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
+
+use super::unit::ChunkUnit;
+use crate::merge::MergeResult;
+use crate::relations::Propagation;
+use crate::tags::TagEvaluator;
+use std::collections::BTreeMap;
+use stook_catalogue::ids::CollectionId;
+use stook_catalogue::key::Key;
+use stook_store::journal::{ChunkJournal, Outcome};
+use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::{LeaseToken, NewChangeLogEntry, ReadSet, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
+
+impl Unit for ChunkUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.context.tenant
+    }
+
+    fn lease_token(&self) -> Option<LeaseToken> {
+        self.fence
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        self.journal = None;
+        let mut again = BTreeMap::new();
+        for conflict in conflicts {
+            self.context.match_ratio.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
+            let place = (conflict.collection, conflict.key.clone());
+            let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
+            again.insert(place, taken_for);
+            self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)));
+        }
+        self.follow_again(&again);
+        self.tag_again(again.keys())?;
+        Ok(self.take_writes(|place| again.contains_key(place)))
+    }
+
+    fn refused(&mut self, refused: UniqueConflict) {
+        let UniqueConflict { collection, key, field, holder } = refused;
+        self.journal = None;
+        let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
+        let reason = format!("`{name}` must be unique, but record {holder:?} already has this value");
+        let place = (collection, key);
+        let mut taken_for = None;
+        if let Some(decision) = self.decisions.get_mut(&place) {
+            taken_for = decision.after.take();
+            decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
+            decision.superseded.clear();
+            decision.corrections.clear();
+            decision.repaired = None;
+            decision.logged = None;
+            decision.stored.clear();
+            decision.before = None;
+        }
+        if let Some(tagger) = &mut self.tagger {
+            tagger.forget(collection, &place.1);
+        }
+        self.follow_again(&BTreeMap::from([(place, taken_for)]));
+    }
+
+    fn read_set(&self) -> Option<&ReadSet> {
+        Some(&self.reliance)
+    }
+
+    fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
+        let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
+        for record in records {
+            let (collection, key, _) = self.reliance.records[*record].clone();
+            places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
+        }
+        self.ask(&places);
+        Vec::new()
+    }
+
+    fn settling(&mut self) -> SettlingChanges {
+        let mut all = Propagation::default();
+        for decision in self.decisions.values().filter(|decision| !decision.propagation.is_empty()) {
+            all.extend(&decision.propagation);
+        }
+        self.follow_scopes(&mut all);
+        all.settling()
+    }
+
+    fn tag_revision(&self) -> Option<i64> {
+        self.tagger.as_ref().map(|tagger| tagger.stamp)
+    }
+
+    fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
+        self.journal = None;
+        if let Some(tagger) = &mut self.tagger {
+            tagger.retag(&tags);
+        }
+    }
+
+    fn tagging(&mut self) -> Vec<TagWrites> {
+        self.tagger.as_ref().map(TagEvaluator::tagging).unwrap_or_default()
+    }
+
+    fn log(&mut self) -> Vec<NewChangeLogEntry> {
+        let entry = |((collection, key), decision): (&(CollectionId, Key), &MergeResult)| {
+            let change = decision.logged.clone()?;
+            Some(NewChangeLogEntry { collection: *collection, key: key.clone(), transition: None, caller: self.caller.clone(), change })
+        };
+        self.decisions.iter().filter_map(entry).collect()
+    }
+
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        self.current_journal()
+    }
+
+    fn is_made_again(&self) -> bool {
+        self.fence.is_some()
+    }
+}
