@@ -25,7 +25,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-pub use api::jobs::work;
+pub use app::workers::work;
 pub use app::{App, ServerOptions};
 pub use connection::serve_routes;
 pub use guard::{access, admission, guarded};

@@ -1,7 +1,7 @@
 //! The paths of the API, each with its handler, behind the guard of its class.
 
 use crate::App;
-use crate::api::{coverage, deliver, export, health, history, jobs, metrics, openapi, queries, records, routes, runs, services};
+use crate::api::{coverage, deliver, export, health, history, jobs, metrics, openapi, queries, records, routes, runs, services, uploads};
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
@@ -50,7 +50,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
     let mut v1 = v1.merge(routes::router(&app.catalogue));
     let rows = get(export::rows).layer(CompressionLayer::new());
-    let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export", rows);
+    let mut bulk = Router::new().route("/v1/{tenant}/import", post(uploads::create)).route("/v1/{tenant}/export", rows);
     for (index, collection) in app.catalogue.collections.enumerate() {
         v1 = v1.merge(of_collection(index, collection));
         let export = move |ctx: RequestContext| export::collection(ctx.about(index));

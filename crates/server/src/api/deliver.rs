@@ -1,7 +1,7 @@
 //! Documents that are written at once, and what became of each: for those who have a few and wait for them.
 
-use crate::api::jobs::UploadParams;
 use crate::api::response::json_answer;
+use crate::api::uploads::UploadParams;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;

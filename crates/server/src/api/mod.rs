@@ -26,3 +26,4 @@ pub mod tenants;
 pub mod tokens;
 pub mod transitions;
 pub mod unknown;
+pub mod uploads;

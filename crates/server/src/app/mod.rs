@@ -4,6 +4,7 @@ pub mod counts;
 pub mod pending;
 pub mod request_ids;
 pub mod vocabularies;
+pub mod workers;
 
 use crate::guard::access::TokenCache;
 use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};

@@ -2,7 +2,8 @@
 
 use super::operation::Operation;
 use super::schema::{NO_CONTROL, counted, list, object, reference};
-use crate::api::jobs::{MOST_JOBS, MOST_NAMED};
+use crate::api::jobs::MOST_JOBS;
+use crate::api::uploads::MOST_NAMED;
 use crate::guard::request::MOST_INTEGER;
 use serde_json::{Value as Json, json};
 use stook_store::journal::OUTCOMES;

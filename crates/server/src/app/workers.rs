@@ -1,0 +1,46 @@
+//! The import workers of a server.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long workers that have failed wait before they begin again, the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Import workers of a server: they serve the queue until `stop` is set. If they fail, they begin again after a pause; until then the server
+/// is not ready.
+///
+/// # Errors
+/// When they failed, and `stop` was set before they began again.
+pub fn work(app: &crate::App, options: &stook_engine::work::WorkerOptions, stop: &AtomicBool) -> stook_engine::Result<()> {
+    let tell = |event| {
+        if let stook_engine::work::WorkerEvent::TaskDone(stage) = &event {
+            app.metrics.worked(stage);
+        }
+        crate::log::worked(&event);
+    };
+    let failed_with = |reason: Option<String>| *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = Instant::now();
+        let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
+        let Err(error) = &worked else { return worked };
+        let reason = format!("the import workers stopped: {error}");
+        failed_with(Some(reason.clone()));
+        if began.elapsed() > LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
+        let again = Instant::now() + pause;
+        crate::log::write("work", [("error", format!("{reason}; they restart in {} s", pause.as_secs()).into())]);
+        while Instant::now() < again {
+            if stop.load(Ordering::SeqCst) {
+                return worked;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        failed_with(None);
+    }
+}
