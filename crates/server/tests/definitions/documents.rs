@@ -166,6 +166,20 @@ fn long_group(random: &mut Random) -> String {
     "g".repeat(520) + random.one::<&str>(&["1", "2"])
 }
 
+/// Geometries as documents write them, with what they are.
+pub fn geometries() -> [(&'static str, Json); 6] {
+    let square = json!({ "type": "Polygon", "coordinates": [[[10.0, 20.0], [30.0, 20.0], [30.0, 40.0], [10.0, 40.0], [10.0, 20.0]]] });
+    [
+        ("POINT(14.5 50)", json!({ "type": "Point", "coordinates": [14.5, 50.0] })),
+        ("SRID=4326;POINT (-0.25 -7.5)", json!({ "type": "Point", "coordinates": [-0.25, -7.5] })),
+        ("LINESTRING(1 2, 3 4.5)", json!({ "type": "LineString", "coordinates": [[1.0, 2.0], [3.0, 4.5]] })),
+        ("POLYGON((10 20, 30 20, 30 40, 10 40, 10 20))", square.clone()),
+        // the same area from another corner, the other way around
+        ("geography'SRID=4326;POLYGON((30 40,30 20,10 20,10 40,30 40))'", square),
+        ("POLYGON((0 0, 4 0, 0 4, 0 0))", json!({ "type": "Polygon", "coordinates": [[[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 0.0]]] })),
+    ]
+}
+
 /// A value of a type.
 pub fn good(random: &mut Random, ty: &Json) -> Json {
     if let Some(element) = ty.get(0) {
@@ -205,6 +219,10 @@ pub fn good(random: &mut Random, ty: &Json) -> Json {
             ])
             .clone(),
         "ranges" => random.one(&[json!("1-5, 8"), json!([[1, 3], 9]), json!(4), json!("8, 1-4, 5")]).clone(),
+        "geometry" => {
+            let (written, geometry) = random.one(&geometries()).clone();
+            if random.per_mille(400) { geometry } else { json!(written) }
+        }
         // two of them are longer than a key may be
         _ if random.per_mille(8) => json!(random.one(&["x", "é"]).repeat(280)),
         _ if random.per_mille(60) => {

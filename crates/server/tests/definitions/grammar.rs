@@ -189,7 +189,7 @@ impl Grammar<'_> {
             let ty = if place == 0 { json!(self.one(&["text", "text", "text", "text", "integer"])) } else { self.ty() };
             fields.push(Field { name: format!("f{place}"), ty, own: Map::new(), told: true });
         }
-        let template = self.chance(250) && fields[1].ty.is_string() && !fields[1].is("json") && !fields[1].is("ranges");
+        let template = self.chance(250) && fields[1].ty.is_string() && !["json", "ranges", "geometry"].iter().any(|ty| fields[1].is(ty));
         let expression = !template && fields[0].is("text") && self.chance(60);
         let (key, keys) = if template {
             (json!(self.one(&["{f0}/{f1}", "{f0}-{f1}", "x{f1}:{f0}"])), 2)
@@ -219,8 +219,9 @@ impl Grammar<'_> {
             50..70 => element(self),
             70..82 => json!(["text"]),
             82..88 => json!([element(self)]),
-            88..91 => json!("ranges"),
-            91..96 => json!([{ "a": "text", "b": "integer" }]),
+            88..90 => json!("ranges"),
+            90..93 => json!("geometry"),
+            93..97 => json!([{ "a": "text", "b": "integer" }]),
             _ => json!([{ "a": "text", "b": element_of_struct(self), "c": "ranges" }]),
         }
     }
@@ -281,6 +282,10 @@ impl Grammar<'_> {
             if structs {
                 if self.chance(400) {
                     field.own.insert("index".into(), json!({ "a": "equal" }));
+                }
+            } else if field.is("geometry") {
+                if self.chance(500) {
+                    field.own.insert("index".into(), json!("intersects"));
                 }
             } else if !field.is("json") && !field.is("ranges") && field.ty != json!(["json"]) && self.chance(250) {
                 let mut kinds = vec![json!("equal")];
@@ -432,7 +437,7 @@ impl Grammar<'_> {
         }
         // what is read of several records is a list
         if several && !read.is_list() {
-            read.ty = if read.is("ranges") { json!(["json"]) } else { json!([read.ty]) };
+            read.ty = if read.is("ranges") || read.is("geometry") { json!(["json"]) } else { json!([read.ty]) };
         }
         let same = |field: &&Field| field.told && field.ty == read.ty && field.name != "f0" && says_itself(&collections[from], field);
         let own = collections[from].fields.iter().find(same).map(|field| field.name.clone());

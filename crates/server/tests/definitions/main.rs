@@ -167,8 +167,6 @@ fn what_failed_once_does_not_fail_again() {
 
 /// Words that are never generated, with the reason.
 const NOT_GENERATED: &[(&str, &str)] = &[
-    ("type=geometry", "the oracle has no geometry of its own; stores and queries are compared with a naive reader, geometries with shapely"),
-    ("index=intersects", "as the type"),
     ("catalogue.areas", "a generated definition lies beside no files; areas have tests of their own in crates/catalogue/tests/geometries.rs"),
     ("areas.file", "as areas"),
     ("areas.name", "as areas"),

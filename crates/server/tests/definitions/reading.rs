@@ -640,6 +640,11 @@ fn from_text(text: &str, ty: &Json) -> Said {
             known(json!("6ba7b810-9dad-11d1-80b4-00c04fd430c8"))
         }
         "uuid" if text.len() < 20 => Said::Unreadable,
+        "geometry" => match super::documents::geometries().into_iter().find(|(written, _)| *written == trimmed) {
+            Some((_, geometry)) => known(geometry),
+            None if !trimmed.contains(['(', '{']) => Said::Unreadable,
+            None => Said::Unknown,
+        },
         "integer" | "timestamp" | "date" | "size" | "duration" | "float" if !has_digits => Said::Unreadable,
         _ => Said::Unknown,
     }
@@ -666,6 +671,11 @@ fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> Said {
         ("float", Json::Number(number)) => number.as_f64().map_or(Said::Unknown, |number| Said::Value(json!(number))),
         ("boolean", Json::Bool(_)) => Said::Value(value.clone()),
         ("ranges", _) => Said::Unknown,
+        ("geometry", Json::Object(_)) => match super::documents::geometries().into_iter().find(|(_, geometry)| geometry == value) {
+            Some((_, geometry)) => Said::Value(geometry),
+            None if value.get("type").is_none() => Said::Unreadable,
+            None => Said::Unknown,
+        },
         (_, Json::Number(_)) => Said::Unknown,
         _ => Said::Unreadable,
     }
