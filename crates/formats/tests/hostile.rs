@@ -461,7 +461,7 @@ fn a_document_type_is_passed_over_unless_its_entities_are_used() {
     ] {
         let parsed = Document::parse(text.as_bytes(), Syntax::Xml, &ParseContext::default());
         let found = parsed.ok().map(|document| match document {
-            Document::Xml(tree) => tree.name(tree.element()).2.to_owned(),
+            Document::Xml(tree) => tree.name(tree.element()).local.to_owned(),
             _ => String::new(),
         });
         assert_eq!(found.as_deref(), root, "{text}");

@@ -1,6 +1,7 @@
 //! The tree of an expression: operators, functions, paths with their steps and conditions, and what each of them gives.
 
 use crate::name::ExpandedName;
+use std::ops::RangeInclusive;
 
 /// An expression, ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -204,46 +205,59 @@ pub enum CoreFunction {
     True,
 }
 
-/// What is known of a function: its name, fewest and most arguments, what it gives, whether its arguments must be sets of nodes.
-type CoreSignature = (CoreFunction, &'static str, usize, usize, ResultType, bool);
+/// What is known of a function.
+pub(crate) struct CoreSignature {
+    pub(crate) function: CoreFunction,
+    pub(crate) name: &'static str,
+    /// How many arguments it takes.
+    pub(crate) arguments: RangeInclusive<usize>,
+    /// What it gives.
+    pub(crate) gives: ResultType,
+    /// Whether its arguments must be sets of nodes.
+    pub(crate) of_nodes: bool,
+}
+
+const fn signature(function: CoreFunction, name: &'static str, arguments: RangeInclusive<usize>, gives: ResultType, of_nodes: bool) -> CoreSignature {
+    CoreSignature { function, name, arguments, gives, of_nodes }
+}
 
 const MANY: usize = usize::MAX;
 
 /// The core library.
 pub(crate) const FUNCTIONS: [CoreSignature; 27] = [
-    (CoreFunction::Boolean, "boolean", 1, 1, ResultType::Boolean, false),
-    (CoreFunction::Ceiling, "ceiling", 1, 1, ResultType::Number, false),
-    (CoreFunction::Concat, "concat", 2, MANY, ResultType::Text, false),
-    (CoreFunction::Contains, "contains", 2, 2, ResultType::Boolean, false),
-    (CoreFunction::Count, "count", 1, 1, ResultType::Number, true),
-    (CoreFunction::False, "false", 0, 0, ResultType::Boolean, false),
-    (CoreFunction::Floor, "floor", 1, 1, ResultType::Number, false),
-    (CoreFunction::Id, "id", 1, 1, ResultType::Nodes, false),
-    (CoreFunction::Lang, "lang", 1, 1, ResultType::Boolean, false),
-    (CoreFunction::Last, "last", 0, 0, ResultType::Number, false),
-    (CoreFunction::LocalName, "local-name", 0, 1, ResultType::Text, true),
-    (CoreFunction::Name, "name", 0, 1, ResultType::Text, true),
-    (CoreFunction::NamespaceUri, "namespace-uri", 0, 1, ResultType::Text, true),
-    (CoreFunction::NormalizeSpace, "normalize-space", 0, 1, ResultType::Text, false),
-    (CoreFunction::Not, "not", 1, 1, ResultType::Boolean, false),
-    (CoreFunction::Number, "number", 0, 1, ResultType::Number, false),
-    (CoreFunction::Position, "position", 0, 0, ResultType::Number, false),
-    (CoreFunction::Round, "round", 1, 1, ResultType::Number, false),
-    (CoreFunction::StartsWith, "starts-with", 2, 2, ResultType::Boolean, false),
-    (CoreFunction::String, "string", 0, 1, ResultType::Text, false),
-    (CoreFunction::StringLength, "string-length", 0, 1, ResultType::Number, false),
-    (CoreFunction::Substring, "substring", 2, 3, ResultType::Text, false),
-    (CoreFunction::SubstringAfter, "substring-after", 2, 2, ResultType::Text, false),
-    (CoreFunction::SubstringBefore, "substring-before", 2, 2, ResultType::Text, false),
-    (CoreFunction::Sum, "sum", 1, 1, ResultType::Number, true),
-    (CoreFunction::Translate, "translate", 3, 3, ResultType::Text, false),
-    (CoreFunction::True, "true", 0, 0, ResultType::Boolean, false),
+    signature(CoreFunction::Boolean, "boolean", 1..=1, ResultType::Boolean, false),
+    signature(CoreFunction::Ceiling, "ceiling", 1..=1, ResultType::Number, false),
+    signature(CoreFunction::Concat, "concat", 2..=MANY, ResultType::Text, false),
+    signature(CoreFunction::Contains, "contains", 2..=2, ResultType::Boolean, false),
+    signature(CoreFunction::Count, "count", 1..=1, ResultType::Number, true),
+    signature(CoreFunction::False, "false", 0..=0, ResultType::Boolean, false),
+    signature(CoreFunction::Floor, "floor", 1..=1, ResultType::Number, false),
+    signature(CoreFunction::Id, "id", 1..=1, ResultType::Nodes, false),
+    signature(CoreFunction::Lang, "lang", 1..=1, ResultType::Boolean, false),
+    signature(CoreFunction::Last, "last", 0..=0, ResultType::Number, false),
+    signature(CoreFunction::LocalName, "local-name", 0..=1, ResultType::Text, true),
+    signature(CoreFunction::Name, "name", 0..=1, ResultType::Text, true),
+    signature(CoreFunction::NamespaceUri, "namespace-uri", 0..=1, ResultType::Text, true),
+    signature(CoreFunction::NormalizeSpace, "normalize-space", 0..=1, ResultType::Text, false),
+    signature(CoreFunction::Not, "not", 1..=1, ResultType::Boolean, false),
+    signature(CoreFunction::Number, "number", 0..=1, ResultType::Number, false),
+    signature(CoreFunction::Position, "position", 0..=0, ResultType::Number, false),
+    signature(CoreFunction::Round, "round", 1..=1, ResultType::Number, false),
+    signature(CoreFunction::StartsWith, "starts-with", 2..=2, ResultType::Boolean, false),
+    signature(CoreFunction::String, "string", 0..=1, ResultType::Text, false),
+    signature(CoreFunction::StringLength, "string-length", 0..=1, ResultType::Number, false),
+    signature(CoreFunction::Substring, "substring", 2..=3, ResultType::Text, false),
+    signature(CoreFunction::SubstringAfter, "substring-after", 2..=2, ResultType::Text, false),
+    signature(CoreFunction::SubstringBefore, "substring-before", 2..=2, ResultType::Text, false),
+    signature(CoreFunction::Sum, "sum", 1..=1, ResultType::Number, true),
+    signature(CoreFunction::Translate, "translate", 3..=3, ResultType::Text, false),
+    signature(CoreFunction::True, "true", 0..=0, ResultType::Boolean, false),
 ];
 
 impl CoreFunction {
     /// Its name.
     pub fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|(known, ..)| *known == self).map_or("?", |(_, name, ..)| name)
+        FUNCTIONS.iter().find(|own| own.function == self).map_or("?", |own| own.name)
     }
 }
 
@@ -256,7 +270,7 @@ impl Expr {
             Expr::Binary(operator, _) if operator.compares() => ResultType::Boolean,
             Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => ResultType::Number,
             Expr::Literal(_) => ResultType::Text,
-            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.0 == *function).map_or(ResultType::Text, |own| own.4),
+            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.function == *function).map_or(ResultType::Text, |own| own.gives),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Text to an expression, by the grammar of the standard.
 
 use crate::expression::{
-    AXES, Axis, CoreFunction, Expr, FUNCTIONS, LocationPath, NodeTest, PathStart, Predicate, ResultType, Step, XPath, XPathOperator,
+    AXES, Axis, CoreFunction, CoreSignature, Expr, FUNCTIONS, LocationPath, NodeTest, PathStart, Predicate, ResultType, Step, XPath, XPathOperator,
 };
 use crate::name::ExpandedName;
 
@@ -210,8 +210,8 @@ impl<'a> XPathParser<'a> {
     }
 
     fn call(&mut self, name: &str, at: usize) -> Parsed<Expr> {
-        let Some((function, _, fewest, most, _, of_nodes)) = FUNCTIONS.iter().find(|(_, known, ..)| *known == name) else {
-            let known = FUNCTIONS.iter().map(|(_, known, ..)| *known);
+        let Some(CoreSignature { function, arguments: allowed, of_nodes, .. }) = FUNCTIONS.iter().find(|own| own.name == name) else {
+            let known = FUNCTIONS.iter().map(|own| own.name);
             let near = known.max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
             let hint = near.filter(|near| strsim::jaro_winkler(name, near) > 0.85).map(|near| format!("; did you mean `{near}`?"));
             return Err(error_at(at, format!("XPath 1.0 has no function `{name}`{}", hint.unwrap_or_default())));
@@ -236,8 +236,8 @@ impl<'a> XPathParser<'a> {
             }
             self.close(")")?;
         }
-        if !(*fewest..=*most).contains(&arguments.len()) {
-            let wanted = match (*fewest, *most) {
+        if !allowed.contains(&arguments.len()) {
+            let wanted = match (*allowed.start(), *allowed.end()) {
                 (fewest, most) if fewest == most => format!("{fewest}"),
                 (fewest, usize::MAX) => format!("{fewest} or more"),
                 (fewest, most) => format!("{fewest} to {most}"),

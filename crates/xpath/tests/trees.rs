@@ -1,6 +1,6 @@
 //! A tree that is no XML: what the evaluator needs of it is the trait alone.
 
-use stook_xpath::tree::{NodeKind, Tree, TreeNode, XmlTree};
+use stook_xpath::tree::{NodeKind, QualifiedName, Tree, TreeNode, XmlTree};
 use stook_xpath::{ExpandedName, XPath, XPathValue, evaluate, places};
 
 /// Folders with files, whose sizes are attributes.
@@ -57,8 +57,8 @@ impl Tree for Folders {
         self.nodes[node].1
     }
 
-    fn name(&self, node: usize) -> (&str, &str, &str) {
-        ("", "", self.names[self.nodes[node].1 as usize])
+    fn name(&self, node: usize) -> QualifiedName<'_> {
+        QualifiedName { local: self.names[self.nodes[node].1 as usize], ..QualifiedName::default() }
     }
 
     fn own_text(&self, node: usize) -> &str {
@@ -106,6 +106,6 @@ fn a_tree_of_ones_own_gives_what_xml_of_the_same_shape_gives() {
 fn places_are_numbers_of_nodes() {
     let all: &dyn Tree = &folders();
     let found = places(&XPath::parse("notes/*", &[]).expect("path"), all, 1_000).expect("few steps");
-    assert_eq!(found.iter().map(|node| all.name(node.place()).2).collect::<Vec<_>>(), ["todo", "done"]);
+    assert_eq!(found.iter().map(|node| all.name(node.place()).local).collect::<Vec<_>>(), ["todo", "done"]);
     assert_eq!(evaluate(&XPath::parse("count(//*)", &[]).expect("path"), all, 1_000), Ok(XPathValue::Number(6.0)));
 }

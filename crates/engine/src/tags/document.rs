@@ -124,7 +124,7 @@ impl TagDefinitions {
             let is_root = |source: SourceId| source == document.root && root.is_some();
             let other = |source: SourceId| find(source).filter(|_| !is_root(source)).and_then(XmlTree::unpack);
             let top = root.as_ref().map_or_else(|| Cow::Owned(XmlTree::empty(&document.placeholder)), Cow::Borrowed);
-            let (_, _, element) = top.name(top.element());
+            let element = top.name(top.element()).local;
             let mut composed = None;
             for (place, CompiledXPath { xpath, visible_elements: sees_only }) in self.xpaths.iter().enumerate() {
                 // what is put beside it cannot be seen by all definitions

@@ -4,7 +4,7 @@ use super::shown::short;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use stook_formats::marc::{MarcRecord, show_tag};
-use stook_formats::tree::{NodeKind, XmlTree};
+use stook_formats::tree::{NodeKind, QualifiedName, XmlTree};
 use stook_formats::{Document, ParseContext, detect};
 
 /// Characters of a text that are shown.
@@ -77,8 +77,8 @@ fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Mar
     *room -= 1;
     let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, NodeKind::Element | NodeKind::Text)).collect();
     let name = |node: usize| match tree.name(node) {
-        (_, "", local) => local.to_owned(),
-        (_, prefix, local) => format!("{prefix}:{local}"),
+        QualifiedName { prefix: "", local, .. } => local.to_owned(),
+        QualifiedName { prefix, local, .. } => format!("{prefix}:{local}"),
     };
     let attributes = at + 1..at + 1 + usize::from(tree.nodes[at].attributes);
     let head = html! {

@@ -220,11 +220,11 @@ impl<'s> ResolvedTest<'s> {
             ResolvedTest::Other(test, principal) => match test {
                 NodeTest::Node => true,
                 NodeTest::Any => kind == *principal,
-                NodeTest::AnyOf(uri) => kind == *principal && evaluation.equal(tree.name(place).0, uri)?,
+                NodeTest::AnyOf(uri) => kind == *principal && evaluation.equal(tree.name(place).uri, uri)?,
                 NodeTest::Text => kind == NodeKind::Text,
                 NodeTest::Comment => kind == NodeKind::Comment,
                 NodeTest::Instruction(None) => kind == NodeKind::Instruction,
-                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && evaluation.equal(tree.name(place).2, target)?,
+                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && evaluation.equal(tree.name(place).local, target)?,
                 NodeTest::Name(_) => false,
             },
         })

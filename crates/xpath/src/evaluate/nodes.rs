@@ -2,7 +2,7 @@
 
 use super::{EvalContext, EvalResult, Evaluation, NodeRef};
 use crate::expression::{Axis, CoreFunction, Expr, LocationPath, PathStart, Predicate, ResultType as Gives, Step, XPathOperator};
-use crate::tree::{NodeKind, Tree};
+use crate::tree::{NodeKind, QualifiedName, Tree};
 use std::collections::HashSet;
 
 impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
@@ -53,7 +53,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         for place in 0..self.tree.size() {
             let node = self.tree.node(place);
             if node.kind == NodeKind::Attribute
-                && let ("http://www.w3.org/XML/1998/namespace", _, "id") = self.tree.name(place)
+                && let QualifiedName { uri: "http://www.w3.org/XML/1998/namespace", local: "id", .. } = self.tree.name(place)
             {
                 let own = self.tree.own_text(place);
                 self.read_through(own.len())?;

@@ -3,7 +3,7 @@
 use super::{EvalContext, EvalResult, Evaluation, NodeRef, READ};
 use crate::expression::{CoreFunction, Expr, ResultType as Gives, XPathOperator};
 use crate::numbers::{round, show_number, to_number};
-use crate::tree::{NodeKind, Tree};
+use crate::tree::{NodeKind, QualifiedName, Tree};
 use std::borrow::Cow;
 
 impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
@@ -200,9 +200,9 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             return Ok(Cow::Borrowed(if function == CoreFunction::NamespaceUri { "" } else { prefix }));
         }
         let place = node.place();
-        let (uri, prefix, local) = match self.tree.node(place).kind {
+        let QualifiedName { uri, prefix, local } = match self.tree.node(place).kind {
             NodeKind::Element | NodeKind::Attribute | NodeKind::Instruction => self.tree.name(place),
-            _ => ("", "", ""),
+            _ => QualifiedName::default(),
         };
         Ok(match function {
             CoreFunction::LocalName => Cow::Borrowed(local),
@@ -273,7 +273,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             let own = self.tree.node(place);
             self.spend(1 + own.attributes as u64)?;
             for attribute in place + 1..place + 1 + own.attributes {
-                let (uri, _, local) = self.tree.name(attribute);
+                let QualifiedName { uri, local, .. } = self.tree.name(attribute);
                 if local == "lang" && uri == "http://www.w3.org/XML/1998/namespace" {
                     let found = self.tree.own_text(attribute);
                     self.read_through(wanted.len().min(found.len()))?;

@@ -1,7 +1,7 @@
 //! Trees made of parsed documents.
 
 use super::NodeKind;
-use super::xml_tree::{NodeName, TextSpan, XmlNode, XmlTree};
+use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
 use crate::xml::{self, XmlError};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ struct TreeBuilder {
     nodes: Vec<XmlNode>,
     names: Vec<NodeName>,
     known: HashMap<(String, String, String), u32>,
-    declared: Vec<(u32, TextSpan, TextSpan)>,
+    declared: Vec<DeclaredNamespace>,
     text: String,
     /// Short texts seen before, by hash.
     shared: Vec<TextSpan>,
@@ -208,7 +208,7 @@ impl TreeBuilder {
             let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|own| own == namespace);
             if namespace.name() != Some("xml") && !outer.is_some_and(is_outer) {
                 let (prefix, uri) = (self.span(namespace.name().unwrap_or_default()), self.span(namespace.uri()));
-                self.declared.push((at, prefix, uri));
+                self.declared.push(DeclaredNamespace { element: at, prefix, uri });
             }
         }
         for attribute in element.attributes() {

@@ -1,7 +1,7 @@
 //! One tree of several.
 
 use super::NodeKind;
-use super::xml_tree::{NodeName, TextSpan, XmlNode, XmlTree};
+use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
 use crate::name::name_hash;
 use std::borrow::Cow;
 
@@ -76,10 +76,12 @@ impl XmlTree<'_> {
         if let Some(first) = self.nodes.get_mut(at) {
             first.parent = parent;
         }
-        self.declared.push((at as u32, prefix, prefix));
+        self.declared.push(DeclaredNamespace { element: at as u32, prefix, uri: prefix });
         let shift = |span: TextSpan| TextSpan(span.0 + texts, span.1 + texts);
-        let declared: Vec<_> = other.declared.iter().filter(|(node, ..)| range.contains(&(*node as usize))).copied().collect();
-        self.declared.extend(declared.into_iter().map(|(node, prefix, uri)| (node.wrapping_add(offset), shift(prefix), shift(uri))));
+        for own in other.declared.iter().filter(|own| range.contains(&(own.element as usize))) {
+            let (element, prefix, uri) = (own.element.wrapping_add(offset), shift(own.prefix), shift(own.uri));
+            self.declared.push(DeclaredNamespace { element, prefix, uri });
+        }
     }
 
     fn add_text(&mut self, text: &str) -> TextSpan {

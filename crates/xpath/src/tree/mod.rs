@@ -41,6 +41,17 @@ pub struct TreeNode {
     pub end: usize,
 }
 
+/// The name of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QualifiedName<'t> {
+    /// Its namespace; empty for none.
+    pub uri: &'t str,
+    /// Its prefix; empty for none.
+    pub prefix: &'t str,
+    /// Its local part.
+    pub local: &'t str,
+}
+
 /// A document on which expressions are evaluated.
 ///
 /// Its nodes are numbered in document order: 0 is the root, the document itself; an element is followed by its attributes, then by
@@ -61,8 +72,8 @@ pub trait Tree {
     /// The number of the name of an element or an attribute.
     fn name_number(&self, node: usize) -> u32;
 
-    /// Namespace, prefix and local name of an element or an attribute; of a processing instruction its target, as the local name.
-    fn name(&self, node: usize) -> (&str, &str, &str);
+    /// The name of an element or an attribute; of a processing instruction its target, as the local part.
+    fn name(&self, node: usize) -> QualifiedName<'_>;
 
     /// The value of an attribute, or what a text, a comment or a processing instruction says.
     fn own_text(&self, node: usize) -> &str;

@@ -7,7 +7,7 @@
 //! Numbers are LEB128. Text is kept once: `fresh` says that a node's text begins where the last fresh one ended.
 
 use super::NodeKind;
-use super::xml_tree::{NodeName, TextSpan, XmlNode, XmlTree};
+use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
 use std::borrow::Cow;
 
 const VERSION: u8 = 1;
@@ -29,9 +29,9 @@ impl<'t> XmlTree<'t> {
             [name.uri, name.prefix, name.local].into_iter().for_each(|part| span(&mut out, part));
         }
         put(&mut out, self.declared.len() as u64);
-        for (node, prefix, uri) in &self.declared {
-            put(&mut out, u64::from(*node));
-            [*prefix, *uri].into_iter().for_each(|part| span(&mut out, part));
+        for own in &self.declared {
+            put(&mut out, u64::from(own.element));
+            [own.prefix, own.uri].into_iter().for_each(|part| span(&mut out, part));
         }
         put(&mut out, self.nodes.len() as u64);
         let mut fresh = 0;
@@ -93,8 +93,8 @@ impl<'t> XmlTree<'t> {
             tree.names.push(NodeName { uri, prefix, local });
         }
         for _ in 0..counted(&mut rest)? {
-            let node = u32::try_from(take(&mut rest)?).ok()?;
-            tree.declared.push((node, span(&mut rest)?, span(&mut rest)?));
+            let element = u32::try_from(take(&mut rest)?).ok()?;
+            tree.declared.push(DeclaredNamespace { element, prefix: span(&mut rest)?, uri: span(&mut rest)? });
         }
         let count = counted(&mut rest)?;
         tree.nodes.reserve_exact(count);

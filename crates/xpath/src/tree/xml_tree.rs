@@ -3,7 +3,7 @@
 //! A tree is made once of a document ([`XmlTree::parse`]) and can be kept ([`XmlTree::pack`]): unpacking takes a fraction of what
 //! parsing does. Trees can be put together ([`XmlTree::compose`]).
 
-use super::{NodeKind, Tree, TreeNode};
+use super::{NodeKind, QualifiedName, Tree, TreeNode};
 use crate::name::{ExpandedName, name_hash};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -40,6 +40,14 @@ pub(super) struct NodeName {
     pub(super) local: TextSpan,
 }
 
+/// A namespace that an element declares.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeclaredNamespace {
+    pub(super) element: u32,
+    pub(super) prefix: TextSpan,
+    pub(super) uri: TextSpan,
+}
+
 /// Names that are looked through faster than they are looked up.
 const FEW_NAMES: usize = 256;
 
@@ -53,8 +61,8 @@ pub struct XmlTree<'t> {
     pub(super) canonical: Vec<u32>,
     /// By name: a hash of namespace and local part.
     pub(super) hashes: Vec<u32>,
-    /// Elements that declare a prefix, in document order, with prefix and namespace.
-    pub(super) declared: Vec<(u32, TextSpan, TextSpan)>,
+    /// In document order of their elements.
+    pub(super) declared: Vec<DeclaredNamespace>,
     pub(super) text: Cow<'t, str>,
 }
 
@@ -100,10 +108,10 @@ impl XmlTree<'_> {
         self.slice(TextSpan(node.from, node.to))
     }
 
-    /// A node's namespace, prefix and local name.
-    pub fn name(&self, node: usize) -> (&str, &str, &str) {
+    /// A node's name.
+    pub fn name(&self, node: usize) -> QualifiedName<'_> {
         let name = &self.names[self.nodes[node].name as usize];
-        (self.slice(name.uri), self.slice(name.prefix), self.slice(name.local))
+        QualifiedName { uri: self.slice(name.uri), prefix: self.slice(name.prefix), local: self.slice(name.local) }
     }
 
     /// Namespaces in scope of an element: prefixes and what they stand for, in a fixed order.
@@ -112,9 +120,9 @@ impl XmlTree<'_> {
         let mut hidden = HashSet::from(["xml"]);
         let mut at = element;
         while self.nodes[at].kind == NodeKind::Element {
-            let first = self.declared.partition_point(|(node, ..)| (*node as usize) < at);
-            for (_, prefix, uri) in self.declared[first..].iter().take_while(|(node, ..)| *node as usize == at) {
-                let (prefix, uri) = (self.slice(*prefix), self.slice(*uri));
+            let first = self.declared.partition_point(|own| (own.element as usize) < at);
+            for own in self.declared[first..].iter().take_while(|own| own.element as usize == at) {
+                let (prefix, uri) = (self.slice(own.prefix), self.slice(own.uri));
                 if hidden.insert(prefix) {
                     // xmlns="" takes the namespace away
                     found.extend((!uri.is_empty()).then_some((prefix, uri)));
@@ -163,7 +171,7 @@ impl Tree for XmlTree<'_> {
     }
 
     #[inline]
-    fn name(&self, node: usize) -> (&str, &str, &str) {
+    fn name(&self, node: usize) -> QualifiedName<'_> {
         self.name(node)
     }
 
