@@ -13,8 +13,19 @@ pub const SEARCH: &str = "search";
 pub struct Surroundings<'a> {
     /// Where visitors come from: a link and what it says.
     pub home: Option<(&'a str, &'a str)>,
-    /// A page about the catalogue at hand: its path among the pages of the documentation, its title, and what it is for.
-    pub own: Option<(&'a str, &'a str, &'a str)>,
+    /// A page about the catalogue at hand.
+    pub own: Option<OwnPage<'a>>,
+}
+
+/// A page that a server adds to those of the documentation.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnPage<'a> {
+    /// Its path among them.
+    pub path: &'a str,
+    /// Its title.
+    pub title: &'a str,
+    /// What it is for.
+    pub purpose: &'a str,
 }
 
 /// The body of a page. `path` is its path, `""` for the first page; `main` is what the page says.
@@ -60,7 +71,7 @@ fn pages_of(docs: &Docs, around: &Surroundings, kind: Kind, path: &str) -> Marku
     html! {
         p.group aria-hidden="true" { (kind.name()) }
         ul aria-label=(kind.name()) {
-            @if let Some((own, title, _)) = around.own.filter(|_| kind == Kind::Reference) { li { (entry(own, title)) } }
+            @if let Some(own) = around.own.filter(|_| kind == Kind::Reference) { li { (entry(own.path, own.title)) } }
             @for page in docs.pages().iter().filter(|page| page.kind == kind && page.parent(docs).is_none()) {
                 li {
                     (entry(&page.path, &page.title))
@@ -111,8 +122,8 @@ pub fn start(docs: &Docs, around: &Surroundings) -> Markup {
         article.start {
             h1 { "Documentation" }
             p { "Of Stook " (VERSION) @if around.home.is_some() { ", the version that runs here" } "." }
-            @if let Some((path, title, purpose)) = around.own {
-                section.card { h2 { a href=(docs.address().page("", path)) { (title) } } p { (purpose) } }
+            @if let Some(own) = around.own {
+                section.card { h2 { a href=(docs.address().page("", own.path)) { (own.title) } } p { (own.purpose) } }
             }
             @for kind in Kind::ALL {
                 section.card {

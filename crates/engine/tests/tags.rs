@@ -268,9 +268,9 @@ fn machines_carry_what_they_are_known_to_carry() {
         // half of the tags are there before the machines, half come later
         let (before, after) = machines::TAGS.split_at(10);
         let save = |all: &[machines::SampleTag]| {
-            let wish = |(name, definition, _): &machines::SampleTag| TagChange {
-                name: (*name).into(),
-                definition: Some(TagDefinition::XPath((*definition).into())),
+            let wish = |tag: &machines::SampleTag| TagChange {
+                name: tag.name.into(),
+                definition: Some(TagDefinition::XPath(tag.xpath.into())),
                 ..TagChange::default()
             };
             let wishes: Vec<TagChange> = all.iter().map(wish).collect();
@@ -290,7 +290,7 @@ fn machines_carry_what_they_are_known_to_carry() {
         desk.work(desk.stores.len());
         assert_eq!(tags::progress(&desk.stores[0].job(empty).expect("the job"))["added"], 0);
         let mut added = 0;
-        for (place, (name, _, carries)) in machines::TAGS.iter().enumerate() {
+        for (place, machines::SampleTag { name, carries, .. }) in machines::TAGS.iter().enumerate() {
             let expected: BTreeSet<String> =
                 (1..=MACHINES).map(|number| machines::machine(7, number)).filter(carries).map(|machine| machine.id()).collect();
             assert_eq!(desk.carriers(&tenant, name), expected, "{name}");

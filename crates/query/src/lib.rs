@@ -67,7 +67,7 @@ mod assist;
 mod language;
 mod plan;
 
-pub use assist::{COUNTED, Completion, Facet, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
+pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
 pub use language::{ComparisonOperator, FieldPath, GrepItem, NamedColumn, Query, QueryCondition, Selection, Stage, ValueLiteral};
 pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, named_columns, parse};

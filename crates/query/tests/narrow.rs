@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
-use stook_query::{as_value, complete, facets};
+use stook_query::{FacetValue, as_value, complete, facets};
 use stook_store::Queries;
 use support::{Filled, Record, compiled, definition, filled, main_tenant};
 
@@ -75,7 +75,7 @@ fn what_is_counted_is_what_the_query_finds() {
         assert!(found.is_complete && found.counted == count(query), "{query}");
         assert!(!found.facets.is_empty(), "{query}");
         for facet in &found.facets {
-            for (value, records, narrowed) in &facet.values {
+            for FacetValue { value, records, query: narrowed } in &facet.values {
                 assert_eq!(count(narrowed), *records, "{query} by {} {value}: {narrowed}", facet.field);
             }
         }
@@ -91,7 +91,7 @@ fn a_value_is_counted_once_of_a_record_and_none_of_rows_that_are_no_records() {
         found.facets.into_iter().find(|facet| facet.field == "labels")
     };
     let all = labels("thing").expect("labels");
-    assert_eq!((all.values[0].0.as_str(), all.values[0].1, all.others), ("all", 200, 2));
+    assert_eq!((all.values[0].value.as_str(), all.values[0].records, all.others), ("all", 200, 2));
     for query in ["thing | grep labels | unique", "thing | count(key)"] {
         assert!(labels(query).is_none(), "{query}");
     }

@@ -561,8 +561,19 @@ impl LshwWriter {
     }
 }
 
-/// A tag: its name, its definition, and which machines carry it.
-pub type SampleTag = (&'static str, &'static str, fn(&Machine) -> bool);
+/// A tag.
+pub struct SampleTag {
+    /// Its name.
+    pub name: &'static str,
+    /// Its definition.
+    pub xpath: &'static str,
+    /// Which machines carry it.
+    pub carries: fn(&Machine) -> bool,
+}
+
+const fn tag(name: &'static str, xpath: &'static str, carries: fn(&Machine) -> bool) -> SampleTag {
+    SampleTag { name, xpath, carries }
+}
 
 fn whole(machine: &Machine) -> bool {
     machine.lshw == LshwState::Whole
@@ -570,36 +581,36 @@ fn whole(machine: &Machine) -> bool {
 
 /// Tags of many kinds: conditions, node sets, counts, sums; carried by none, some, half and all.
 pub const TAGS: [SampleTag; 20] = [
-    ("gpu-nvidia", "//node[@class='display']/vendor[contains(., 'NVIDIA')]", |m| whole(m) && m.nvidia),
-    ("quadro", "//node[@id='display']/product[contains(text(), 'Quadro K')]", |m| whole(m) && m.nvidia),
-    ("intel", "//node[@class='processor']/vendor = 'Intel Corp.'", |m| whole(m) && m.intel),
-    ("amd", "//node[@class='processor']/vendor[starts-with(., 'Advanced Micro Devices')]", |m| whole(m) && !m.intel),
-    ("virtual", "//node[@class='system']/vendor = 'QEMU'", |m| whole(m) && m.guest),
-    ("virtual-uefi", "//node[@class='system']/vendor = 'QEMU' and //node[@id='firmware']/capabilities/capability/@id = 'uefi'", |m| {
+    tag("gpu-nvidia", "//node[@class='display']/vendor[contains(., 'NVIDIA')]", |m| whole(m) && m.nvidia),
+    tag("quadro", "//node[@id='display']/product[contains(text(), 'Quadro K')]", |m| whole(m) && m.nvidia),
+    tag("intel", "//node[@class='processor']/vendor = 'Intel Corp.'", |m| whole(m) && m.intel),
+    tag("amd", "//node[@class='processor']/vendor[starts-with(., 'Advanced Micro Devices')]", |m| whole(m) && !m.intel),
+    tag("virtual", "//node[@class='system']/vendor = 'QEMU'", |m| whole(m) && m.guest),
+    tag("virtual-uefi", "//node[@class='system']/vendor = 'QEMU' and //node[@id='firmware']/capabilities/capability/@id = 'uefi'", |m| {
         whole(m) && m.guest && m.uefi
     }),
-    ("uefi", "//node[@id='firmware']/capabilities/capability/@id = 'uefi'", |m| whole(m) && m.uefi),
-    ("vmx", "//node[@class='processor']/capabilities/capability/@id = 'vmx'", |m| whole(m) && m.intel),
-    ("vmx-or-svm", "//capability/@id = 'vmx' or //capability/@id = 'svm'", whole),
-    ("many-cores", "//node[@class='processor']/configuration/setting[@id='cores']/@value >= 40", |m| whole(m) && m.cores >= 40),
-    (
+    tag("uefi", "//node[@id='firmware']/capabilities/capability/@id = 'uefi'", |m| whole(m) && m.uefi),
+    tag("vmx", "//node[@class='processor']/capabilities/capability/@id = 'vmx'", |m| whole(m) && m.intel),
+    tag("vmx-or-svm", "//capability/@id = 'vmx' or //capability/@id = 'svm'", whole),
+    tag("many-cores", "//node[@class='processor']/configuration/setting[@id='cores']/@value >= 40", |m| whole(m) && m.cores >= 40),
+    tag(
         "big-memory",
         "sum(//node[@id='memory']/size | //node[starts-with(@id, 'memory:')]/node[starts-with(@id, 'bank:')]/size) >= 274877906944",
         |m| whole(m) && m.memory() >= 274_877_906_944,
     ),
-    ("gibibyte", "//node[@id='memory']/size = 1073741824", |m| whole(m) && m.memory() == 1 << 30),
-    ("many-disks", "count(//node[@class='disk']) > 4", |m| whole(m) && m.disks > 4),
-    ("two-sockets", "count(//node[@id='core']/node[@class='processor']) >= 2", |m| whole(m) && m.processors >= 2),
-    (
+    tag("gibibyte", "//node[@id='memory']/size = 1073741824", |m| whole(m) && m.memory() == 1 << 30),
+    tag("many-disks", "count(//node[@class='disk']) > 4", |m| whole(m) && m.disks > 4),
+    tag("two-sockets", "count(//node[@id='core']/node[@class='processor']) >= 2", |m| whole(m) && m.processors >= 2),
+    tag(
         "connectx",
         "//node[@class='network']/vendor[starts-with(., 'Mellanox')] and //node[@class='network']/product[contains(., 'ConnectX-5')]",
         |m| whole(m) && m.networks.contains(&2),
     ),
-    ("bnx2", "//node[starts-with(@id, 'network')]/configuration/setting[@id='driver'][@value='bnx2']", |m| whole(m) && m.networks.contains(&1)),
-    ("switch-7", "//lldp:chassis/lldp:id[@type='mac']/text() = '20:4e:7f:94:2e:07'", |m| m.switch == Some(7)),
-    ("no-neighbour", "//lldp:lldp and not(//lldp:interface)", |m| m.switch.is_none()),
-    ("dpu", "//node[@class='system']//configuration/setting/@value = 'BlueField'", |_| false),
-    ("unknown-hardware", "not(//node)", |m| !whole(m)),
+    tag("bnx2", "//node[starts-with(@id, 'network')]/configuration/setting[@id='driver'][@value='bnx2']", |m| whole(m) && m.networks.contains(&1)),
+    tag("switch-7", "//lldp:chassis/lldp:id[@type='mac']/text() = '20:4e:7f:94:2e:07'", |m| m.switch == Some(7)),
+    tag("no-neighbour", "//lldp:lldp and not(//lldp:interface)", |m| m.switch.is_none()),
+    tag("dpu", "//node[@class='system']//configuration/setting/@value = 'BlueField'", |_| false),
+    tag("unknown-hardware", "not(//node)", |m| !whole(m)),
 ];
 
 /// Writes `machines.ndjson`, `tags.ndjson` and, of each tag, the machines that carry it to `truth.ndjson`.
@@ -614,14 +625,14 @@ pub fn write(machines: &Machines, folder: &Path) -> io::Result<()> {
     for number in machines.first..machines.first + machines.records {
         let machine = machine(machines.seed, number);
         writeln!(out, "{}", machine.line())?;
-        for ((_, _, carries), members) in TAGS.iter().zip(&mut members) {
-            members.extend(carries(&machine).then(|| machine.id()));
+        for (tag, members) in TAGS.iter().zip(&mut members) {
+            members.extend((tag.carries)(&machine).then(|| machine.id()));
         }
     }
     out.flush()?;
     let (mut tags, mut truth) = (file("tags.ndjson")?, file("truth.ndjson")?);
-    for ((name, definition, _), members) in TAGS.iter().zip(members) {
-        writeln!(tags, "{}", json!({ "name": name, "xpath": definition }))?;
+    for (SampleTag { name, xpath, .. }, members) in TAGS.iter().zip(members) {
+        writeln!(tags, "{}", json!({ "name": name, "xpath": xpath }))?;
         writeln!(truth, "{}", json!({ "tag": name, "members": members }))?;
     }
     tags.flush()?;

@@ -30,13 +30,24 @@ pub struct Facets {
     pub conditions: Vec<(String, String)>,
 }
 
+/// A value of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacetValue {
+    /// As text.
+    pub value: String,
+    /// How many records have it.
+    pub records: u64,
+    /// The query that finds those alone.
+    pub query: String,
+}
+
 /// Values of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facet {
     /// The field.
     pub field: String,
-    /// The most frequent values: as text, records that have it, and the query that asks for those alone.
-    pub values: Vec<(String, u64, String)>,
+    /// The most frequent values.
+    pub values: Vec<FacetValue>,
     /// How many other values there are.
     pub others: usize,
 }
@@ -44,7 +55,7 @@ pub struct Facet {
 impl Facets {
     /// As it is shown.
     pub fn to_json(&self) -> Json {
-        let value = |(value, records, query): &(String, u64, String)| json!({ "value": value, "records": records, "query": query });
+        let value = |own: &FacetValue| json!({ "value": own.value, "records": own.records, "query": own.query });
         let facet = |own: &Facet| json!({ "field": own.field, "values": own.values.iter().map(value).collect::<Vec<_>>(), "others": own.others });
         let condition = |(condition, without): &(String, String)| json!({ "condition": condition, "without": without });
         let facets: Vec<Json> = self.facets.iter().map(facet).collect();
@@ -107,9 +118,9 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
             continue;
         }
         let others = all.len().saturating_sub(VALUES);
-        let value = |(shown, number): (String, u64)| {
-            let query = format!("{} {}={}{}", &text[..lookup.end], path(catalogue, collection, &name), as_value(&shown), &text[lookup.end..]);
-            (shown, number, query)
+        let value = |(value, records): (String, u64)| {
+            let query = format!("{} {}={}{}", &text[..lookup.end], path(catalogue, collection, &name), as_value(&value), &text[lookup.end..]);
+            FacetValue { value, records, query }
         };
         let values = all.into_iter().take(VALUES).map(value).collect();
         facets.push(Facet { field: name, values, others });

@@ -6,5 +6,5 @@ mod suggest;
 mod vocabulary;
 
 pub use completions::{Completion, complete};
-pub use facets::{COUNTED, Facet, Facets, facets};
+pub use facets::{COUNTED, Facet, FacetValue, Facets, facets};
 pub use suggest::{MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};

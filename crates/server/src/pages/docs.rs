@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use maud::Markup;
 use std::sync::{Arc, LazyLock};
-use stook_docs::view::{self, SEARCH, Surroundings};
+use stook_docs::view::{self, OwnPage, SEARCH, Surroundings};
 use stook_docs::{Address, Docs, VERSION, tree};
 use tower_http::compression::CompressionLayer;
 
@@ -78,7 +78,7 @@ fn answer(pages: &WebPages, status: StatusCode, (path, title): (&str, &str), sea
 fn with_surroundings(pages: &WebPages, show: impl FnOnce(&Surroundings) -> Response) -> Response {
     let (home, title) = (format!("Catalogue {}", pages.app.catalogue.name), operations_title(pages));
     let purpose = "Every path of this catalogue, with parameters, bodies and answers, made from its definition.";
-    show(&Surroundings { home: Some(("/", &home)), own: Some((OPERATIONS, &title, purpose)) })
+    show(&Surroundings { home: Some(("/", &home)), own: Some(OwnPage { path: OPERATIONS, title: &title, purpose }) })
 }
 
 /// The title of the page about the API of the catalogue at hand.
