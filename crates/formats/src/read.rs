@@ -218,6 +218,17 @@ pub struct ScannedDocument {
     pub head: Arc<ParseContext>,
 }
 
+/// Which documents of a file are read.
+#[derive(Debug, Clone, Copy)]
+pub struct DocumentRange {
+    /// How many documents there are before them.
+    pub before: u64,
+    /// Where they begin in the file.
+    pub offset: u64,
+    /// The number of the last one, after which the file goes on; none has it where the file ends with them.
+    pub last: u64,
+}
+
 /// A scanner's head prepared for parsing, made anew when the head is another.
 struct PreparedContext {
     version: u64,
@@ -263,7 +274,7 @@ pub struct DocumentReader<R> {
 pub fn each<'b, E>(
     bytes: &'b [u8],
     mut scanner: Scanner,
-    (mut number, offset, last): (u64, u64, u64),
+    DocumentRange { before: mut number, offset, last }: DocumentRange,
     mut visit: impl FnMut(ScannedDocument, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut prepared = PreparedContext::new(&scanner);
@@ -291,13 +302,13 @@ pub fn each<'b, E>(
 impl<R: Read> DocumentReader<R> {
     /// Starts at the beginning of a file.
     pub fn new<'s>(input: R, syntax: Syntax, options: impl Into<ScanOptions<'s>>) -> Self {
-        Self::with_scanner(input, Scanner::new(syntax, options), (0, 0, u64::MAX))
+        Self::with_scanner(input, Scanner::new(syntax, options), DocumentRange { before: 0, offset: 0, last: u64::MAX })
     }
 
-    /// Starts in the middle, after `number` documents, at `offset`. The file goes on after document number `last`; where there are
-    /// fewer, it ends with the input.
-    pub fn with_scanner(input: R, scanner: Scanner, (number, offset, last): (u64, u64, u64)) -> Self {
+    /// Starts in the middle. Where there are fewer documents than the range says, the file ends with the input.
+    pub fn with_scanner(input: R, scanner: Scanner, range: DocumentRange) -> Self {
         let prepared = PreparedContext::new(&scanner);
+        let DocumentRange { before: number, offset, last } = range;
         Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, last }
     }
 

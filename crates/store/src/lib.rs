@@ -29,7 +29,7 @@ pub mod sqlite;
 
 pub use contract::access::Tokens;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
-pub use contract::edges::{Edge, EdgeChange, EdgeRange};
+pub use contract::edges::{Edge, EdgeChange, EdgeCursor, EdgeRange, StartRange};
 pub use contract::error::{Result, StoreError};
 pub use contract::ids::LeaseToken;
 pub use contract::observer::{ChangedRecord, CommitNumbers, CommitObserver};
@@ -44,7 +44,7 @@ pub use contract::settling::{
 };
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
-pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, Unit};
+pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, RecordRead, Unit};
 pub use contract::{Store, access, journal, plan, queue, tag, vitals, wanted};
 pub use sql::shape;
 

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
-use stook_catalogue::key::Key;
-use stook_engine::settle::{self, DeepCheckReport, SettleRules};
+use stook_engine::settle::{self, CheckedRecord, DeepCheckReport, SettleRules};
 use stook_store::damage::Damage;
 use stook_store::{DEFAULT_TENANT, PassReport, SettlePass, Store, Tenant};
 
@@ -140,10 +139,10 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     let Some(DeepCheckReport { records, incorrect: wrong, inconclusive: undecided, failed }) = checked else {
         return Err(CommandError::new("the check was interrupted: nothing is known about derived values; run it again: stook check --deep"));
     };
-    let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
+    let of = |own: &CheckedRecord| json!({ "tenant": own.tenant.as_str(), "collection": own.collection, "key": own.key.as_str() });
     if as_json {
         let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();
-        let fails = failed.iter().take(SHOWN).map(|(tenant, collection, key, what)| {
+        let fails = failed.iter().take(SHOWN).map(|(CheckedRecord { tenant, collection, key }, what)| {
             json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str(), "what": what.lines().collect::<Vec<_>>() })
         });
         let fails: Vec<_> = fails.collect();
@@ -162,7 +161,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         say!("all derived values of {records} are correct ({})", seconds(began.elapsed()));
     } else {
         say!("derived values of {} of {records} were wrong and have been corrected", number(wrong.len() as u64));
-        for (tenant, collection, key) in wrong.iter().take(SHOWN) {
+        for CheckedRecord { tenant, collection, key } in wrong.iter().take(SHOWN) {
             say!("  {collection} {}{}", key.as_str(), of_tenant(tenant));
         }
         if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
@@ -171,7 +170,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     }
     if !failed.is_empty() {
         say!("expressions failed on {}, which have no value for them:", count(failed.len() as u64, "record"));
-        for (tenant, collection, key, what) in failed.iter().take(SHOWN) {
+        for (CheckedRecord { tenant, collection, key }, what) in failed.iter().take(SHOWN) {
             what.lines().for_each(|what| say!("  {collection} {}{}: {what}", key.as_str(), of_tenant(tenant)));
         }
         if let more @ 1.. = failed.len().saturating_sub(SHOWN) {

@@ -76,7 +76,7 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
             let context = TagContext::read(place, of)?;
             let found = context.tags()?.show(name)?;
             let Some(found) = found else {
-                let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
+                let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
                 return Err(CommandError::new(tags::no_such_tag(name, &context.store.tags(&context.tenant, index)?.tags)));
             };
             if of.json {
@@ -143,7 +143,7 @@ fn query_of(wish: &TagChange) -> Option<&str> {
 
 fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
     let wishes = wishes(said)?;
-    let (index, ..) = tags::collection(&context.catalogue, &context.collection)?;
+    let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
     // those of a file may be defined by each other, in any order
     let planned: Vec<(&str, Option<&str>)> = wishes.iter().filter(|_| new).map(|wish| (wish.name.as_str(), query_of(wish))).collect();
     for wish in &wishes {

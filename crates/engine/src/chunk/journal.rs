@@ -4,7 +4,7 @@ use super::mapped::UnmappedDocument;
 use super::unit::ChunkUnit;
 use crate::merge::{ChangedOutcome, MergeResult, NumberedContribution};
 use crate::relations::left_out::left_out;
-use crate::tags::TagEvaluator;
+use crate::tags::{FailedEvaluation, TagEvaluator};
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
 
@@ -66,7 +66,7 @@ impl ChunkUnit {
                 corrections.push(OutcomeCorrection { document: *document, collection: *collection, outcome: *to, reason: reason.clone() });
             }
         }
-        for (collection, key, reason) in self.tagger.iter().flat_map(TagEvaluator::failures) {
+        for FailedEvaluation { collection, key, reason } in self.tagger.iter().flat_map(TagEvaluator::failures) {
             let own = self.mapped.records.get(&(collection, key.clone())).and_then(|statements| statements.last());
             let Some(document) = own.map(|own| own.document) else { continue };
             let (record, offset) = place(document);

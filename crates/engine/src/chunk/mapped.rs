@@ -105,7 +105,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
     let mut repairs = Repairs::default();
     let mut skipped = Vec::new();
-    read::documents((slice, input.file, input.bytes.as_ref()), syntax, source, |found, bytes| {
+    read::documents(input, syntax, source, |found, bytes| {
         let (record, offset) = (found.number, found.offset);
         let document = file_start + record;
         chunk.entries.push(PendingDocument { document, record, offset });

@@ -9,7 +9,9 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};
-use stook_store::{LeaseToken, NewChangeLogEntry, ReadSet, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{
+    LeaseToken, NewChangeLogEntry, ReadSet, RecordRead, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict,
+};
 
 impl Unit for ChunkUnit {
     fn tenant(&self) -> &Tenant {
@@ -69,7 +71,7 @@ impl Unit for ChunkUnit {
     fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
         for record in records {
-            let (collection, key, _) = self.reliance.records[*record].clone();
+            let RecordRead { collection, key, .. } = self.reliance.records[*record].clone();
             places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
         }
         self.ask(&places);

@@ -1,5 +1,6 @@
 //! A chunk to documents, in memory that does not grow with what a file contains.
 
+use super::mapped::ChunkInput;
 use crate::job::file::check_unchanged;
 use crate::{EngineError, Result};
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use stook_catalogue::definition::Source;
-use stook_formats::read::{DocumentReader, ScannedDocument, each, open};
+use stook_formats::read::{DocumentRange, DocumentReader, ScannedDocument, each, open};
 use stook_formats::scan::Scanner;
 use stook_formats::{ParseContext, Syntax};
 use stook_store::queue::{ChunkSlice, JobFile};
@@ -66,11 +67,10 @@ pub fn bytes(slice: &ChunkSlice, file: &JobFile) -> Result<Bytes> {
     }
 }
 
-/// Where a chunk stands: the documents before it, its offset, and the number of its last document, which none has where they were
-/// not counted.
-pub fn place(slice: &ChunkSlice) -> (u64, u64, u64) {
+/// Which documents of its file are a chunk's; which is the last is unknown where they were not counted.
+pub fn range(slice: &ChunkSlice) -> DocumentRange {
     let last = if slice.documents == 0 { u64::MAX } else { slice.file_documents + u64::from(slice.documents) };
-    (slice.file_documents, slice.offset, last)
+    DocumentRange { before: slice.file_documents, offset: slice.offset, last }
 }
 
 /// Calls `visit` with every document of a chunk, such that it can be parsed without its file; kept documents share the
@@ -78,19 +78,15 @@ pub fn place(slice: &ChunkSlice) -> (u64, u64, u64) {
 ///
 /// # Errors
 /// When the file cannot be read, or what `visit` says.
-pub fn documents(
-    (slice, file, at_hand): (&ChunkSlice, &JobFile, Option<&Bytes>),
-    syntax: Syntax,
-    source: &Source,
-    mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>,
-) -> Result<()> {
+pub fn documents(chunk: &ChunkInput<'_>, syntax: Syntax, source: &Source, mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>) -> Result<()> {
+    let (slice, file) = (chunk.slice, chunk.file);
     let scanner = Scanner::resume(syntax, source, &slice.head);
     if slice.is_given_up() {
         let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(ParseContext::new(syntax, &slice.head)));
         return visit(ScannedDocument { number, offset: slice.offset, problem, head }, Bytes::new());
     }
-    match input(slice, file, at_hand)? {
-        ChunkBytes::Whole(bytes) => each(&bytes, scanner, place(slice), |found, own| {
+    match input(slice, file, chunk.bytes.as_ref())? {
+        ChunkBytes::Whole(bytes) => each(&bytes, scanner, range(slice), |found, own| {
             let complete = match found.head.complete(own) {
                 Cow::Borrowed(own) => bytes.slice_ref(own),
                 Cow::Owned(complete) => complete.into(),
@@ -99,7 +95,7 @@ pub fn documents(
         }),
         ChunkBytes::Stream(stream) => {
             let failed = |error| EngineError::File { path: file.path.clone(), error };
-            let mut documents = DocumentReader::with_scanner(stream, scanner, place(slice));
+            let mut documents = DocumentReader::with_scanner(stream, scanner, range(slice));
             while let Some((found, own)) = documents.next().map_err(failed)? {
                 let complete = found.head.complete(own).into_owned().into();
                 visit(found, complete)?;

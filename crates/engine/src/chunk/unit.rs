@@ -98,8 +98,8 @@ impl ChunkUnit {
     }
 
     /// The writes as they stand, left in place; for a dry run.
-    pub fn merged(&self) -> impl Iterator<Item = (CollectionId, &Key, &MergeResult)> {
-        self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
+    pub fn merged(&self) -> impl Iterator<Item = (&(CollectionId, Key), &MergeResult)> {
+        self.decisions.iter()
     }
 
     /// What becomes of its documents, as things stand.

@@ -4,13 +4,13 @@ use super::bind::{BoundArguments, QueryConditions, pieces, type_of};
 use super::url::path;
 use crate::relations::SettlingUnit;
 use crate::{EngineError, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use stook_catalogue::definition::{Collection, ServiceBinding, ServiceCall};
 use stook_catalogue::value::{FieldType, SmolStr, Value, from_json};
 use stook_store::plan::Comparison;
 use stook_store::queue::JobId;
-use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
+use stook_store::{Edge, EdgeChange, SettlingChanges, StartRange, Store, Tenant};
 
 /// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,23 @@ impl AnswerState {
     }
 }
 
+/// A condition that a service was told, as it is noted: as an array of three.
+#[derive(Debug, Clone, Deserialize)]
+pub struct NotedCondition {
+    /// The call's argument.
+    pub argument: String,
+    /// How its field is compared: `is`, `in`, `from`, `to` or `like`.
+    pub kind: String,
+    /// What it is compared with.
+    pub values: Json,
+}
+
+impl Serialize for NotedCondition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        (&self.argument, &self.kind, &self.values).serialize(serializer)
+    }
+}
+
 /// What a service answered. Times are in microseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServiceAnswer {
@@ -45,8 +62,8 @@ pub struct ServiceAnswer {
     pub asked: String,
     /// The call's name.
     pub call: String,
-    /// Conditions it was told: argument, kind, values.
-    pub told: Vec<(String, String, Json)>,
+    /// Conditions it was told.
+    pub told: Vec<NotedCondition>,
     /// When it was asked.
     pub begun: i64,
     /// When all of it was here.
@@ -79,7 +96,7 @@ impl ServiceAnswer {
         Self { reason: Some(reason), state: AnswerState::Failed, ended: now, ..Self::begun(asked, "", Vec::new(), now, now) }
     }
 
-    pub(super) fn begun(asked: &str, call: &str, told: Vec<(String, String, Json)>, now: i64, expires: i64) -> Self {
+    pub(super) fn begun(asked: &str, call: &str, told: Vec<NotedCondition>, now: i64, expires: i64) -> Self {
         let (asked, call) = (asked.to_owned(), call.to_owned());
         Self {
             asked,
@@ -190,9 +207,9 @@ impl AnswerStore<'_> {
     pub fn told(&self, answer: &ServiceAnswer) -> Option<(usize, BoundArguments)> {
         let (index, call) = self.asks.calls.iter().enumerate().find(|(_, call)| call.name == answer.call)?;
         let mut told = BoundArguments::new();
-        for (arg, kind, values) in &answer.told {
-            let place = call.args.iter().position(|own| own.name == *arg)?;
-            told.push((place, test_of(kind, values, type_of(self.collection, &call.args[place]))?));
+        for noted in &answer.told {
+            let place = call.args.iter().position(|own| own.name == noted.argument)?;
+            told.push((place, test_of(&noted.kind, &noted.values, type_of(self.collection, &call.args[place]))?));
         }
         Some((index, told))
     }
@@ -220,7 +237,8 @@ impl AnswerStore<'_> {
             };
             edges.push(EdgeChange::Delete(tried));
             edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
-            let old = self.store.edges_starting_between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;
+            let range = StartRange { target: RECENT.into(), low: i64::MIN, high: answer.begun - LISTED };
+            let old = self.store.edges_starting_between(self.tenant, self.asks.id, &[range])?;
             edges.extend(old.into_iter().map(EdgeChange::Delete));
         }
         if is_wide && whole {
@@ -246,13 +264,14 @@ impl AnswerStore<'_> {
 
     /// Whole answers that were asked for after a time.
     pub fn newer(&self, than: i64) -> Result<Vec<ServiceAnswer>> {
-        let edges = self.store.edges_starting_between(self.tenant, self.asks.id, &[(RECENT.into(), than + 1, i64::MAX)])?;
+        let range = StartRange { target: RECENT.into(), low: than + 1, high: i64::MAX };
+        let edges = self.store.edges_starting_between(self.tenant, self.asks.id, &[range])?;
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 }
 
 /// Conditions as they are noted.
-pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Vec<(String, String, Json)> {
+pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Vec<NotedCondition> {
     let one = |(place, test): &(usize, Comparison)| {
         let arg = &call.args[*place];
         let ty = type_of(collection, arg);
@@ -263,7 +282,7 @@ pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments)
             Comparison::Range { high: Some((high, _)), .. } => ("to", high.to_json(ty)),
             other => ("like", json!(pieces(other))),
         };
-        (arg.name.clone(), kind.to_owned(), values)
+        NotedCondition { argument: arg.name.clone(), kind: kind.to_owned(), values }
     };
     told.iter().map(one).collect()
 }

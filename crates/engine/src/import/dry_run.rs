@@ -152,15 +152,17 @@ impl DryRun<'_> {
         })?;
         let mut read = read.into_inner();
         let mut refused = Vec::new();
-        for (collection, key, decision) in mapped.merged() {
+        for (place, decision) in mapped.merged() {
             let Some((version, change)) = &decision.write else { continue };
-            match self.reserve(collection, key, change)? {
-                Some((field, holder)) => refused.push(UniqueConflict { collection, key: key.clone(), field, holder: holder.as_str().into() }),
+            let (collection, key) = place;
+            match self.reserve(*collection, key, change)? {
+                Some((field, holder)) => {
+                    refused.push(UniqueConflict { collection: *collection, key: key.clone(), field, holder: holder.as_str().into() });
+                }
                 None => {
-                    let place = (collection, key.clone());
-                    let before = read.remove(&place);
-                    let after = self.changed(&place, before, *version, change)?;
-                    self.written.insert(place, after);
+                    let before = read.remove(place);
+                    let after = self.changed(place, before, *version, change)?;
+                    self.written.insert(place.clone(), after);
                 }
             }
         }

@@ -47,10 +47,9 @@ pub struct ValueChange<'c> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Propagation {
     edges: Vec<EdgeChange>,
-    /// Stratum, rule, target, part, job.
-    marks: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
+    marks: BTreeSet<StaleMark>,
     /// Marks of records that are new: needed if others have named them before.
-    marks_if_linked: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
+    marks_if_linked: BTreeSet<StaleMark>,
 }
 
 impl Propagation {
@@ -69,17 +68,16 @@ impl Propagation {
     /// What one job has caused, others have caused, too.
     pub(crate) fn share(&mut self, job: JobId, others: &[JobId]) {
         for marks in [&mut self.marks, &mut self.marks_if_linked] {
-            let own: Vec<_> = marks.iter().filter(|(.., caused)| *caused == job).cloned().collect();
+            let own: Vec<_> = marks.iter().filter(|mark| mark.job == job).cloned().collect();
             for other in others {
-                marks.extend(own.iter().cloned().map(|(stratum, rule, target, part, _)| (stratum, rule, target, part, *other)));
+                marks.extend(own.iter().cloned().map(|mark| StaleMark { job: *other, ..mark }));
             }
         }
     }
 
     /// As the store takes it.
     pub fn settling(self) -> SettlingChanges {
-        let mark = |(stratum, rule, target, part, job)| StaleMark { id: 0, order: stratum, rule, target, part, job };
-        let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.marks_if_linked.into_iter().map(mark).collect());
+        let (marks, new) = (self.marks.into_iter().collect(), self.marks_if_linked.into_iter().collect());
         SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
     }
 
@@ -107,7 +105,11 @@ impl Propagation {
     }
 
     pub(crate) fn mark(&mut self, stratum: u32, rule: u32, target: impl Into<SmolStr>, part: impl Into<SmolStr>, job: JobId) {
-        self.marks.insert((stratum, rule, target.into(), part.into(), job));
+        self.marks.insert(StaleMark { id: 0, order: stratum, rule, target: target.into(), part: part.into(), job });
+    }
+
+    fn mark_if_linked(&mut self, stratum: u32, rule: u32, target: SmolStr, job: JobId) {
+        self.marks_if_linked.insert(StaleMark { id: 0, order: stratum, rule, target, part: SmolStr::default(), job });
     }
 
     /// Adds what follows from a change.
@@ -135,7 +137,7 @@ impl Propagation {
             if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && comes_or_goes {
                 let stratum = rules.relations[link.child_collection].order << 2 | READ;
                 if changed.before.is_none() {
-                    self.marks_if_linked.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
+                    self.mark_if_linked(stratum, link.id, key(), changed.job);
                 } else {
                     self.mark(stratum, link.id, key(), "", changed.job);
                 }
@@ -144,7 +146,7 @@ impl Propagation {
         if let Some(before) = changed.before {
             let is_given_up = |field: &FieldId| !before[*field].is_null() && changed.after.is_none_or(|after| after[*field] != before[*field]);
             if own.awaited.iter().any(is_given_up) {
-                self.marks_if_linked.insert((own.order << 2 | FOUND, own.waiting, key(), SmolStr::default(), changed.job));
+                self.mark_if_linked(own.order << 2 | FOUND, own.waiting, key(), changed.job);
             }
         }
         let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));

@@ -11,23 +11,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
-use stook_store::{EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
+use stook_store::{Edge, EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
 
 /// How long a check waits for what is on its way when it begins. Where imports run that may have no end.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A record of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedRecord {
+    /// Its tenant.
+    pub tenant: Tenant,
+    /// The name of its collection.
+    pub collection: String,
+    /// Its key.
+    pub key: Key,
+}
 
 /// What a check has found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct DeepCheckReport {
     /// Records that were looked at.
     pub records: u64,
-    /// Records, by tenant and collection, of which something was not what it must be, while nothing was on its way that could
-    /// explain it; now it is.
-    pub incorrect: Vec<(Tenant, String, Key)>,
+    /// Records of which something was not what it must be, while nothing was on its way that could explain it; now it is.
+    pub incorrect: Vec<CheckedRecord>,
     /// The same where something was on its way.
     pub inconclusive: u64,
     /// Records on which expressions of settled values fail, with what fails: such values are null.
-    pub failed: Vec<(Tenant, String, Key, String)>,
+    pub failed: Vec<(CheckedRecord, String)>,
 }
 
 /// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
@@ -50,11 +60,12 @@ fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show
     let mut checked = DeepCheckReport { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..DeepCheckReport::default() };
     for tenant in store.tenants()? {
         answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
+        let record = |note: &Edge, key: Key| CheckedRecord { tenant: tenant.clone(), collection: note.group.to_string(), key };
         let mut settling = SettlingChanges::default();
         for target in [WRONG, UNDECIDED] {
             for note in store.edges(&tenant, notes(), target)? {
                 match Key::new(note.child.as_str()) {
-                    Ok(key) if target == WRONG => checked.incorrect.push((tenant.clone(), note.group.to_string(), key)),
+                    Ok(key) if target == WRONG => checked.incorrect.push(record(&note, key)),
                     _ => checked.inconclusive += 1,
                 }
                 settling.edges.push(EdgeChange::Delete(note));
@@ -63,7 +74,7 @@ fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show
         for note in store.edges(&tenant, notes(), FAILED)? {
             if let Ok(key) = Key::new(note.child.as_str()) {
                 let what = String::from_utf8_lossy(&note.payload).into_owned();
-                checked.failed.push((tenant.clone(), note.group.to_string(), key, what));
+                checked.failed.push((record(&note, key), what));
             }
             settling.edges.push(EdgeChange::Delete(note));
         }

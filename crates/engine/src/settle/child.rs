@@ -10,8 +10,8 @@ use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{KeyedLink, Link, TargetRule, keyed};
-use stook_catalogue::value::{SmolStr, Value};
-use stook_store::{PassContext, Result, StoredRecord};
+use stook_catalogue::value::Value;
+use stook_store::{PassContext, Result, StartRange, StoredRecord};
 
 impl PassState<'_> {
     /// Settles children of one collection.
@@ -60,7 +60,7 @@ impl PassState<'_> {
             }
         }
         for link in &own.lookup_links {
-            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| context.edges_starting_between(link, ranges, None);
+            let mut between = |link: u32, ranges: &[StartRange]| context.edges_starting_between(link, ranges, None);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |place: usize, link: &Link, values: &[Value]| {
                 let sought = sought(rules, evaluator, link, values);

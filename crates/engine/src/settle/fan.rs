@@ -8,7 +8,7 @@ use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
-use stook_store::{Edge, PassContext, Result, StaleMark};
+use stook_store::{Edge, EdgeCursor, PassContext, Result, StaleMark, StartRange};
 
 /// Where a pass goes on that could not take all children at once: group, start, child.
 type ChildCursor = (String, i64, String);
@@ -49,7 +49,7 @@ impl PassState<'_> {
         let whole = || read.iter().filter(|(_, bounds)| bounds.cursor.is_none());
         let range = |(mark, bounds): &(&StaleMark, SearchBounds)| {
             let (low, high) = around(bounds);
-            (mark.target.clone(), low, high)
+            StartRange { target: mark.target.clone(), low, high }
         };
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
@@ -72,7 +72,7 @@ impl PassState<'_> {
         };
         let (low, high) = around(bounds);
         let (start, child) = bounds.cursor.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
-        let page = context.edges_after(link, &mark.target, ("", start, &child), MOST_CHILDREN)?;
+        let page = context.edges_after(link, &mark.target, EdgeCursor { group: "", start, child: &child }, MOST_CHILDREN)?;
         let inside: Vec<Edge> = page.into_iter().filter(|edge| edge.start <= high).collect();
         if inside.len() == MOST_CHILDREN
             && let Some(last) = inside.last()
@@ -119,11 +119,11 @@ impl PassState<'_> {
         }
         // too many for one pass: one mark, page by page
         let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok((Vec::new(), BTreeMap::new())) };
-        let from: ChildCursor = match mark.part.as_str() {
+        let (group, start, child): ChildCursor = match mark.part.as_str() {
             "" => (String::new(), i64::MIN, String::new()),
             part => serde_json::from_str(part).map_err(|error| damaged_mark(mark, &error.to_string()))?,
         };
-        let page = context.edges_after(link, &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
+        let page = context.edges_after(link, &mark.target, EdgeCursor { group: &group, start, child: &child }, MOST_CHILDREN)?;
         if page.len() == MOST_CHILDREN
             && let Some(last) = page.last()
         {

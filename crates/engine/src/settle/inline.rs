@@ -9,8 +9,8 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::Link;
-use stook_catalogue::value::{SmolStr, Value};
-use stook_store::{ReadDetail, ReadSet, Result, Store, Tenant};
+use stook_catalogue::value::Value;
+use stook_store::{ReadDetail, ReadSet, RecordRead, Result, StartRange, Store, Tenant};
 
 /// Whether a record is written beside others, and what it is then if it exists.
 pub type PendingWrites<'w, 't> = dyn Fn(CollectionId, &Key) -> Option<Option<&'t [Value]>> + 'w;
@@ -64,7 +64,7 @@ pub fn settle_inline<'t>(
             }
             continue;
         };
-        let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.edges_starting_between(tenant, link, ranges);
+        let mut between = |link: u32, ranges: &[StartRange]| store.edges_starting_between(tenant, link, ranges);
         let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
         let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
@@ -83,7 +83,8 @@ pub fn settle_inline<'t>(
         let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.target_collection, key.clone()))).collect();
         let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
         for (key, record) in keys.into_iter().zip(found) {
-            reliance.records.push((link.target_collection, key.clone(), record.as_ref().map(|record| record.version)));
+            let version = record.as_ref().map(|record| record.version);
+            reliance.records.push(RecordRead { collection: link.target_collection, key: key.clone(), version });
             outside.insert((link.target_collection, key), record.filter(|record| record.exists).map(|record| record.golden));
         }
     }

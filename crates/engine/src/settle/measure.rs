@@ -84,11 +84,11 @@ pub struct ValueRun {
     pub stop: i64,
 }
 
-/// Runs of values, ordered by where they start: neighbours of equal value that are no farther apart than `max_gap`. A run ends
+/// Runs of values, ordered by where they start, of observations that are runs of their own: neighbours of equal value that are no farther apart than `max_gap`. A run ends
 /// where one of another value begins.
-pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: i64) -> Vec<ValueRun> {
+pub fn runs(observations: impl IntoIterator<Item = ValueRun>, max_gap: i64) -> Vec<ValueRun> {
     let mut runs: Vec<ValueRun> = Vec::new();
-    for (start, stop, value) in observations {
+    for ValueRun { value, start, stop } in observations {
         // a run that would end where it begins never was
         while runs.last().is_some_and(|last| last.start == start && last.value != value) {
             runs.pop();
@@ -214,7 +214,7 @@ mod tests {
         #[test]
         fn runs_do_not_overlap_and_differ_from_their_neighbours(mut seen in prop::collection::vec((0..100_i64, 0..4_i64, 0..2_i64), 0..20), gap in 0..10_i64) {
             seen.sort_unstable();
-            let observations = seen.iter().map(|(start, length, value)| (*start, start + length, Value::Int(*value)));
+            let observations = seen.iter().map(|(start, length, value)| ValueRun { value: Value::Int(*value), start: *start, stop: start + length });
             let found = runs(observations, gap);
             for pair in found.windows(2) {
                 prop_assert!(pair[0].stop <= pair[1].start || pair[0].start == pair[1].start || pair[1].start - pair[0].stop <= gap);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_status_lasts_until_the_next() {
         let seen = [(0, 1, "OK"), (10, 11, "OK"), (20, 21, "KO"), (30, 31, "OK"), (100, 101, "OK")];
-        let found = runs(seen.map(|(start, stop, value)| (start, stop, Value::text(value))), 15);
+        let found = runs(seen.map(|(start, stop, value)| ValueRun { value: Value::text(value), start, stop }), 15);
         let shown: Vec<_> = found.iter().map(|run| (run.value.as_text().unwrap_or_default(), run.start, run.stop)).collect();
         assert_eq!(shown, [("OK", 0, 20), ("KO", 20, 30), ("OK", 30, 31), ("OK", 100, 101)]);
     }

@@ -38,7 +38,7 @@ mod targets;
 mod waiting;
 
 pub use crate::relations::{ChangeCause, Propagation, SettleRules, SettlingUnit, ValueChange};
-pub use check::{DeepCheckReport, check};
+pub use check::{CheckedRecord, DeepCheckReport, check};
 pub use drain::{drain, round};
 pub use inline::{InlineContext, InlineResult, settle_inline};
 pub use linked_values::failure_of;

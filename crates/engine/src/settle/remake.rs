@@ -10,7 +10,7 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
-use stook_store::{Priority, ReadDetail, ReadSet, Result, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
+use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, Result, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -107,14 +107,14 @@ impl ResettleUnit {
                 own.ask(rules, collection, &record.key, job);
             }
             followed.push(own);
-            reliance.records.push((collection, record.key, Some(record.version)));
+            reliance.records.push(RecordRead { collection, key: record.key, version: Some(record.version) });
         }
         Self { tenant: tenant.clone(), followed, reliance }
     }
 
     fn ask_who_makes(&mut self, rules: &SettleRules, job: JobId) {
-        for (own, (collection, key, _)) in self.followed.iter_mut().zip(&self.reliance.records) {
-            own.ask_as_parent(rules, *collection, (key, MADE), job);
+        for (own, read) in self.followed.iter_mut().zip(&self.reliance.records) {
+            own.ask_as_parent(rules, read.collection, (&read.key, MADE), job);
         }
     }
 }

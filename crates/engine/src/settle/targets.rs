@@ -12,10 +12,10 @@ use stook_catalogue::ids::{FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, in_order};
 use stook_catalogue::value::{SmolStr, Value};
-use stook_store::{Edge, EdgeRange, Result};
+use stook_store::{Edge, EdgeRange, Result, StartRange};
 
 /// Asks for edges of a link that start between bounds.
-pub(super) type EdgeReader<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> + 'b;
+pub(super) type EdgeReader<'b> = dyn FnMut(u32, &[StartRange]) -> Result<Vec<Edge>> + 'b;
 
 /// Tells what a child, at this place, looks for by a link.
 pub(super) type TargetSearch<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<TargetCriteria> + 's;
@@ -43,7 +43,7 @@ pub(super) fn find(
             Some(overlap) => (start - overlap.tolerance - overlap.reach, stop + overlap.tolerance),
             None => (0, 0),
         };
-        ranges.extend(tuples.iter().map(|tuple| (tuple.clone(), low, high)));
+        ranges.extend(tuples.iter().map(|tuple| StartRange { target: tuple.clone(), low, high }));
     }
     let ranges = merge(ranges);
     let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
@@ -92,13 +92,13 @@ fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&IntervalOver
 }
 
 /// Ranges of each target, those that touch as one.
-pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, i64)> {
+pub(super) fn merge(mut ranges: Vec<StartRange>) -> Vec<StartRange> {
     ranges.sort();
-    let mut merged: Vec<(SmolStr, i64, i64)> = Vec::with_capacity(ranges.len());
-    for (target, low, high) in ranges {
+    let mut merged: Vec<StartRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
         match merged.last_mut() {
-            Some(last) if last.0 == target && low <= last.2.saturating_add(1) => last.2 = last.2.max(high),
-            _ => merged.push((target, low, high)),
+            Some(last) if last.target == range.target && range.low <= last.high.saturating_add(1) => last.high = last.high.max(range.high),
+            _ => merged.push(range),
         }
     }
     merged

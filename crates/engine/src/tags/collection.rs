@@ -2,18 +2,18 @@
 
 use crate::content::collection::find_collection;
 use crate::{EngineError, Result};
-use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
+use stook_catalogue::definition::{Catalogue, TagSettings};
 use stook_catalogue::ids::CollectionId;
 
-/// The collection called `name`, which carries tags.
+/// The collection called `name`, and what is said of its records' tags.
 ///
 /// # Errors
 /// When there is none, or it carries none.
-pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c Collection, &'c TagSettings)> {
+pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c TagSettings)> {
     let (index, collection) = find_collection(catalogue, name)?;
     let rules = collection.tags.as_ref();
     let rules = rules.ok_or_else(|| EngineError::Wrong(format!("collection `{name}` has no tags (`tags:`)")))?;
-    Ok((index, collection, rules))
+    Ok((index, rules))
 }
 
 /// The only collection whose records carry tags.

@@ -13,7 +13,7 @@ mod run;
 mod tagger;
 
 pub use rebuild::{TagEvaluationUnit, is_rebuild, progress};
-pub(crate) use tagger::{ChangedDocuments, TagEvaluator};
+pub(crate) use tagger::{ChangedDocuments, FailedEvaluation, TagEvaluator};
 
 use crate::{EngineError, Result};
 pub use collection::{collection, only_collection};
@@ -106,8 +106,8 @@ impl<'c> TaggedCollection<'c> {
     /// # Errors
     /// When there is none, or its records carry no tags.
     pub fn new(catalogue: &'c Catalogue, store: &'c dyn Store, tenant: &'c Tenant, of: &str) -> Result<Self> {
-        let (index, collection, rules) = collection(catalogue, of)?;
-        Ok(Self { catalogue, store, tenant, index, collection, rules })
+        let (index, rules) = collection(catalogue, of)?;
+        Ok(Self { catalogue, store, tenant, index, collection: &catalogue.collections[index], rules })
     }
 
     /// A collection's tags as JSON: with the number of records that carry each, and how far evaluating it is.

@@ -2,7 +2,7 @@
 //! evaluated there.
 
 use super::collection::collection;
-use super::tagger::TagEvaluator;
+use super::tagger::{FailedEvaluation, TagEvaluator};
 use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, Outcom
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
-use stook_store::{LeaseToken, ReadDetail, ReadSet, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
 /// How the names of sources of such jobs begin; no source of a definition is called so.
 const PREFIX: &str = "tags of ";
@@ -184,7 +184,8 @@ impl TagEvaluationUnit {
     /// When the range cannot be read, or the store fails.
     pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &ChunkSlice, fence: LeaseToken) -> Result<Self> {
         let (tenant, of) = job;
-        let (collection, definition, _) = collection(catalogue, of)?;
+        let (collection, _) = collection(catalogue, of)?;
+        let definition = &catalogue.collections[collection];
         let range: KeyRange = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
         let mut tagger = TagEvaluator::new(catalogue, &[(collection, tags)], Some(range.tags));
@@ -201,7 +202,7 @@ impl TagEvaluationUnit {
             }
             if range.whole {
                 for record in store.read(tenant, collection, &keys, ReadDetail::Full)?.into_iter().flatten() {
-                    reliance.records.push((collection, record.key.clone(), Some(record.version)));
+                    reliance.records.push(RecordRead { collection, key: record.key.clone(), version: Some(record.version) });
                     living.extend(record.exists.then(|| record.key.clone()));
                     add_whole(&mut tagger, definition, collection, &record);
                 }
@@ -217,7 +218,7 @@ impl TagEvaluationUnit {
                     let Some(head) = head else { continue };
                     let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
                     tagger.add(collection, key.clone(), Vec::new(), Some(parts));
-                    reliance.records.push((collection, key.clone(), Some(head.version)));
+                    reliance.records.push(RecordRead { collection, key: key.clone(), version: Some(head.version) });
                     living.extend(head.exists.then(|| key.clone()));
                 }
             }
@@ -260,7 +261,7 @@ impl Unit for TagEvaluationUnit {
     }
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        let key = |place: &usize| (self.collection, self.reliance.records[*place].1.clone());
+        let key = |place: &usize| (self.collection, self.reliance.records[*place].key.clone());
         records.iter().map(key).collect()
     }
 
@@ -305,7 +306,7 @@ impl Unit for TagEvaluationUnit {
             lines.extend(keys.iter().filter_map(line));
             counts.add(outcome, (lines.len() - before) as i64);
         }
-        for (collection, key, reason) in self.tagger.failures() {
+        for FailedEvaluation { collection, key, reason } in self.tagger.failures() {
             let Some(place) = places.get(key).copied() else { continue };
             counts.add(Outcome::Failed, 1);
             let (document, record, offset) = (self.first + place, place + 1, 0);

@@ -8,7 +8,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
-use stook_store::tag::{CollectionTags, TagWrites};
+use stook_store::tag::{CollectionTags, TagWrites, TreeWrite};
 use stook_store::{PackedTrees, Result, Store, Tenant};
 
 /// A record whose documents change.
@@ -21,6 +21,16 @@ pub struct ChangedDocuments {
     pub is_new: bool,
     /// Whether it goes, and carries nothing.
     pub goes: bool,
+}
+
+/// A record that does not get a tag because its XPath took too long.
+pub struct FailedEvaluation<'p> {
+    /// Its collection.
+    pub collection: CollectionId,
+    /// Its key.
+    pub key: &'p Key,
+    /// Which tag, and why, in words.
+    pub reason: String,
 }
 
 /// A record whose tags are to be known.
@@ -134,20 +144,25 @@ impl TagEvaluator {
                 trees: Vec::new(),
                 assignments: Vec::new(),
             });
-            own.trees.extend(pending.changes.iter().map(|(source, tree)| (pending.key.clone(), source.clone(), tree.clone())));
+            own.trees.extend(pending.changes.iter().map(|(source, tree)| TreeWrite {
+                key: pending.key.clone(),
+                source: source.clone(),
+                tree: tree.clone(),
+            }));
             own.assignments.push((pending.key.clone(), pending.carried.clone()));
         }
         all.into_values().collect()
     }
 
-    /// Records of which a tag's XPath took too long: collection, key, and why in words.
-    pub fn failures(&self) -> impl Iterator<Item = (CollectionId, &Key, String)> {
+    /// Records of which a tag's XPath took too long.
+    pub fn failures(&self) -> impl Iterator<Item = FailedEvaluation<'_>> {
         self.pending.iter().filter(|pending| !pending.failed.is_empty()).map(|pending| {
             let names = self.definitions.get(&pending.collection).map(|own| own.names.as_slice()).unwrap_or_default();
             let names: Vec<&str> = pending.failed.iter().filter_map(|place| names.get(*place as usize)).map(String::as_str).collect();
             let collection = &self.catalogue.collections[pending.collection];
             let steps = collection.tags.as_ref().map_or(0, |tags| tags.steps);
-            (pending.collection, &pending.key, format!("tag {}: the XPath exceeded {steps} steps; the record does not get the tag", names.join(", ")))
+            let reason = format!("tag {}: the XPath exceeded {steps} steps; the record does not get the tag", names.join(", "));
+            FailedEvaluation { collection: pending.collection, key: &pending.key, reason }
         })
     }
 }

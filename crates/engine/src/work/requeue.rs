@@ -23,7 +23,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
     let bytes = read::bytes(&slice, file)?;
     let scanner = Scanner::resume(syntax, source, &slice.head);
-    let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::place(&slice));
+    let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::range(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     // end, documents, and what a scanner knows after the first of them
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();

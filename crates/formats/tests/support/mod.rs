@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use stook_formats::Syntax;
 use stook_formats::marc::{MarcBuilder, MarcRecord};
-use stook_formats::read::{DocumentReader, ScannedDocument, each};
+use stook_formats::read::{DocumentRange, DocumentReader, ScannedDocument, each};
 use stook_formats::scan::{ScanStep, Scanner};
 
 /// A document as it came out of a file, with its bytes.
@@ -113,7 +113,7 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_be
     }
     let ends = cuts.iter().skip(1).map(|(number, offset, _)| (*offset as usize, *number)).chain([(file.len(), count)]);
     let piece = |((number, offset, head), (end, last)): (&(u64, u64, Vec<u8>), (usize, u64))| {
-        reread(&file[..end], syntax, records, (*number, *offset, last), head)
+        reread(&file[..end], syntax, records, DocumentRange { before: *number, offset: *offset, last }, head)
     };
     let pieces = cuts.iter().zip(ends).map(piece);
     pieces.flatten().collect()
@@ -125,33 +125,32 @@ pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
-        let (number, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
+        let (before, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
         if cut_behind(found.number) {
             let end = documents.offset() as usize;
-            all.extend(reread(&file[..end], syntax, records, (number, offset, found.number), &head));
+            all.extend(reread(&file[..end], syntax, records, DocumentRange { before, offset, last: found.number }, &head));
         } else {
-            piece = Some((number, offset, head));
+            piece = Some((before, offset, head));
         }
     }
-    if let Some((number, offset, head)) = piece {
-        all.extend(reread(file, syntax, records, (number, offset, u64::MAX), &head));
+    if let Some((before, offset, head)) = piece {
+        all.extend(reread(file, syntax, records, DocumentRange { before, offset, last: u64::MAX }, &head));
     }
     all
 }
 
 /// Reads what follows `offset` with nothing but a head, as it trickles in and as a whole.
-fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, place: (u64, u64, u64), head: &[u8]) -> Vec<Document> {
-    let (number, offset, _) = place;
-    let piece = &file[offset as usize..];
+fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, range: DocumentRange, head: &[u8]) -> Vec<Document> {
+    let piece = &file[range.offset as usize..];
     let scanner = || Scanner::resume(syntax, records, head);
-    let trickled = collect(DocumentReader::with_scanner(Trickle::new(piece, number), scanner(), place));
+    let trickled = collect(DocumentReader::with_scanner(Trickle::new(piece, range.before), scanner(), range));
     let mut whole = Vec::new();
     let visit = |found: ScannedDocument, bytes: &[u8]| -> Result<(), std::convert::Infallible> {
         whole.push((found, bytes.to_vec()));
         Ok(())
     };
-    let Ok(()) = each(piece, scanner(), place, visit);
-    assert_eq!(whole, trickled, "{syntax:?} from {offset}");
+    let Ok(()) = each(piece, scanner(), range, visit);
+    assert_eq!(whole, trickled, "{syntax:?} from {}", range.offset);
     trickled
 }
 

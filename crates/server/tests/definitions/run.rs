@@ -18,7 +18,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::parse::parse;
 use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
-use stook_engine::settle;
+use stook_engine::settle::{self, CheckedRecord};
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_engine::{damage, deliver, split, work};
 use stook_formats::read::OpenedInput;
@@ -174,7 +174,7 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
         let checked =
             settle::check(&*place.store, &place.rules, &stop, &|_| ()).map_err(|error| whole(format!("{}: check --deep: {error}", place.kind)))?;
         let checked = checked.unwrap_or_default();
-        if let Some((tenant, collection, key)) = checked.incorrect.first() {
+        if let Some(CheckedRecord { tenant, collection, key }) = checked.incorrect.first() {
             let case = tenant.as_str().split('-').next().and_then(|name| name.strip_prefix('t')?.parse().ok());
             return Err(Fault { case, what: format!("{}: check --deep: {collection} {key} of {tenant} is not what it must be", place.kind) });
         }

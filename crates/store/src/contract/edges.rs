@@ -44,13 +44,35 @@ impl EdgeChange {
     }
 }
 
+/// Between which bounds edges of a target start, both included.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StartRange {
+    /// The target.
+    pub target: SmolStr,
+    /// The first start.
+    pub low: i64,
+    /// The last start.
+    pub high: i64,
+}
+
+/// After which edge of a target reading goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EdgeCursor<'e> {
+    /// Its group.
+    pub group: &'e str,
+    /// Its start.
+    pub start: i64,
+    /// Its child.
+    pub child: &'e str,
+}
+
 /// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EdgeRange {
     /// The link.
     pub link: u32,
-    /// Targets, each with the first and the last start.
-    pub ranges: Vec<(SmolStr, i64, i64)>,
+    /// The targets with their bounds.
+    pub ranges: Vec<StartRange>,
     /// What there was.
     pub edges: Vec<Edge>,
 }

@@ -1,6 +1,6 @@
 //! Settling: the marks of what must be settled, the passes that clear them, and what a pass reads and writes.
 
-use super::edges::{Edge, EdgeChange};
+use super::edges::{Edge, EdgeChange, EdgeCursor, StartRange};
 use super::error::Result;
 use super::ids::JobId;
 use super::records::{NewChangeLogEntry, RecordWrite, StoredRecord, UniqueConflict};
@@ -15,7 +15,7 @@ use stook_catalogue::value::SmolStr;
 
 /// A note that derived values of a target have to be computed again. A mark is never changed: units append marks, also where there is an equal
 /// one, and the pass that answers a mark deletes it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct StaleMark {
     /// Given by the store.
     pub id: i64,
@@ -113,12 +113,12 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>>;
-    /// Edges of one target, `limit` of them after one of group, start and child.
+    fn edges_starting_between(&mut self, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>>;
+    /// Edges of one target, `limit` of them after one.
     ///
     /// # Errors
     /// When the database fails.
-    fn edges_after(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
+    fn edges_after(&mut self, link: u32, target: &str, after: EdgeCursor<'_>, limit: usize) -> Result<Vec<Edge>>;
     /// Waits for units in progress whose edges or read sets were already checked, so that later reads include what they write.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ pub trait Settling {
     ///
     /// # Errors
     /// When the database fails.
-    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>>;
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[StartRange]) -> Result<Vec<Edge>>;
 
     /// Marks, lowest stratum first, then oldest.
     ///

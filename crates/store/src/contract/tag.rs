@@ -53,13 +53,24 @@ pub struct CollectionTags {
     pub tags: Vec<Tag>,
 }
 
+/// What becomes of a document of a record as a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeWrite {
+    /// The record's key.
+    pub key: Key,
+    /// Name of the document's source.
+    pub source: Arc<str>,
+    /// The tree, or nothing where there is none any more.
+    pub tree: Option<Bytes>,
+}
+
 /// What a unit has found out about the documents and tags of some records of a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TagWrites {
     /// The collection's index.
     pub collection: CollectionId,
-    /// Documents of records, each of a source: the tree, or nothing where there is none any more.
-    pub trees: Vec<(Key, Arc<str>, Option<Bytes>)>,
+    /// Documents of records, each of a source.
+    pub trees: Vec<TreeWrite>,
     /// The tags that were evaluated, by name.
     pub tags: Vec<String>,
     /// Records, each with those of [`TagWrites::tags`] that it carries, by their places.

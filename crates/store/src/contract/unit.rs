@@ -23,11 +23,22 @@ pub struct IdempotentCall {
 /// How long the answer to a [`IdempotentCall`] is kept, in microseconds.
 pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 
+/// A record that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordRead {
+    /// Its collection.
+    pub collection: CollectionId,
+    /// Its key.
+    pub key: Key,
+    /// The version that was read; nothing where there was no record.
+    pub version: Option<Version>,
+}
+
 /// What a unit has read beside the records it writes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadSet {
-    /// Collection, key, and the version; nothing where there was no record.
-    pub records: Vec<(CollectionId, Key, Option<Version>)>,
+    /// Records.
+    pub records: Vec<RecordRead>,
     /// Ranges of edges.
     pub ranges: Vec<EdgeRange>,
 }

@@ -3,8 +3,8 @@
 use super::session::{DbResult, Session};
 use super::tables::{StoreTables, TenantTables, indexed, name};
 use super::values::RowExt;
-use crate::Edge;
 use crate::contract::edges::limit_in_sql;
+use crate::{Edge, StartRange};
 use ::tokio_postgres::Row;
 use stook_catalogue::value::{FieldType, SmolStr};
 
@@ -153,10 +153,10 @@ pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32
 }
 
 /// Edges of targets that start between bounds.
-pub fn edges_starting_between(own: TenantTables<'_>, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
+pub fn edges_starting_between(own: TenantTables<'_>, link: u32, ranges: &[StartRange], limit: Option<usize>) -> DbResult<Vec<Edge>> {
     let TenantTables { session, tables, tenant } = own;
-    let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
-    let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
+    let targets: Vec<&str> = ranges.iter().map(|range| range.target.as_str()).collect();
+    let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|range| (range.low, range.high)).unzip();
     let sql = format!(
         "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
          CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \

@@ -7,11 +7,13 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables, indexed, name};
 use super::values::RowExt;
 use super::{marks, unit};
-use crate::{Edge, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict};
+use crate::{
+    Edge, EdgeCursor, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StartRange, StoreError, StoredRecord, Tenant,
+    UniqueConflict,
+};
 use std::collections::HashSet;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::SmolStr;
 
 struct PostgresPassContext<'d> {
     session: &'d mut Session,
@@ -55,11 +57,12 @@ impl PassContext for PostgresPassContext<'_> {
         self.ask(|own| edges::edges(own, link, targets, limit))
     }
 
-    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&mut self, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>> {
         self.ask(|own| edges::edges_starting_between(own, link, ranges, limit))
     }
 
-    fn edges_after(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+    fn edges_after(&mut self, link: u32, target: &str, after: EdgeCursor<'_>, limit: usize) -> Result<Vec<Edge>> {
+        let EdgeCursor { group, start, child } = after;
         self.ask(|TenantTables { session, tables, tenant }| {
             if let Some(by_field) = edges::ChildrenByField::of(tables, link) {
                 return by_field.edges_after(session, tenant, target, child, limit);

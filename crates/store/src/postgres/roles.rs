@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::{SmolStr, Value};
+use stook_catalogue::value::Value;
 
 impl Store for PostgresStore {
     fn clock(&self) -> i64 {
@@ -49,9 +49,9 @@ impl Store for PostgresStore {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
         let bytes: i64 = self.ask(|session| session.one(sql, &[&self.context.pool.schema()])?.at(0))?;
-        let (connections, idle, asking) = self.context.pool.standing();
-        let (waiting, written) = (self.writer.waiting() + asking, self.context.written.vitals());
-        Ok(StoreStats { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
+        let pool = self.context.pool.stats();
+        let (waiting, written) = (self.writer.waiting() + pool.waiting, self.context.written.vitals());
+        Ok(StoreStats { waiting, connections: pool.open, connections_in_use: pool.open - pool.idle, bytes: bytes as u64, ..written })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
@@ -196,7 +196,7 @@ impl Settling for PostgresStore {
         })
     }
 
-    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[StartRange]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => edges::edges_starting_between(TenantTables { session, tables: &self.context.tables, tenant }, link, ranges, None),
             None => Ok(Vec::new()),

@@ -396,6 +396,13 @@ struct IdleSessions {
     waiting: u64,
 }
 
+/// How many connections a pool has, how many of them nobody uses, and how many callers wait for one.
+pub struct PoolStats {
+    pub open: u64,
+    pub idle: u64,
+    pub waiting: u64,
+}
+
 /// A bounded number of connections.
 pub struct Pool {
     config: Config,
@@ -462,10 +469,10 @@ impl Pool {
         }
     }
 
-    /// Connections that are open, those of them that nobody uses, and how many wait for one.
-    pub fn standing(&self) -> (u64, u64, u64) {
+    /// How many connections there are now.
+    pub fn stats(&self) -> PoolStats {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        (idle.open as u64, idle.sessions.len() as u64, idle.waiting)
+        PoolStats { open: idle.open as u64, idle: idle.sessions.len() as u64, waiting: idle.waiting }
     }
 
     /// A connection of its own that hears what is told on a channel.

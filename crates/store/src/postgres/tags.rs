@@ -5,7 +5,7 @@ use super::tables::{StoreTables, TenantTables};
 use super::values::RowExt;
 use crate::sql::row::read_json;
 use crate::sql::tagging::{self, differences};
-use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, TreeWrite};
 use crate::{PackedTrees, StoreError, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
@@ -143,7 +143,7 @@ pub fn write(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mu
 fn write_trees(session: &mut Session, tenant: i64, collection: i64, tagging: &TagWrites) -> DbResult<()> {
     let (mut keys, mut sources, mut trees) = (Vec::new(), Vec::new(), Vec::new());
     let (mut gone, mut gone_sources) = (Vec::new(), Vec::new());
-    for (key, source, tree) in &tagging.trees {
+    for TreeWrite { key, source, tree } in &tagging.trees {
         match tree {
             Some(tree) => {
                 keys.push(key.as_str());

@@ -15,8 +15,8 @@ use super::{tags, work};
 use crate::damage::RecordPart;
 use crate::sql::unit::pass_on_broken;
 use crate::{
-    CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordWrite, SettlingChanges, StaleMark, StoreError, StoredRecord, Unit,
-    Version, WriteConflict, lock_partition_of,
+    CALL_KEPT, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordRead, RecordWrite, SettlingChanges, StaleMark, StoreError,
+    StoredRecord, Unit, Version, WriteConflict, lock_partition_of,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -152,8 +152,8 @@ type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
 fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(reliance) = unit.read_set().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
     let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
-    for (collection, key, _) in &reliance.records {
-        keys.entry(*collection).or_default().push(key.as_str());
+    for read in &reliance.records {
+        keys.entry(read.collection).or_default().push(read.key.as_str());
     }
     let mut now: HashMap<(CollectionId, String), Version> = HashMap::new();
     for (collection, keys) in keys {
@@ -175,9 +175,9 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
             ranges.push(place);
         }
     }
-    let is_other = |(_, (collection, key, version)): &(usize, &(CollectionId, Key, Option<Version>))| {
+    let is_other = |(_, read): &(usize, &RecordRead)| {
         // a record that is not there cannot be kept away
-        version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
+        read.version.is_none() || now.get(&(read.collection, read.key.as_str().to_owned())) != read.version.as_ref()
     };
     let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
     pass_on_broken(unit, (&records, &ranges), |collection, keys| {

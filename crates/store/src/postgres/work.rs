@@ -14,8 +14,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
 use crate::sql::listing::{
-    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as, how_far,
-    lines_of, named_state, no_job, pack_counts, row_of,
+    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as,
+    is_further, lines_of, named_state, no_job, pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, StoreError, Tenant};
@@ -45,7 +45,7 @@ pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progre
     };
     let stored: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
-    if how_far(&progress) <= how_far(&stored) {
+    if !is_further(&progress, &stored) {
         return Ok(());
     }
     let state = named_state(job, row.at(1)?)?;
@@ -518,7 +518,7 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
     let sql = "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3
          ORDER BY document, id";
     let rows = session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])?;
-    let rows = rows.iter().map(|row| Ok((row.at::<i64>(0)? as u64, row.at(1)?, row.at(2)?)));
+    let rows = rows.iter().map(|row| Ok(ReasonRow { document: row.at::<i64>(0)? as u64, collection: row.at(1)?, reason: row.at(2)? }));
     listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?);
     Ok(())
 }

@@ -31,9 +31,10 @@ pub fn read_counts(bytes: &[u8]) -> Result<OutcomeCounts, DecodeError> {
     Ok(counts)
 }
 
-/// How far files have been cut, in an order that only grows.
-pub fn how_far(progress: &SplitProgress) -> (bool, usize, u64, u32) {
-    (progress.complete, progress.file, progress.offset, progress.chunks)
+/// Whether files have been cut further than is stored.
+pub fn is_further(progress: &SplitProgress, stored: &SplitProgress) -> bool {
+    let how_far = |progress: &SplitProgress| (progress.complete, progress.file, progress.offset, progress.chunks);
+    how_far(progress) > how_far(stored)
 }
 
 /// Why a chunk is dead that was leased too often.
@@ -92,13 +93,18 @@ pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> Stri
     journal.troubles.iter().map(Cow::Borrowed).chain(reasons.map(Cow::Owned))
 }
 
-/// A reason as it is read: its document, the collection if it is one of a correction, and the words.
-pub type ReasonRow = (u64, Option<String>, String);
+/// A reason as it is read.
+pub struct ReasonRow {
+    pub document: u64,
+    /// Only of a correction.
+    pub collection: Option<String>,
+    pub reason: String,
+}
 
 /// Says of entries why they failed, what was left out, or what counts in their place; `rows` are in the order in which they were written.
 pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
     let mut reasons: HashMap<u64, Vec<(Option<String>, String)>> = HashMap::new();
-    for (document, collection, reason) in rows {
+    for ReasonRow { document, collection, reason } in rows {
         reasons.entry(document).or_default().push((collection, reason));
     }
     for entry in entries {

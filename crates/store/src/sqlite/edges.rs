@@ -4,9 +4,8 @@ use super::error::failure;
 use super::sql::{searched, text};
 use super::tables::{StoreTables, TenantTables};
 use crate::contract::edges::limit_in_sql;
-use crate::{Edge, Result};
+use crate::{Edge, Result, StartRange};
 use rusqlite::{Connection, ToSql, params};
-use stook_catalogue::value::SmolStr;
 
 /// Edges of a link to a target, as a statement finds them.
 pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Edge>> {
@@ -83,17 +82,11 @@ impl<'t> ChildrenByField<'t> {
 }
 
 /// Edges of targets that start between bounds.
-pub fn edges_starting_between(
-    connection: &Connection,
-    tenant: i64,
-    link: u32,
-    ranges: &[(SmolStr, i64, i64)],
-    limit: Option<usize>,
-) -> Result<Vec<Edge>> {
+pub fn edges_starting_between(connection: &Connection, tenant: i64, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
                AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
     let mut edges = Vec::new();
-    for (target, low, high) in ranges {
+    for StartRange { target, low, high } in ranges {
         let left = limit_in_sql(limit.map(|limit| limit.saturating_sub(edges.len())));
         edges.extend(collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left])?);
     }

@@ -7,12 +7,12 @@ use super::tenants::tenant_id;
 use super::{marks, records, unit};
 use crate::wanted::CancelToken;
 use crate::{
-    ChangedRecord, Edge, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StoreError, StoredRecord, Tenant, UniqueConflict,
+    ChangedRecord, Edge, EdgeCursor, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StartRange, StoreError, StoredRecord,
+    Tenant, UniqueConflict,
 };
 use rusqlite::{Connection, params};
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::SmolStr;
 
 /// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
 pub struct SqlitePassContext<'c> {
@@ -46,11 +46,12 @@ impl PassContext for SqlitePassContext<'_> {
         Ok(found)
     }
 
-    fn edges_starting_between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: Option<usize>) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&mut self, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>> {
         edges::edges_starting_between(self.connection, self.tenant, link, ranges, limit)
     }
 
-    fn edges_after(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+    fn edges_after(&mut self, link: u32, target: &str, after: EdgeCursor<'_>, limit: usize) -> Result<Vec<Edge>> {
+        let EdgeCursor { group, start, child } = after;
         if let Some(by_field) = ChildrenByField::of(self.tables, link) {
             return by_field.children(self.connection, self.tenant, target, Some(child), Some(limit));
         }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::{SmolStr, Value};
+use stook_catalogue::value::Value;
 
 /// How often chunks that another process has added are looked for.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -248,7 +248,7 @@ impl Settling for SqliteStore {
         })
     }
 
-    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
+    fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[StartRange]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => edges::edges_starting_between(connection, tenant, link, ranges, None),
             None => Ok(Vec::new()),

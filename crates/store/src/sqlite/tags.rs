@@ -5,7 +5,7 @@ use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use crate::sql::row::read_json;
 use crate::sql::tagging::{differences, id_of};
-use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, TreeWrite};
 use crate::{PackedTrees, Result, StoreError, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -133,7 +133,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &
     let mut given = TagChanges::default();
     for tagging in unit.tagging() {
         let collection = id_of(tables.catalogue(), tagging.collection)?;
-        for (key, source, tree) in &tagging.trees {
+        for TreeWrite { key, source, tree } in &tagging.trees {
             match tree {
                 Some(tree) => {
                     let sql = "INSERT INTO trees(tenant, collection, key, source, tree) VALUES (?, ?, ?, ?, ?) \

@@ -171,8 +171,8 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
 pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(reliance) = unit.read_set() else { return Ok(()) };
     let (mut records, mut ranges) = (Vec::new(), Vec::new());
-    for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
-        if !records::is_current(connection, tables, tenant, (*collection, key), *version)? {
+    for (place, read) in reliance.records.iter().enumerate() {
+        if !records::is_current(connection, tables, tenant, (read.collection, &read.key), read.version)? {
             records.push(place);
         }
     }

@@ -8,8 +8,8 @@ use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
 use crate::schedule::{Backlog, Choice, LeasableJob, TenantLoad, charge, due};
 use crate::sql::listing::{
-    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as, how_far,
-    lines_of, named_state, no_job, pack_counts, row_of,
+    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as,
+    is_further, lines_of, named_state, no_job, pack_counts, row_of,
 };
 use crate::sql::row::read_json;
 use crate::{LeaseToken, Result, StoreError, Tenant};
@@ -41,7 +41,7 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
     let stored: SplitProgress = read_json(&stored, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
-    if how_far(&progress) <= how_far(&stored) {
+    if !is_further(&progress, &stored) {
         return Ok(());
     }
     if named_state(job, &state)?.is_final() {
@@ -463,7 +463,8 @@ fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]
         "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let range = params![job as i64, first.document as i64, last.document as i64];
-    let rows = statement.query_map(range, |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?))).map_err(failure)?;
+    let reason = |row: &Row<'_>| Ok(ReasonRow { document: row.get::<_, i64>(0)? as u64, collection: row.get(1)?, reason: row.get(2)? });
+    let rows = statement.query_map(range, reason).map_err(failure)?;
     let rows: Vec<ReasonRow> = rows.collect::<rusqlite::Result<_>>().map_err(failure)?;
     listing::add_reasons(entries, rows);
     Ok(())

@@ -163,10 +163,10 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
         assert_eq!(children(desk.edges(1, &[(t(), None)], Some(100)).expect("edges")), "abcdef");
         assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], Some(100)).expect("edges")).len(), 5);
         assert_eq!(children(desk.edges(1, &[(t(), None)], Some(2)).expect("edges")), "ab");
-        assert_eq!(children(desk.edges_starting_between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], Some(100)).expect("edges")), "bcx");
-        assert_eq!(children(desk.edges_starting_between(1, &[("t".into(), 5, 9)], Some(2)).expect("edges")), "bc");
-        assert_eq!(children(desk.edges_after(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
-        assert_eq!(children(desk.edges_after(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
+        assert_eq!(children(desk.edges_starting_between(1, &[between("t", 2, 5), between("u", 0, 9)], Some(100)).expect("edges")), "bcx");
+        assert_eq!(children(desk.edges_starting_between(1, &[between("t", 5, 9)], Some(2)).expect("edges")), "bc");
+        assert_eq!(children(desk.edges_after(1, "t", EdgeCursor { group: "", start: 5, child: "b" }, 3).expect("edges")), "cde");
+        assert_eq!(children(desk.edges_after(1, "t", EdgeCursor { group: "h", start: 3, child: "f" }, 3).expect("edges")), "");
     });
     let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
@@ -229,7 +229,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
         assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(3)).expect("edges"), both[..3]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
-            let page = desk.edges_after(link, "w", ("", 0, &place), 2).expect("edges");
+            let page = desk.edges_after(link, "w", EdgeCursor { group: "", start: 0, child: &place }, 2).expect("edges");
             let Some(last) = page.last() else { break };
             place = last.child.to_string();
             pages.push(children(&page));
@@ -279,7 +279,7 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
         assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], Some(4)).expect("edges"), both[..4]);
         let (mut place, mut pages) = (String::new(), Vec::new());
         loop {
-            let page = desk.edges_after(link, "w", ("", 0, &place), 2).expect("edges");
+            let page = desk.edges_after(link, "w", EdgeCursor { group: "", start: 0, child: &place }, 2).expect("edges");
             let Some(last) = page.last() else { break };
             place = last.child.to_string();
             pages.push(children(&page));
@@ -426,6 +426,10 @@ pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(plac
     assert_eq!(targets(&marks(&desk)), ["v"]);
 }
 
+fn between(target: &str, low: i64, high: i64) -> StartRange {
+    StartRange { target: target.into(), low, high }
+}
+
 /// A unit that relies on ranges of edges, and notes which it was told to be others.
 struct Relying {
     tenant: Tenant,
@@ -439,7 +443,7 @@ struct Relying {
 impl Relying {
     fn on(desk: &Desk, ranges: &[(i64, i64)]) -> Self {
         let read = |(low, high): &(i64, i64)| {
-            let ranges = vec![("t".into(), *low, *high)];
+            let ranges = vec![between("t", *low, *high)];
             EdgeRange { link: 1, edges: desk.store.edges_starting_between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
         };
         let reliance = ReadSet { ranges: ranges.iter().map(read).collect(), ..ReadSet::default() };
@@ -513,7 +517,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     arrived.recv().expect("it has been told");
     let noting = Noting::new(true, |desk| {
         desk.wait_for_new().expect("it waits");
-        let children = desk.edges_starting_between(2, &[("t".into(), 0, 9)], Some(100)).expect("edges");
+        let children = desk.edges_starting_between(2, &[between("t", 0, 9)], Some(100)).expect("edges");
         assert_eq!(children.len(), 1, "the unit's edge is there");
     });
     std::thread::scope(|scope| {

@@ -10,10 +10,10 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, Decoder, Hash, Reception, put_varint};
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
-use stook_store::{Edge, EdgeChange, Result};
+use stook_store::{Edge, EdgeChange, Result, StartRange};
 
-pub(super) fn all_times(scope: &str) -> (SmolStr, i64, i64) {
-    (scope.into(), i64::MIN, i64::MAX)
+pub(super) fn all_times(scope: &str) -> StartRange {
+    StartRange { target: scope.into(), low: i64::MIN, high: i64::MAX }
 }
 
 /// What a statement is about: a collection, who speaks, and a key.

@@ -13,7 +13,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::journal::Outcome;
 use stook_store::queue::Job;
-use stook_store::{Edge, ReadDetail, Result, Store, Tenant};
+use stook_store::{Edge, ReadDetail, Result, StartRange, Store, Tenant};
 
 /// Records that a dry run reads at once.
 const READ_TOGETHER: usize = 1_000;
@@ -239,7 +239,7 @@ impl<'t> RetirementDryRun<'t> {
             let counts = verdict.is_effective || part.retires_all;
             if counts {
                 let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
-                let range = (all_times(scope).0, own.from, i64::MAX);
+                let range = StartRange { low: own.from, ..all_times(scope) };
                 let said = self.store.edges_starting_between(self.tenant, self.replaces.statements(), &[range])?;
                 let mut lacking = Vec::new();
                 for edge in said.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {

@@ -100,5 +100,5 @@ pub(super) fn observed(children: &[ChildAtHand], condition: usize, told: usize, 
     let mut seen: Vec<(i64, i64, &str, Value)> =
         said.filter_map(|child| Some((child.told.span?.0, child.told.span?.1, child.key.as_str(), child.told.fields[told].clone()))).collect();
     seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
-    runs(seen.into_iter().map(|(start, stop, _, value)| (start, stop, value)), max_gap)
+    runs(seen.into_iter().map(|(start, stop, _, value)| ValueRun { value, start, stop }), max_gap)
 }
