@@ -1,12 +1,13 @@
 //! What every store promises, by a server: each method finds the tenant and a connection, and the module that does the work.
 
+use super::queue::{self, LeaseView};
 use super::session::{DbResult, Session};
 use super::store::{ObservedSnapshot, PostgresStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
-use super::work::{self, LeaseView};
 use super::{edges, marks, pass, query, records, tables, tags};
+use super::{jobs, journal};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
@@ -330,19 +331,19 @@ impl Tokens for PostgresStore {
 
 impl Queue for PostgresStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        Ok(self.context.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
+        Ok(self.context.transaction_once(|session, stamp| jobs::create_job(session, &job, stamp))?)
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
-        self.write_and_tell(|session| work::add_chunks(session, job, &chunks, progress))?;
+        self.write_and_tell(|session| queue::add_chunks(session, job, &chunks, progress))?;
         Ok(self.context.finish_job(job)?)
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         let tables = &self.context.tables;
-        let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| work::look(session, tables, job))?;
+        let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| queue::look(session, tables, job))?;
         if expired {
-            for dead in self.ask(|session| work::bury(session, now))? {
+            for dead in self.ask(|session| queue::bury(session, now))? {
                 self.context.finish_job(dead)?;
             }
         }
@@ -350,8 +351,8 @@ impl Queue for PostgresStore {
         let leases = line.lease(limit, each, |choice, limit| {
             let wanted = WantedLeases { job, limit, seconds };
             self.ask(|session| match choice.share.max_running {
-                Some(most) => work::take_within(session, choice, most, wanted, now),
-                None => work::take(session, choice, wanted, now),
+                Some(most) => queue::take_within(session, choice, most, wanted, now),
+                None => queue::take(session, choice, wanted, now),
             })
         })?;
         if leases.is_empty() {
@@ -361,15 +362,15 @@ impl Queue for PostgresStore {
     }
 
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
-        self.write(|session, stamp| work::renew(session, leases, seconds, stamp))
+        self.write(|session, stamp| queue::renew(session, leases, seconds, stamp))
     }
 
     fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
-        self.write_and_tell(|session| work::return_unstarted(session, leases))
+        self.write_and_tell(|session| queue::return_unstarted(session, leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
-        self.ask(work::is_idle)
+        self.ask(queue::is_idle)
     }
 
     fn wait_for_chunks(&self, timeout: Duration) {
@@ -377,7 +378,7 @@ impl Queue for PostgresStore {
         let Ok(mut listener) = self.listener.try_lock() else { return std::thread::sleep(timeout) };
         let told = match listener.take() {
             Some(session) => Ok(session),
-            None => self.context.pool.listen(&work::channel(self.context.pool.schema())),
+            None => self.context.pool.listen(&queue::channel(self.context.pool.schema())),
         };
         match told.and_then(|mut session| session.wait_to_be_told(timeout).map(|()| session)) {
             Ok(session) => *listener = Some(session),
@@ -386,71 +387,73 @@ impl Queue for PostgresStore {
     }
 
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write_and_tell(|session| work::take_over(session, job))
+        self.write_and_tell(|session| queue::take_over(session, job))
     }
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
-        self.write_and_finish(lease.chunk.job, |session, stamp| work::release(session, FailedLease { lease, reason, delay_seconds, attempts }, stamp))
+        self.write_and_finish(lease.chunk.job, |session, stamp| {
+            queue::release(session, FailedLease { lease, reason, delay_seconds, attempts }, stamp)
+        })
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
-        self.ask_snapshot(|session| work::job(session, job))
+        self.ask_snapshot(|session| jobs::job(session, job))
     }
 
     fn job_state(&self, job: JobId) -> Result<JobState> {
-        self.ask(|session| work::job_state(session, job))
+        self.ask(|session| jobs::job_state(session, job))
     }
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
-        self.ask_snapshot(|session| work::jobs(session, None, tenant, limit))
+        self.ask_snapshot(|session| jobs::jobs(session, None, tenant, limit))
     }
 
     fn interrupt_job(&self, job: JobId) -> Result<()> {
-        self.write(|session, stamp| work::interrupt_job(session, job, stamp))
+        self.write(|session, stamp| jobs::interrupt_job(session, job, stamp))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
-        self.write(|session, stamp| work::end_job(session, job, state, reason, stamp))
+        self.write(|session, stamp| jobs::end_job(session, job, state, reason, stamp))
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {
-        self.write(|session, _| work::forget_job(session, job))
+        self.write(|session, _| jobs::forget_job(session, job))
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.ask_snapshot(|session| {
             let names = tables::collections(session, &self.context.tables)?;
-            work::journal(session, &names.into(), JournalRange { job, after, limit, troubles_only })
+            journal::journal(session, &names.into(), JournalRange { job, after, limit, troubles_only })
         })
     }
 
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
-        self.ask(|session| work::failed_document(session, job, document))
+        self.ask(|session| journal::failed_document(session, job, document))
     }
 
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
-        self.ask(|session| work::chunks(session, job))
+        self.ask(|session| queue::chunks(session, job))
     }
 
     fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
-        self.ask(|session| work::chunk(session, chunk))
+        self.ask(|session| queue::chunk(session, chunk))
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write_and_tell(|session| work::retry(session, job, ordinal))
+        self.write_and_tell(|session| queue::retry(session, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         Ok(self.context.transaction_once(|session, _| {
-            work::load_chunk(session, chunk, &slice)?;
-            work::tell(session, self.context.pool.schema())
+            queue::load_chunk(session, chunk, &slice)?;
+            queue::tell(session, self.context.pool.schema())
         })?)
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
         self.context.transaction_once(|session, _| {
-            work::replace_chunk(session, chunk, &parts)?;
-            work::tell(session, self.context.pool.schema())
+            queue::replace_chunk(session, chunk, &parts)?;
+            queue::tell(session, self.context.pool.schema())
         })?;
         Ok(self.context.finish_job(chunk.job)?)
     }

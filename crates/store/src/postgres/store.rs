@@ -3,10 +3,10 @@
 use super::address::settings;
 use super::clock::ServerClock;
 use super::options::PostgresOptions;
+use super::queue;
 use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::{self, StoreTables};
 use super::values::RowExt;
-use super::work;
 use super::writer::{PostgresWriter, WriteContext};
 use crate::queue::*;
 use crate::sql::shape::{AccessMode, StoreSchema};
@@ -158,7 +158,7 @@ impl PostgresStore {
     pub(super) fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.write(|session, _| {
             let value = work(session)?;
-            work::tell(session, self.context.pool.schema())?;
+            queue::tell(session, self.context.pool.schema())?;
             Ok(value)
         })
     }

@@ -11,7 +11,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use super::{tags, work};
+use super::{journal, queue, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::pass_on_broken;
 use crate::{
@@ -35,7 +35,7 @@ pub fn write(
 ) -> DbResult<(CommitReceipt, Vec<(CollectionId, u64)>)> {
     let lease = unit.lease_token();
     if let Some(lease) = lease {
-        work::remove_leased_chunk(session, lease)?;
+        queue::remove_leased_chunk(session, lease)?;
     }
     let tenant = match tenant {
         Some(tenant) => tenant,
@@ -120,7 +120,7 @@ pub fn write(
         }
     }
     if let (Some(journal), Some(lease)) = (unit.journal(), lease) {
-        work::write_journal(session, tables.catalogue(), lease.chunk, journal)?;
+        journal::write_journal(session, tables.catalogue(), lease.chunk, journal)?;
     }
     Ok((CommitReceipt { committed_at: stamp, rows }, sizes))
 }

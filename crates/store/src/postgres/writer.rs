@@ -7,12 +7,12 @@
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
 use super::clock::{ServerClock, begin};
+use super::jobs;
 use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::StoreTables;
 use super::tenants::TenantIds;
 use super::unit;
 use super::values::RowExt;
-use super::work;
 use crate::queue::JobId;
 use crate::vitals::CommitCounters;
 use crate::{
@@ -286,10 +286,10 @@ impl WriteContext {
 
     /// Ends a job if nothing of it is left to do.
     pub fn finish_job(&self, job: JobId) -> DbResult<()> {
-        if self.pool.run(|session| work::has_work(session, job))? {
+        if self.pool.run(|session| jobs::has_work(session, job))? {
             return Ok(());
         }
-        self.transaction(|session, stamp| work::finish_job(session, job, stamp))
+        self.transaction(|session, stamp| jobs::finish_job(session, job, stamp))
     }
 
     fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> DbResult<WriteResult> {

@@ -5,7 +5,7 @@
 //!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`wal`] syncs and
 //!   copies back the write-ahead log, [`disk_space`] watches the disk space.
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
-//! * [`records`] reads records, [`query`] turns plans into SQL, [`work`] is the queue and the journal.
+//! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep what is to be done and what became of it.
 //! * [`tables`] says how a definition becomes tables, [`upgrade`] brings older files up to date; [`values`], [`packed`], [`tenants`]
 //!   and [`sql`] are what the others write statements with.
 //! * [`backup()`] copies the file while it is used.
@@ -22,10 +22,13 @@ mod connection;
 mod disk_space;
 mod edges;
 mod error;
+mod jobs;
+mod journal;
 mod marks;
 mod packed;
 mod pass;
 mod query;
+mod queue;
 mod records;
 mod roles;
 mod rows;
@@ -41,7 +44,6 @@ mod unit;
 mod upgrade;
 mod values;
 mod wal;
-mod work;
 mod writer;
 
 pub use backup::{BackupReport, backup};

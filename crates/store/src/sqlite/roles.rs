@@ -7,7 +7,7 @@ use super::store::{ChangeProbe, SqliteStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
-use super::{edges, marks, pass, query, records, tables, tags, work};
+use super::{edges, jobs, journal, marks, pass, query, queue, records, tables, tags};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
@@ -395,36 +395,36 @@ impl Tokens for SqliteStore {
 
 impl Queue for SqliteStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        self.write(move |connection, stamp| work::create_job(connection, &job, stamp))
+        self.write(move |connection, stamp| jobs::create_job(connection, &job, stamp))
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
-        self.write_and_tell(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
+        self.write_and_tell(move |connection, stamp| queue::add_chunks(connection, job, &chunks, progress, stamp))
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         // whoever looks again and again does not disturb those who write
         let now = self.clock();
-        let (line, expired) = self.with_snapshot(|connection| work::line(connection, &self.tables, job, now))?;
+        let (line, expired) = self.with_snapshot(|connection| queue::line(connection, &self.tables, job, now))?;
         if !expired && line.next().is_none() {
             return Ok(Vec::new());
         }
         let tables = self.tables.clone();
-        self.write_as(Priority::Bulk, move |connection, stamp| work::lease(connection, &tables, WantedLeases { job, limit, seconds }, stamp))
+        self.write_as(Priority::Bulk, move |connection, stamp| queue::lease(connection, &tables, WantedLeases { job, limit, seconds }, stamp))
     }
 
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
         let leases = leases.to_vec();
-        self.write(move |connection, stamp| work::renew(connection, &leases, seconds, stamp))
+        self.write(move |connection, stamp| queue::renew(connection, &leases, seconds, stamp))
     }
 
     fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
         let leases = leases.to_vec();
-        self.write_and_tell(move |connection, _| work::return_unstarted(connection, &leases))
+        self.write_and_tell(move |connection, _| queue::return_unstarted(connection, &leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
-        self.with_reader(work::is_idle)
+        self.with_reader(queue::is_idle)
     }
 
     fn wait_for_chunks(&self, timeout: Duration) {
@@ -433,69 +433,69 @@ impl Queue for SqliteStore {
     }
 
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write_and_tell(move |connection, _| work::take_over(connection, job))
+        self.write_and_tell(move |connection, _| queue::take_over(connection, job))
     }
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| work::release(connection, FailedLease { lease, reason: &reason, delay_seconds, attempts }, stamp))
+        self.write(move |connection, stamp| queue::release(connection, FailedLease { lease, reason: &reason, delay_seconds, attempts }, stamp))
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
         let now = self.clock();
-        self.with_snapshot(|connection| work::job(connection, job, now))
+        self.with_snapshot(|connection| jobs::job(connection, job, now))
     }
 
     fn job_state(&self, job: JobId) -> Result<JobState> {
-        self.with_reader(|connection| work::job_state(connection, job))
+        self.with_reader(|connection| jobs::job_state(connection, job))
     }
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
         let now = self.clock();
-        self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit, now))
+        self.with_snapshot(|connection| jobs::jobs(connection, None, tenant, limit, now))
     }
 
     fn interrupt_job(&self, job: JobId) -> Result<()> {
-        self.write(move |connection, stamp| work::interrupt_job(connection, job, stamp))
+        self.write(move |connection, stamp| jobs::interrupt_job(connection, job, stamp))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| work::end_job(connection, job, state, &reason, stamp))
+        self.write(move |connection, stamp| jobs::end_job(connection, job, state, &reason, stamp))
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {
-        self.write(move |connection, _| work::forget_job(connection, job))
+        self.write(move |connection, _| jobs::forget_job(connection, job))
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.with_snapshot(|connection| {
             let names = tables::collections(connection, &self.tables)?;
-            work::journal(connection, &names.into(), JournalRange { job, after, limit, troubles_only })
+            journal::journal(connection, &names.into(), JournalRange { job, after, limit, troubles_only })
         })
     }
 
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
-        self.with_reader(|connection| work::failed_document(connection, job, document))
+        self.with_reader(|connection| journal::failed_document(connection, job, document))
     }
 
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
-        self.with_reader(|connection| work::chunks(connection, job))
+        self.with_reader(|connection| queue::chunks(connection, job))
     }
 
     fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
-        self.with_reader(|connection| work::chunk(connection, chunk))
+        self.with_reader(|connection| queue::chunk(connection, chunk))
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write_and_tell(move |connection, _| work::retry(connection, job, ordinal))
+        self.write_and_tell(move |connection, _| queue::retry(connection, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
-        self.write_and_tell(move |connection, _| work::load_chunk(connection, chunk, &slice))
+        self.write_and_tell(move |connection, _| queue::load_chunk(connection, chunk, &slice))
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write_and_tell(move |connection, stamp| work::replace_chunk(connection, chunk, &parts, stamp))
+        self.write_and_tell(move |connection, stamp| queue::replace_chunk(connection, chunk, &parts, stamp))
     }
 }

@@ -5,7 +5,7 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{edges, records, tags, unique, work};
+use super::{edges, jobs, journal, queue, records, tags, unique};
 use crate::sql::unit::pass_on_broken;
 use crate::{
     CALL_KEPT, CommitReceipt, EdgeChange, ReadDetail, RecordWrite, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict,
@@ -39,7 +39,7 @@ fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -
 pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit, stamp: i64) -> Result<CommitReceipt> {
     let lease = unit.lease_token();
     if let Some(lease) = lease {
-        work::remove_leased_chunk(connection, lease)?;
+        queue::remove_leased_chunk(connection, lease)?;
     }
     let tenant = tenant_id(connection, unit.tenant())?;
     if let Some(call) = unit.call() {
@@ -114,10 +114,10 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         execute(connection, sql, params![tenant, call.id.as_slice(), call.request.as_slice(), answer, stamp])?;
     }
     if let (Some(journal), Some(lease)) = (unit.journal(), lease) {
-        work::write_journal(connection, tables, lease.chunk, journal)?;
+        journal::write_journal(connection, tables, lease.chunk, journal)?;
     }
     if let Some(lease) = lease {
-        work::finish_chunk(connection, lease.chunk, stamp)?;
+        jobs::finish_chunk(connection, lease.chunk, stamp)?;
     }
     Ok(CommitReceipt { committed_at: stamp, rows })
 }

@@ -1,42 +1,27 @@
-//! Jobs, chunks and journals.
+//! Chunks that wait, their leases, and what mends them.
 //!
 //! A lease is two short statements: one looks at the live jobs, of which [`crate::schedule`] chooses, one takes the chosen
-//! job's next chunk with `SKIP LOCKED`, so that nobody waits for another's lease. What they cost does not grow with the number
+//! job's next chunk with `SKIP LOCKED`, so that no worker waits for the lease of another. What they cost does not grow with the number
 //! of chunks that wait. A lease is not waited for until it is on the disk, the commit of its chunk is. Whether a job has ended
 //! is looked at in a statement of its own after the commit of a chunk: of two transactions that finish the last two chunks
 //! neither sees the other's.
 
+use super::jobs::{locked_state, reopen};
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
-use super::tenants::tenant_id;
 use super::values::RowExt;
-use crate::journal::{ChunkJournal, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::*;
-use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad, due};
-use crate::sql::listing::{
-    self, ChunkOutcomes, FailedLease, JournalPage, JournalRange, NO_ANSWER, OF_JOB, ReasonRow, WantedLeases, corrected, counts_of, ends_as,
-    is_further, lines_of, named_state, no_job, pack_counts, row_of,
-};
+use crate::schedule::{Backlog, Choice, DOCUMENT_BYTES, LeasableJob, TenantLoad};
+use crate::sql::listing::{FailedLease, NO_ANSWER, WantedLeases, is_further, named_state, no_job, row_of};
 use crate::sql::row::read_json;
-use crate::{LeaseToken, StoreError, Tenant};
+use crate::{LeaseToken, StoreError};
 use ::tokio_postgres::Row;
-use std::collections::{BTreeSet, HashMap};
-use stook_catalogue::definition::Catalogue;
-use stook_catalogue::ids::{CollectionId, IdVec};
+use std::collections::BTreeSet;
 
 const SECOND: i64 = 1_000_000;
 
-fn json<T: serde::Serialize>(value: &T) -> DbResult<String> {
+pub(super) fn json<T: serde::Serialize>(value: &T) -> DbResult<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Other(error.to_string()).into())
-}
-
-pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> DbResult<JobId> {
-    let tenant = tenant_id(session, &job.tenant)?;
-    let sql = "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress, due)
-         VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8) RETURNING id";
-    let (files, progress) = (json(&job.files)?, json(&SplitProgress::default())?);
-    let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress, &due(stamp, &job.files)])?;
-    Ok(row.at::<i64>(0)? as JobId)
 }
 
 pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progress: SplitProgress) -> DbResult<()> {
@@ -262,279 +247,6 @@ pub fn remove_leased_chunk(session: &mut Session, lease: LeaseToken) -> DbResult
     if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(lease.chunk).into()) }
 }
 
-pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkId, journal: &ChunkJournal) -> DbResult<()> {
-    let job = chunk.job as i64;
-    session.execute(
-        "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        &[
-            &job,
-            &i64::from(chunk.ordinal),
-            &(journal.first as i64),
-            &pack_counts(&journal.counts),
-            &(journal.file as i64),
-            &(journal.file_start as i64),
-            &journal.packed_outcomes,
-        ],
-    )?;
-    let troubles: Vec<_> = listing::issues(journal, |collection| catalogue.collections[collection].name.clone()).collect();
-    if !troubles.is_empty() {
-        let documents: Vec<i64> = troubles.iter().map(|trouble| trouble.document as i64).collect();
-        let files: Vec<i64> = troubles.iter().map(|trouble| trouble.file as i64).collect();
-        let records: Vec<i64> = troubles.iter().map(|trouble| trouble.record as i64).collect();
-        let positions: Vec<i64> = troubles.iter().map(|trouble| trouble.offset as i64).collect();
-        let keys: Vec<Option<String>> = troubles.iter().map(|trouble| trouble.key.as_deref().map(without_nul)).collect();
-        let failed: Vec<bool> = troubles.iter().map(|trouble| trouble.failed).collect();
-        let reasons: Vec<String> = troubles.iter().map(|trouble| without_nul(&trouble.reason)).collect();
-        session.execute(
-            "INSERT INTO troubles(job, document, file, record, position, key, failed, reason)
-             SELECT $1, document, file, record, position, key, failed, reason
-             FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::boolean[], $8::text[])
-             WITH ORDINALITY AS u(document, file, record, position, key, failed, reason, place) ORDER BY place",
-            &[&job, &documents, &files, &records, &positions, &keys, &failed, &reasons],
-        )?;
-    }
-    if !journal.failed_documents.is_empty() {
-        let documents: Vec<i64> = journal.failed_documents.iter().map(|(document, _)| *document as i64).collect();
-        let all: Vec<&[u8]> = journal.failed_documents.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-        session.execute(
-            "INSERT INTO failed_documents(job, document, bytes) SELECT $1, document, bytes FROM unnest($2::bigint[], $3::bytea[]) AS u(document, bytes)
-             ON CONFLICT(job, document) DO UPDATE SET bytes = excluded.bytes",
-            &[&job, &documents, &all],
-        )?;
-    }
-    // of several corrections of one document the last counts
-    let corrections: HashMap<(i64, &str), i64> = journal
-        .corrections
-        .iter()
-        .map(|correction| {
-            let collection = catalogue.collections[correction.collection].name.as_str();
-            ((correction.document as i64, collection), correction.outcome as i64)
-        })
-        .collect();
-    if !corrections.is_empty() {
-        let documents: Vec<i64> = corrections.keys().map(|(document, _)| *document).collect();
-        let collections: Vec<&str> = corrections.keys().map(|(_, collection)| *collection).collect();
-        let outcomes: Vec<i64> = corrections.values().copied().collect();
-        session.execute(
-            "INSERT INTO corrections(job, document, collection, outcome)
-             SELECT $1, document, collection, outcome FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS u(document, collection, outcome)
-             ORDER BY document, collection
-             ON CONFLICT (job, document, collection) DO UPDATE SET outcome = excluded.outcome",
-            &[&job, &documents, &collections, &outcomes],
-        )?;
-    }
-    Ok(())
-}
-
-/// Words about input may quote what the database does not take.
-fn without_nul(text: &str) -> String {
-    text.replace('\0', "\u{2400}")
-}
-
-/// Whether chunks of a job wait or are leased.
-pub fn has_work(session: &mut Session, job: JobId) -> DbResult<bool> {
-    let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
-    session.one(sql, &[&(job as i64)])?.at(0)
-}
-
-/// Ends a job when nothing of it is left to do.
-pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> DbResult<()> {
-    let id = job as i64;
-    // the lock comes first: whoever else ends or reopens the job is waited for, and seen
-    let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
-    let progress: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
-    if !progress.complete || named_state(job, row.at(1)?)?.is_final() || has_work(session, job)? {
-        return Ok(());
-    }
-    let dead: bool = session.one("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1)", &[&id])?.at(0)?;
-    let (state, reason) = ends_as(dead, &sum_counts(session, job)?);
-    session.execute("UPDATE jobs SET state = $1, reason = $2, finished = $3 WHERE id = $4", &[&state.name(), &reason, &stamp, &id])?;
-    Ok(())
-}
-
-fn sum_counts(session: &mut Session, job: JobId) -> DbResult<OutcomeCounts> {
-    let mut sum = OutcomeCounts::default();
-    session.visit("SELECT counts FROM chunk_journals WHERE job = $1", &[&(job as i64)], |row| {
-        sum.include(&counts_of(job, row.at(0)?)?);
-        Ok(())
-    })?;
-    Ok(sum)
-}
-
-pub fn job(session: &mut Session, job: JobId) -> DbResult<Job> {
-    jobs(session, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job).into())
-}
-
-pub fn job_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
-    let row = session.first("SELECT state FROM jobs WHERE id = $1", &[&(job as i64)])?;
-    let row = row.ok_or_else(|| no_job(job))?;
-    Ok(named_state(job, row.at(0)?)?)
-}
-
-pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> DbResult<Vec<Job>> {
-    let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
-        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
-        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead'),
-        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased'
-           AND c.until > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-        FROM jobs j JOIN tenants t ON t.id = j.tenant
-        WHERE ($1::bigint IS NULL OR j.id = $1) AND ($2::text IS NULL OR t.name = $2) ORDER BY j.id DESC LIMIT $3";
-    let (job, limit) = (job.map(|job| job as i64), limit.min(i64::MAX as usize) as i64);
-    let read = |row: Row| -> DbResult<Job> {
-        let id = row.at::<i64>(0)? as JobId;
-        Ok(Job {
-            id,
-            tenant: row.at(1)?,
-            profile: row.at(2)?,
-            source: row.at(3)?,
-            as_of: row.at(4)?,
-            files: read_json(row.at(5)?, || row_of(id))?,
-            state: named_state(id, row.at(6)?)?,
-            reason: row.at(7)?,
-            created: row.at(8)?,
-            finished: row.at(9)?,
-            progress: read_json(row.at(10)?, || row_of(id))?,
-            counts: OutcomeCounts::default(),
-            chunks_left: row.at::<i64>(11)? as u64,
-            chunks_dead: row.at::<i64>(12)? as u64,
-            chunks_working: row.at::<i64>(13)? as u64,
-        })
-    };
-    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect::<DbResult<_>>()?;
-    for job in &mut jobs {
-        job.counts = sum_counts(session, job.id)?;
-    }
-    Ok(jobs)
-}
-
-pub fn interrupt_job(session: &mut Session, job: JobId, stamp: i64) -> DbResult<()> {
-    locked_state(session, job)?;
-    let sql = "UPDATE jobs SET state = 'interrupted' WHERE id = $1 AND state IN ('queued', 'running')
-         AND NOT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased' AND until > $2)";
-    session.execute(sql, &[&(job as i64), &stamp])?;
-    Ok(())
-}
-
-pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str, stamp: i64) -> DbResult<()> {
-    if !matches!(state, JobState::Failed | JobState::Cancelled) {
-        return Err(StoreError::Wrong(format!("a job is ended as failed or cancelled, not as {}", state.name())).into());
-    }
-    if locked_state(session, job)?.is_final() {
-        return Ok(());
-    }
-    let sql = "UPDATE jobs SET state = $1, reason = $2, finished = $3 WHERE id = $4";
-    session.execute(sql, &[&state.name(), &reason, &stamp, &(job as i64)])?;
-    session.execute("DELETE FROM chunks WHERE job = $1", &[&(job as i64)])?;
-    Ok(())
-}
-
-pub fn forget_job(session: &mut Session, job: JobId) -> DbResult<()> {
-    if !locked_state(session, job)?.is_final() {
-        return Ok(());
-    }
-    for (table, column) in OF_JOB {
-        session.execute(&format!("DELETE FROM {table} WHERE {column} = $1"), &[&(job as i64)])?;
-    }
-    Ok(())
-}
-
-/// The state of a job that must be there; nobody else changes it until the transaction ends.
-fn locked_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
-    let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;
-    let row = row.ok_or_else(|| no_job(job))?;
-    Ok(named_state(job, row.at(0)?)?)
-}
-
-pub fn journal(session: &mut Session, names: &IdVec<CollectionId, String>, range: JournalRange) -> DbResult<Vec<JournalEntry>> {
-    let JournalRange { job, after, limit, troubles_only } = range;
-    let job = self::job(session, job)?;
-    let after = after.min(i64::MAX as u64) as i64;
-    let corrections = corrections(session, job.id, after)?;
-    let mut page = JournalPage { names, job: &job, corrections, limit, entries: Vec::new() };
-    if troubles_only {
-        list_troubled(session, &mut page, after)?;
-    } else {
-        list_all(session, &mut page, after)?;
-    }
-    add_reasons(session, job.id, &mut page.entries)?;
-    Ok(page.entries)
-}
-
-fn chunk_lines(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
-    let lines = lines_of(job, row.at(0)?)?;
-    Ok(ChunkOutcomes { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
-}
-
-/// Fills a page with the documents after the place `after`, from the chunk on that may hold the next one.
-fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
-    let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
-    let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
-    // some chunks at a time: what a page does not need is not read
-    let sql = "SELECT lines, file, file_start, first FROM chunk_journals WHERE job = $1 AND first >= $2 ORDER BY first LIMIT 16";
-    loop {
-        let rows = session.query(sql, &[&(page.job.id as i64), &start])?;
-        for row in &rows {
-            let chunk = chunk_lines(page.job.id, row)?;
-            for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
-                if page.is_full(line.document) {
-                    return Ok(());
-                }
-                page.add(line, &chunk);
-            }
-            start = row.at::<i64>(3)? + 1;
-        }
-        if rows.len() < 16 {
-            return Ok(());
-        }
-    }
-}
-
-/// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
-fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
-    let limit = page.limit.min(i64::MAX as usize) as i64;
-    let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 AND position >= 0 ORDER BY document LIMIT $3";
-    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
-    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
-    let mut chunk = ChunkOutcomes { lines: Vec::new(), file: 0, file_start: 0 };
-    for document in documents {
-        let number = document as u64;
-        if page.is_full(number) {
-            return Ok(());
-        }
-        if chunk.lines.last().is_none_or(|last| last.document < number)
-            && let Some(row) = session.first(sql, &[&(page.job.id as i64), &document])?
-        {
-            chunk = chunk_lines(page.job.id, &row)?;
-        }
-        let first = chunk.lines.partition_point(|line| line.document < number);
-        chunk.lines[first..].iter().take_while(|line| line.document == number).for_each(|line| page.add(line, &chunk));
-    }
-    Ok(())
-}
-
-/// Says of the entries of a page why they failed, or what was left out.
-fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> DbResult<()> {
-    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-    let sql = "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3
-         ORDER BY document, id";
-    let rows = session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])?;
-    let rows = rows.iter().map(|row| Ok(ReasonRow { document: row.at::<i64>(0)? as u64, collection: row.at(1)?, reason: row.at(2)? }));
-    listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?);
-    Ok(())
-}
-
-pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> DbResult<Option<Vec<u8>>> {
-    let sql = "SELECT bytes FROM failed_documents WHERE job = $1 AND document = $2";
-    let found = session.first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
-    found.map(|row| row.at(0)).transpose()
-}
-
-fn corrections(session: &mut Session, job: JobId, after: i64) -> DbResult<HashMap<(u64, String), Outcome>> {
-    let rows = session.query("SELECT document, collection, outcome FROM corrections WHERE job = $1 AND document > $2", &[&(job as i64), &after])?;
-    let correction = |row: &Row| Ok(((row.at::<i64>(0)? as u64, row.at(1)?), corrected(job, row.at(2)?)?));
-    rows.iter().map(correction).collect()
-}
-
 const INFO: &str = "job, ordinal, state, attempts, documents, length, reason";
 
 fn info(row: &Row) -> DbResult<ChunkInfo> {
@@ -593,12 +305,6 @@ pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &ChunkSlice) -> 
     session.execute("DELETE FROM chunks WHERE job = $1 AND ordinal = $2", &[&job, &ordinal])?;
     insert_chunks(session, chunk.job, &[(chunk.ordinal, slice)])?;
     reopen(session, chunk.job)
-}
-
-/// Lets a job that failed go on.
-fn reopen(session: &mut Session, job: JobId) -> DbResult<()> {
-    let sql = "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
-    session.execute(sql, &[&(job as i64)]).map(|_| ())
 }
 
 pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) -> DbResult<()> {
