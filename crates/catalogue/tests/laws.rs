@@ -171,7 +171,7 @@ proptest! {
         kept.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
-        let golden = consolidator.survive(&kept);
+        let golden = consolidator.golden_record(&kept);
         let heard: std::collections::BTreeMap<String, i64> = golden.values[list].elements().iter().map(|element| {
             let Value::Json(json) = element else { panic!("{element:?}") };
             (json["at"].as_str().expect("at").to_owned(), json["n"].as_i64().expect("n"))
@@ -184,10 +184,10 @@ proptest! {
         // what is over can be forgotten, and the order does not matter
         let mut pruned = kept.clone();
         prune(&catalogue, &mut pruned);
-        prop_assert_eq!(&consolidator.survive(&pruned).values, &golden.values);
+        prop_assert_eq!(&consolidator.golden_record(&pruned).values, &golden.values);
         let turn = order as usize % kept.len();
         kept.rotate_left(turn);
-        prop_assert_eq!(&consolidator.survive(&kept).values, &golden.values);
+        prop_assert_eq!(&consolidator.golden_record(&kept).values, &golden.values);
     }
 
     #[test]
@@ -202,11 +202,11 @@ proptest! {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             shuffled.swap(index, (state >> 33) as usize % (index + 1));
         }
-        let golden = consolidator.survive(&newest_per_contributor(&all));
-        prop_assert_eq!(&golden, &consolidator.survive(&newest_per_contributor(&shuffled)));
+        let golden = consolidator.golden_record(&newest_per_contributor(&all));
+        prop_assert_eq!(&golden, &consolidator.golden_record(&newest_per_contributor(&shuffled)));
         // adding twice is adding once
         let doubled: Vec<Contribution> = all.iter().chain(&all).cloned().collect();
-        prop_assert_eq!(&golden, &consolidator.survive(&newest_per_contributor(&doubled)));
+        prop_assert_eq!(&golden, &consolidator.golden_record(&newest_per_contributor(&doubled)));
     }
 
     #[test]
@@ -216,7 +216,7 @@ proptest! {
         let (place, spots) = collection.field("spots").expect("spots");
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mut all = newest_per_contributor(&consistent(all));
-        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).golden_record(&all);
         all.retain(Contribution::counts);
         all.sort_by(|a, b| (a.age(), &a.contributor).cmp(&(b.age(), &b.contributor)));
         let said = |own: &Contribution| match &own.content {
@@ -247,7 +247,7 @@ proptest! {
         let collection = &catalogue.collections[CollectionId::from(0)];
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let all = newest_per_contributor(&consistent(all));
-        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).golden_record(&all);
         let says = |own: &&Contribution| own.counts() && matches!(own.content, ContributionContent::Values(_));
         let mut who: Vec<Value> = all.iter().filter(says).map(|own| Value::text(own.source())).collect();
         who.sort_by_key(|name| format!("{name:?}"));
@@ -265,12 +265,12 @@ proptest! {
         let consolidator = Consolidator::new(&catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
         fresh.contributor = "a:fresh".into();
         let before = newest_per_contributor(&consistent(all));
-        let golden = consolidator.survive(&before);
+        let golden = consolidator.golden_record(&before);
         let mut with = before.clone();
         with.push(fresh);
-        let _ = consolidator.survive(&with);
+        let _ = consolidator.golden_record(&with);
         with.retain(|contribution| &*contribution.contributor != "a:fresh");
-        prop_assert_eq!(golden, consolidator.survive(&with));
+        prop_assert_eq!(golden, consolidator.golden_record(&with));
     }
 
     #[test]
@@ -281,7 +281,7 @@ proptest! {
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
         let all = newest_per_contributor(&all);
         let heard: Vec<Contribution> = all.iter().filter(|contribution| contribution.counts()).cloned().collect();
-        prop_assert_eq!(consolidator.survive(&all), consolidator.survive(&heard));
+        prop_assert_eq!(consolidator.golden_record(&all), consolidator.golden_record(&heard));
     }
 
     #[test]
@@ -290,7 +290,7 @@ proptest! {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let collection = &catalogue.collections[CollectionId::from(0)];
         let contributions = newest_per_contributor(&consistent(all));
-        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&contributions);
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).golden_record(&contributions);
         let packed = pack(&contributions, collection, &golden.values);
         prop_assert_eq!(unpack(&packed, collection, &golden.values, None).expect("readable"), contributions);
     }
@@ -362,6 +362,6 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
         }
     };
     let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];
-    let golden = consolidator.survive(&newest_per_contributor(&history));
+    let golden = consolidator.golden_record(&newest_per_contributor(&history));
     assert_eq!(golden.values[1], Value::text("A"));
 }

@@ -424,8 +424,8 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
         }
         for (key, said) in by_key {
             let before = store.get(&key).cloned().unwrap_or_default();
-            let existed = consolidator.survive(&contributions(&before)).alive;
-            let alive = |now: &Voices| consolidator.survive(&contributions(now)).alive;
+            let existed = consolidator.golden_record(&contributions(&before)).alive;
+            let alive = |now: &Voices| consolidator.golden_record(&contributions(now)).alive;
             let mut outcomes = outcomes(delivery, (existed, &alive), &before, &said, store.entry(key.clone()).or_default());
             outcomes.sort_unstable();
             if store[&key].is_empty() {
@@ -435,7 +435,7 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
         }
     }
     for (key, said) in store {
-        let golden = consolidator.survive(&contributions(&said));
+        let golden = consolidator.golden_record(&contributions(&said));
         seen.records.insert(key, (golden.alive, golden.values.to_vec()));
     }
     seen

@@ -1,7 +1,7 @@
 //! Golden fields: a pure function of the set of contributions.
 //!
 //! Contributions are compared by `(as_of, received, hash, contributor)`, which is a total order, so nothing here depends on the order
-//! they arrived in. [`Consolidator::survive`] is the only place where golden values are made.
+//! they arrived in. [`Consolidator::golden_record`] is the only place where golden values are made.
 
 use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
@@ -90,7 +90,7 @@ impl<'c> Consolidator<'c> {
     }
 
     /// The golden fields of `contributions`; derived fields whose expression fails are null, and the evaluator notes it.
-    pub fn survive(&self, contributions: &[Contribution]) -> GoldenRecord {
+    pub fn golden_record(&self, contributions: &[Contribution]) -> GoldenRecord {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
         if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::Live, unreadable: unread, .. }] = contributions

@@ -306,7 +306,7 @@ impl EditContext {
         keep_newest(&mut contributions);
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let consolidator = Consolidator::new(&self.rules.catalogue, collection, evaluator);
-        let mut golden = consolidator.survive(&contributions);
+        let mut golden = consolidator.golden_record(&contributions);
         if let Some(stored) = &stored {
             carry_settled(collection, &stored.golden, &mut golden.values);
         }
@@ -316,12 +316,12 @@ impl EditContext {
             return Ok(Err(wrong));
         }
         let policy = ImportPolicy { job: NO_JOB, matched: OnMatched::Update, unmatched: OnUnmatched::Create };
-        let decider = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
+        let merger = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(NO_JOB, |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.exists == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);
-        let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
+        let content = merger.content(stored.as_ref(), created_job, golden, &contributions);
         let version = stored.as_ref().map(|record| record.version);
         let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
         let change = if stays { RecordChange::Touch { contributions: packed } } else { RecordChange::Put(Box::new(content)) };
@@ -332,7 +332,7 @@ impl EditContext {
             caller: self.edit.caller.clone(),
             change,
         });
-        let followed = decider.follow(&self.key, stored.as_ref(), &change);
+        let followed = merger.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
         let (created, failures) = (living.is_none(), evaluator.failures());
         Ok(Ok(PlannedEdit { write, logged, followed, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))

@@ -204,9 +204,9 @@ impl WithdrawUnit {
         {
             tagger.add_whole(self.collection, record.key.clone(), (!empty).then_some(&contributions));
         }
-        let decider = RecordMerger::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
-        let change = decider.without(&record, contributions);
-        let followed = decider.follow(&record.key, Some(&record), &change);
+        let merger = RecordMerger::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
+        let change = merger.without(&record, contributions);
+        let followed = merger.follow(&record.key, Some(&record), &change);
         self.followed.insert(record.key.clone(), followed);
         if let Some(logged) = golden_change(definition, Some(&record), &change) {
             let (collection, key, caller) = (self.collection, record.key.clone(), self.caller.clone());

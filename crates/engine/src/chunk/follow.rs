@@ -21,7 +21,7 @@ impl ChunkUnit {
         let mut collections: Vec<CollectionId> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
         collections.dedup();
         collections.sort_by_key(|collection| rules.depth(*collection));
-        (self.settled_by, self.search_ranges, self.reliance) = (HashMap::new(), Vec::new(), ReadSet::default());
+        (self.settled_by, self.search_ranges, self.read_set) = (HashMap::new(), Vec::new(), ReadSet::default());
         for collection in collections {
             if rules.is_child(collection) {
                 self.settle_at_once(&rules, collection, store)?;
@@ -63,8 +63,8 @@ impl ChunkUnit {
             beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
         let written = |collection: CollectionId, key: &Key| beside.get(&(collection, key)).copied();
         let context = InlineContext { rules, evaluator: &self.evaluator, tenant: &self.context.tenant, store };
-        let settled = settle_inline(&context, collection, values, &written, &mut self.reliance)?;
-        self.search_ranges.resize_with(self.reliance.ranges.len(), Vec::new);
+        let settled = settle_inline(&context, collection, values, &written, &mut self.read_set)?;
+        self.search_ranges.resize_with(self.read_set.ranges.len(), Vec::new);
         let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
         for (((place, decision), _), settled) in own.zip(settled) {
             let Some(InlineResult { values, targets, ranges, failures }) = settled else { continue };
@@ -101,8 +101,8 @@ impl ChunkUnit {
             }
         }
         for ((scope, retired), span) in spoken {
-            let ask = if retired { complete_delivery::mark_retired } else { complete_delivery::mark_scope };
-            ask(followed, replaces, scope, span, policy.job);
+            let mark = if retired { complete_delivery::mark_retired } else { complete_delivery::mark_scope };
+            mark(followed, replaces, scope, span, policy.job);
         }
         let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
         if let Some(part) = &mut self.mapped.part {
@@ -113,10 +113,10 @@ impl ChunkUnit {
     }
 
     /// Asks for a pass over records that were settled by what is not so any more.
-    pub(super) fn ask(&mut self, places: &[(CollectionId, Key)]) {
+    pub(super) fn mark_children(&mut self, places: &[(CollectionId, Key)]) {
         for (collection, key) in places {
             if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
-                decision.propagation.ask(&self.context.rules, *collection, key, self.context.policy.job);
+                decision.propagation.mark_child(&self.context.rules, *collection, key, self.context.policy.job);
             }
         }
     }
@@ -136,7 +136,7 @@ impl ChunkUnit {
             let reads_the_same = is_known && rules.reads_the_same(place.0, taken_for.as_deref(), after);
             decision.take_failures(&self.evaluator);
             if !reads_the_same && let Some(settled) = self.settled_by.get(place).cloned() {
-                self.ask(&settled);
+                self.mark_children(&settled);
             }
         }
     }

@@ -19,7 +19,7 @@ impl Unit for ChunkUnit {
     }
 
     fn lease_token(&self) -> Option<LeaseToken> {
-        self.fence
+        self.lease_token
     }
 
     fn writes(&self) -> &[RecordWrite] {
@@ -65,16 +65,16 @@ impl Unit for ChunkUnit {
     }
 
     fn read_set(&self) -> Option<&ReadSet> {
-        Some(&self.reliance)
+        Some(&self.read_set)
     }
 
     fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
         for record in records {
-            let RecordRead { collection, key, .. } = self.reliance.records[*record].clone();
+            let RecordRead { collection, key, .. } = self.read_set.records[*record].clone();
             places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
         }
-        self.ask(&places);
+        self.mark_children(&places);
         Vec::new()
     }
 
@@ -115,6 +115,6 @@ impl Unit for ChunkUnit {
     }
 
     fn is_made_again(&self) -> bool {
-        self.fence.is_some()
+        self.lease_token.is_some()
     }
 }

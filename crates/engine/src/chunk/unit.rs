@@ -18,7 +18,7 @@ use stook_store::{LeaseToken, ReadSet, RecordWrite, Store, StoredRecord};
 pub struct ChunkUnit {
     pub(super) context: JobContext,
     pub(super) evaluator: Evaluator,
-    pub(super) fence: Option<LeaseToken>,
+    pub(super) lease_token: Option<LeaseToken>,
     pub(super) file: usize,
     /// Its documents, with what they contribute.
     pub(super) mapped: MappedDocuments,
@@ -26,9 +26,9 @@ pub struct ChunkUnit {
     pub(super) writes: Vec<RecordWrite>,
     /// Records that were settled at once, by their targets.
     pub(super) settled_by: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
-    /// Records whose targets were looked for in a range of the reliance.
+    /// Records whose targets were looked for in a range of the read set.
     pub(super) search_ranges: Vec<Vec<(CollectionId, Key)>>,
-    pub(super) reliance: ReadSet,
+    pub(super) read_set: ReadSet,
     /// Who carries what, where records carry tags.
     pub(super) tagger: Option<TagEvaluator>,
     /// Built before the chunk is submitted, and again if something changes after that.
@@ -42,20 +42,20 @@ impl ChunkUnit {
     ///
     /// # Errors
     /// When the chunk as a whole cannot be read.
-    pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, fence: Option<LeaseToken>) -> Result<Self> {
+    pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, lease_token: Option<LeaseToken>) -> Result<Self> {
         let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
         let mapped = map_documents(context, store, input, &evaluator)?;
         Ok(Self {
             context: context.clone(),
             evaluator,
-            fence,
+            lease_token,
             file: input.slice.file,
             mapped,
             decisions: BTreeMap::new(),
             writes: Vec::new(),
             settled_by: HashMap::new(),
             search_ranges: Vec::new(),
-            reliance: ReadSet::default(),
+            read_set: ReadSet::default(),
             tagger: None,
             journal: None,
             caller: format!("job {}", context.policy.job),
@@ -66,11 +66,11 @@ impl ChunkUnit {
     pub(super) fn decide(&mut self, collection: CollectionId, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
         let definition = &self.context.rules.catalogue.collections[collection];
         let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
-        let decider = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
+        let merger = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
         for (key, record) in stored {
             let place = (collection, key);
             let Some(statements) = self.mapped.records.get(&place) else { continue };
-            let mut decision = decider.decide(record.as_ref(), statements);
+            let mut decision = merger.decide(record.as_ref(), statements);
             decision.failures = self.evaluator.failures();
             // of one that was healed it is not known what it has told others: it tells them anew
             if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {

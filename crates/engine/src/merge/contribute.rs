@@ -124,7 +124,7 @@ impl RecordMerger<'_> {
             self.leave_out(left_out, (existed, was_alive), &mut winners, statements, &mut decision);
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
-        let golden = self.survive(stored, sorted(&mut contributions));
+        let golden = self.golden_record(stored, sorted(&mut contributions));
         self.hide(&contributions, (existed, was_alive, golden.alive), &winners, statements, &mut decision);
         self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another

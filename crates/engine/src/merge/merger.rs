@@ -28,7 +28,7 @@ pub struct RecordMerger<'c> {
 }
 
 impl<'c> RecordMerger<'c> {
-    /// A decider for the collection with this index, and a policy.
+    /// A merger for the collection with this index, and a policy.
     pub fn new(
         rules: &'c SettleRules,
         index: CollectionId,
@@ -86,8 +86,8 @@ impl<'c> RecordMerger<'c> {
     }
 
     /// What contributions add up to, with what settling has found so far.
-    pub(super) fn survive(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> GoldenRecord {
-        let mut golden = self.consolidator.survive(contributions);
+    pub(super) fn golden_record(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> GoldenRecord {
+        let mut golden = self.consolidator.golden_record(contributions);
         if let Some(record) = stored.filter(|record| !record.golden.is_empty()) {
             carry_settled(self.collection, &record.golden, &mut golden.values);
         }
@@ -113,7 +113,7 @@ impl<'c> RecordMerger<'c> {
         if !changed {
             return None;
         }
-        let golden = self.survive(Some(record), &contributions);
+        let golden = self.golden_record(Some(record), &contributions);
         Some(RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
     }
 
@@ -122,7 +122,7 @@ impl<'c> RecordMerger<'c> {
         if contributions.is_empty() && record.state_set.is_empty() {
             return RecordChange::Delete;
         }
-        let golden = self.survive(Some(record), sorted(&mut contributions));
+        let golden = self.golden_record(Some(record), sorted(&mut contributions));
         RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 

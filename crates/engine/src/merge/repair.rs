@@ -37,7 +37,7 @@ impl RecordMerger<'_> {
         let mut content = match decision.write.take() {
             Some((_, RecordChange::Put(content))) => content,
             // no contribution changed: the readable ones are written again
-            _ => Box::new(self.content(Some(&record), created_job, self.survive(Some(&record), &contributions), &contributions)),
+            _ => Box::new(self.content(Some(&record), created_job, self.golden_record(Some(&record), &contributions), &contributions)),
         };
         // every column is written
         content.indexes_unchanged = false;

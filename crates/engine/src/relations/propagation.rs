@@ -82,19 +82,19 @@ impl Propagation {
     }
 
     /// Asks for a pass that settles a record as a child.
-    pub fn ask(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
+    pub fn mark_child(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
     /// Asks for a pass that settles a record as a parent, with the part that is asked for.
-    pub fn ask_as_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
+    pub fn mark_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
     }
 
     /// Asks whether a record still has the unique values that others wait for.
-    pub(crate) fn ask_who_waits(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
+    pub(crate) fn mark_waiting(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | FOUND, own.waiting, holder, "", job);
     }
@@ -151,14 +151,14 @@ impl Propagation {
         }
         let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
         if own.is_parent() && changed.by != ChangeCause::ParentPass && collection.fields.ids().any(|field| !is_rollup(field) && differs(field)) {
-            self.ask_as_parent(rules, changed.collection, (changed.key, ""), changed.job);
+            self.mark_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
     }
 
     fn follow_edges(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
-        let teller = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
-        let before = changed.before.map(|values| teller.edges(values)).unwrap_or_default();
-        let after = changed.after.map(|values| teller.edges(values)).unwrap_or_default();
+        let edge_builder = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
+        let before = changed.before.map(|values| edge_builder.edges(values)).unwrap_or_default();
+        let after = changed.after.map(|values| edge_builder.edges(values)).unwrap_or_default();
         let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
         let put = after.iter().filter(|(id, payload)| before.get(*id) != Some(*payload));
         for ((id, payload), is_put) in gone.map(|edge| (edge, false)).chain(put.map(|edge| (edge, true))) {

@@ -21,7 +21,7 @@ pub struct InlineResult {
     pub values: Arc<[Value]>,
     /// Linked records.
     pub targets: Vec<(CollectionId, Key)>,
-    /// Ranges in which targets were looked for, by their places in the reliance.
+    /// Ranges in which targets were looked for, by their places in the read set.
     pub ranges: Vec<usize>,
     /// Expressions that failed.
     pub failures: Vec<String>,
@@ -49,7 +49,7 @@ pub fn settle_inline<'t>(
     collection: CollectionId,
     mut golden: Vec<Arc<[Value]>>,
     written: &PendingWrites<'_, 't>,
-    reliance: &mut ReadSet,
+    read_set: &mut ReadSet,
 ) -> Result<Vec<Option<InlineResult>>> {
     let InlineContext { rules, evaluator, tenant, store } = *context;
     let own = &rules.relations[collection];
@@ -67,8 +67,8 @@ pub fn settle_inline<'t>(
         let mut between = |link: u32, ranges: &[StartRange]| store.edges_starting_between(tenant, link, ranges);
         let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
         let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
-        ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
-        reliance.ranges.push(read);
+        ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(read_set.ranges.len()));
+        read_set.ranges.push(read);
     }
     let mut outside: HashMap<(CollectionId, Key), Option<Vec<Value>>> = HashMap::new();
     for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
@@ -84,7 +84,7 @@ pub fn settle_inline<'t>(
         let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
         for (key, record) in keys.into_iter().zip(found) {
             let version = record.as_ref().map(|record| record.version);
-            reliance.records.push(RecordRead { collection: link.target_collection, key: key.clone(), version });
+            read_set.records.push(RecordRead { collection: link.target_collection, key: key.clone(), version });
             outside.insert((link.target_collection, key), record.filter(|record| record.exists).map(|record| record.golden));
         }
     }

@@ -91,30 +91,30 @@ pub(super) fn mark_all(
 struct ResettleUnit {
     tenant: Tenant,
     followed: Vec<Propagation>,
-    reliance: ReadSet,
+    read_set: ReadSet,
 }
 
 impl ResettleUnit {
     fn new(rules: &SettleRules, tenant: &Tenant, collection: CollectionId, records: Vec<StoredRecord>, job: JobId) -> Self {
         let evaluator = Evaluator::new(rules.catalogue.tables.clone());
-        let (mut followed, mut reliance) = (Vec::with_capacity(records.len()), ReadSet::default());
+        let (mut followed, mut read_set) = (Vec::with_capacity(records.len()), ReadSet::default());
         for record in records {
             let changed = ValueChange { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: ChangeCause::External };
             let mut own = Propagation::default();
             own.follow(rules, &evaluator, &changed);
             // those whose targets' keys follow from documents alone are looked at, too: the rule may be another one
             if !rules.relations[collection].from.is_empty() {
-                own.ask(rules, collection, &record.key, job);
+                own.mark_child(rules, collection, &record.key, job);
             }
             followed.push(own);
-            reliance.records.push(RecordRead { collection, key: record.key, version: Some(record.version) });
+            read_set.records.push(RecordRead { collection, key: record.key, version: Some(record.version) });
         }
-        Self { tenant: tenant.clone(), followed, reliance }
+        Self { tenant: tenant.clone(), followed, read_set }
     }
 
     fn ask_who_makes(&mut self, rules: &SettleRules, job: JobId) {
-        for (own, read) in self.followed.iter_mut().zip(&self.reliance.records) {
-            own.ask_as_parent(rules, read.collection, (&read.key, MADE), job);
+        for (own, read) in self.followed.iter_mut().zip(&self.read_set.records) {
+            own.mark_parent(rules, read.collection, (&read.key, MADE), job);
         }
     }
 }
@@ -125,7 +125,7 @@ impl Unit for ResettleUnit {
     }
 
     fn read_set(&self) -> Option<&ReadSet> {
-        Some(&self.reliance)
+        Some(&self.read_set)
     }
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {

@@ -61,7 +61,7 @@ impl PassState<'_> {
             self.propagation.edge(EdgeChange::Put(mark.edge(own.waiting, refused, (&field.name, &value))));
         }
         for job in jobs {
-            self.propagation.ask_who_waits(self.rules, collection, refused.holder.as_str().into(), *job);
+            self.propagation.mark_waiting(self.rules, collection, refused.holder.as_str().into(), *job);
         }
         true
     }

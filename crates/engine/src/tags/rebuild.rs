@@ -165,11 +165,11 @@ pub fn progress(job: &Job) -> Json {
 /// One range, evaluated.
 pub struct TagEvaluationUnit {
     tenant: Tenant,
-    fence: LeaseToken,
+    lease_token: LeaseToken,
     catalogue: Arc<Catalogue>,
     collection: CollectionId,
     tagger: TagEvaluator,
-    reliance: ReadSet,
+    read_set: ReadSet,
     /// Records of the range that exist.
     living: BTreeSet<Key>,
     first: u64,
@@ -182,14 +182,14 @@ impl TagEvaluationUnit {
     ///
     /// # Errors
     /// When the range cannot be read, or the store fails.
-    pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &ChunkSlice, fence: LeaseToken) -> Result<Self> {
+    pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &ChunkSlice, lease_token: LeaseToken) -> Result<Self> {
         let (tenant, of) = job;
         let (collection, _) = collection(catalogue, of)?;
         let definition = &catalogue.collections[collection];
         let range: KeyRange = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
         let mut tagger = TagEvaluator::new(catalogue, &[(collection, tags)], Some(range.tags));
-        let (mut reliance, mut living) = (ReadSet::default(), BTreeSet::new());
+        let (mut read_set, mut living) = (ReadSet::default(), BTreeSet::new());
         let mut after = range.after;
         loop {
             let mut keys = store.keys_after(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
@@ -202,7 +202,7 @@ impl TagEvaluationUnit {
             }
             if range.whole {
                 for record in store.read(tenant, collection, &keys, ReadDetail::Full)?.into_iter().flatten() {
-                    reliance.records.push(RecordRead { collection, key: record.key.clone(), version: Some(record.version) });
+                    read_set.records.push(RecordRead { collection, key: record.key.clone(), version: Some(record.version) });
                     living.extend(record.exists.then(|| record.key.clone()));
                     add_whole(&mut tagger, definition, collection, &record);
                 }
@@ -218,7 +218,7 @@ impl TagEvaluationUnit {
                     let Some(head) = head else { continue };
                     let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
                     tagger.add(collection, key.clone(), Vec::new(), Some(parts));
-                    reliance.records.push(RecordRead { collection, key: key.clone(), version: Some(head.version) });
+                    read_set.records.push(RecordRead { collection, key: key.clone(), version: Some(head.version) });
                     living.extend(head.exists.then(|| key.clone()));
                 }
             }
@@ -229,7 +229,7 @@ impl TagEvaluationUnit {
         let first = slice.documents_before + 1;
         let (tenant, catalogue) = (tenant.clone(), catalogue.clone());
         let (given, journal) = (TagChanges::default(), ChunkJournal::default());
-        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, living, first, given, journal })
+        Ok(Self { tenant, lease_token, catalogue, collection, tagger, read_set, living, first, given, journal })
     }
 
     /// Records in it that exist.
@@ -253,15 +253,15 @@ impl Unit for TagEvaluationUnit {
     fn refused(&mut self, _refused: UniqueConflict) {}
 
     fn lease_token(&self) -> Option<LeaseToken> {
-        Some(self.fence)
+        Some(self.lease_token)
     }
 
     fn read_set(&self) -> Option<&ReadSet> {
-        Some(&self.reliance)
+        Some(&self.read_set)
     }
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        let key = |place: &usize| (self.collection, self.reliance.records[*place].key.clone());
+        let key = |place: &usize| (self.collection, self.read_set.records[*place].key.clone());
         records.iter().map(key).collect()
     }
 

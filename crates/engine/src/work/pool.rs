@@ -192,7 +192,7 @@ impl<'c> WorkerPool<'c> {
             let leased = self.store.lease(self.options.only, room, self.options.lease_seconds)?;
             if !leased.is_empty() {
                 let mut leases = self.leases();
-                leases.held.extend(leased.iter().map(fence));
+                leases.held.extend(leased.iter().map(lease_token));
                 usual = leased.iter().map(|lease| lease.slice.documents as usize).max().unwrap_or(chunk).clamp(1, chunk);
                 leases.ready.extend(leased);
                 self.changed.notify_all();
@@ -334,14 +334,14 @@ impl<'c> WorkerPool<'c> {
         let (context, files) = match &*job {
             ActiveJob::Import { context, files } => (context, files),
             ActiveJob::Tags { tenant, of } => {
-                let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, fence(lease))?;
+                let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, lease_token(lease))?;
                 let documents = range.records() as u64;
                 return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default() });
             }
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
         let input = ChunkInput { slice: &lease.slice, file, bytes: None };
-        let mut chunk = ChunkUnit::map(context, self.store, &input, Some(fence(lease)))?;
+        let mut chunk = ChunkUnit::map(context, self.store, &input, Some(lease_token(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
         let (documents, counts) = (chunk.documents() as u64, chunk.counts());
@@ -380,12 +380,12 @@ impl<'c> WorkerPool<'c> {
                     took,
                 };
                 (self.tell)(WorkerEvent::TaskDone(stage));
-                self.let_go(fence(&chunk.lease))
+                self.let_go(lease_token(&chunk.lease))
             }
             // another one of its transaction has failed
             Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost
-            Err(StoreError::Fenced(_)) => self.let_go(fence(&chunk.lease)),
+            Err(StoreError::Fenced(_)) => self.let_go(lease_token(&chunk.lease)),
             Err(error) if self.is_of_chunk(&error) => self.release_failed(&chunk.lease, &error.to_string()),
             Err(error) => Err(error.into()),
         }
@@ -398,7 +398,7 @@ impl<'c> WorkerPool<'c> {
     }
 
     fn release_failed(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
-        let (own, delay) = (fence(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
+        let (own, delay) = (lease_token(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
         self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
         self.let_go(own)
     }
@@ -439,6 +439,6 @@ impl<'c> WorkerPool<'c> {
     }
 }
 
-fn fence(lease: &LeasedChunk) -> LeaseToken {
+fn lease_token(lease: &LeasedChunk) -> LeaseToken {
     LeaseToken { chunk: lease.chunk, token: lease.token }
 }

@@ -16,8 +16,8 @@ impl PassState<'_> {
         match marks.first().map(|mark| mark.rule) {
             Some(rule) if rule == replaces.parts() => self.parts(context, replaces, marks),
             Some(rule) if rule == replaces.ledger() => self.decide(context, replaces, marks),
-            Some(rule) if rule == replaces.history() => self.restate(context, replaces, marks, RetirementChange::Restore),
-            _ => self.restate(context, replaces, marks, RetirementChange::Retire),
+            Some(rule) if rule == replaces.history() => self.retire_or_restore(context, replaces, marks, RetirementChange::Restore),
+            _ => self.retire_or_restore(context, replaces, marks, RetirementChange::Retire),
         }
     }
 

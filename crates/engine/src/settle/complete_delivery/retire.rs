@@ -77,7 +77,7 @@ fn first_of(jobs: &CausingJobs) -> JobId {
 
 impl PassState<'_> {
     /// Retires the contributions of scopes that the ledger covers, or restores those that it no longer covers.
-    pub(super) fn restate(
+    pub(super) fn retire_or_restore(
         &mut self,
         context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
@@ -171,10 +171,10 @@ impl PassState<'_> {
             Some(record) => {
                 let policy = ImportPolicy { job: first_of(jobs), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
                 let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
-                let decider = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
+                let merger = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
                 let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
                 let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-                decider.retire_or_restore(record, contributions, is_meant, retired)
+                merger.retire_or_restore(record, contributions, is_meant, retired)
             }
             None => None,
         };

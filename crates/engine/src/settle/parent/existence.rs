@@ -46,7 +46,7 @@ impl PassState<'_> {
             if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
         if asks_all {
             for job in &wanted.jobs {
-                self.propagation.ask_as_parent(self.rules, collection, (key, ""), *job);
+                self.propagation.mark_parent(self.rules, collection, (key, ""), *job);
             }
         }
         let living = stored.filter(|record| record.exists);
@@ -157,7 +157,7 @@ impl PassState<'_> {
         if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
             return Ok(LinkedExistence { content: Some(None), asks_all });
         }
-        let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
+        let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).golden_record(&contributions);
         if let Some(record) = stored {
             carry_settled(definition, &record.golden, &mut survived.values);
         }
