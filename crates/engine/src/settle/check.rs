@@ -1,4 +1,4 @@
-//! Compares what is settled with what should be, by settling everything again.
+//! Compares derived values with what they should be, by settling everything again.
 
 use super::drain::answer;
 use super::notes::{FAILED, UNDECIDED, WRONG, notes};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
 use stook_store::{Edge, EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
 
-/// How long a check waits for what is on its way when it begins. Where imports run that may have no end.
+/// How long a check waits for pending marks before it begins: while imports run, there may always be some.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A record of a tenant.
@@ -30,18 +30,18 @@ pub struct CheckedRecord {
 /// What a check has found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct DeepCheckReport {
-    /// Records that were looked at.
+    /// Number of records checked.
     pub records: u64,
-    /// Records of which something was not what it must be, while nothing was on its way that could explain it; now it is.
+    /// Records of which a derived value was wrong although no pending mark could explain it; they have been corrected.
     pub incorrect: Vec<CheckedRecord>,
-    /// The same where something was on its way.
+    /// Number of such records for which pending marks could explain the difference.
     pub inconclusive: u64,
-    /// Records on which expressions of settled values fail, with what fails: such values are null.
+    /// Records for which expressions of settled values fail, with the failures; these values are null.
     pub failed: Vec<(CheckedRecord, String)>,
 }
 
-/// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
-/// answer the marks: whoever finds something notes it in the transaction that mends it. When `stop` says so, it ends without a report.
+/// Settles everything again and returns what was wrong. Imports may run meanwhile, and other processes may process the marks: a pass that finds a
+/// difference notes it in the transaction that corrects it. Returns nothing if `stop` was set.
 ///
 /// # Errors
 /// When the store fails.
@@ -53,7 +53,7 @@ pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, sho
 
 fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> stook_store::Result<DeepCheckReport> {
     let pass: Arc<dyn SettlePass> = rules.clone();
-    // what other rules have settled is not wrong, it is to be settled by these
+    // values that other rules have settled are not wrong, but must be settled by these first
     bring_up(store, rules, &|_| ())?;
     let began = Instant::now();
     answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.tenants_with_marks()?.is_empty()))?;

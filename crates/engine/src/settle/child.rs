@@ -1,4 +1,4 @@
-//! The pass that settles records as children: which records they link to, and what they read there.
+//! The pass that settles records as children: which records they link to, and which values they take from these.
 
 use super::linked_values::read_through;
 use super::pass_state::{CausingJobs, PassState};
@@ -20,11 +20,11 @@ impl PassState<'_> {
         if keys.is_empty() {
             return Ok(());
         }
-        // most are what they must be: only those that are not are held
+        // most records are already correct: only those that are not are read again and locked
         let read: Vec<StoredRecord> = context.read(collection, &keys)?.into_iter().flatten().filter(|record| record.exists).collect();
         let mut golden = self.settled(context, collection, &read)?;
         if self.missing {
-            // a target that is not there may be on its way
+            // a missing target may be written by a unit that is in progress
             context.wait_for_new()?;
             golden = self.settled(context, collection, &read)?;
         }
@@ -41,13 +41,13 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// The values of records as they must be.
+    /// Computes the correct values of records.
     fn settled(&mut self, context: &mut dyn PassContext, collection: CollectionId, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
         let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
         let definition = &self.rules.catalogue.collections[collection];
-        // documents have given these; a rule that has changed since gives others
+        // links by key were computed when documents were imported; the rule may have changed since
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
             let TargetRule::Key(key) = &link.target_rule else { continue };
             for (values, record) in golden.iter_mut().zip(records) {
@@ -75,7 +75,7 @@ impl PassState<'_> {
         Ok(golden)
     }
 
-    /// Takes the values of settled fields with expressions.
+    /// Computes settled fields that have expressions.
     fn take(&mut self, context: &mut dyn PassContext, collection: CollectionId, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let mut targets: HashMap<LinkId, HashMap<Key, Vec<Value>>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Settles whatever waits, tenant by tenant, until nothing does.
+//! Settles all tenants until no marks are left.
 
 use super::stop::until_stopped;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_store::{PassReport, Result, SettlePass, Store, StoreError, Tenant};
 
-/// Answers marks until there are none, or `stop` says so; returns what was done.
+/// Runs passes until no marks are left or `stop` is set; returns what they did.
 ///
 /// # Errors
 /// When the store fails.
@@ -14,7 +14,7 @@ pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) 
     answer(store, rules, stop, &|| Ok(store.tenants_with_marks()?.is_empty()))
 }
 
-/// Answers marks until `is_over`, or `stop` says so; returns what was done.
+/// Runs passes until `is_over` returns true or `stop` is set; returns what they did.
 pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<PassReport> {
     let mut total = PassReport::default();
     let is_stopping = || stop.load(Ordering::SeqCst);
@@ -22,7 +22,7 @@ pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &Atom
         while !is_stopping() && !is_over()? {
             let round = round(store, rules, stop, &|_, _, _| ())?;
             if round.marks_cleared == 0 {
-                // others are at it
+                // another thread or process is processing the marks
                 std::thread::sleep(Duration::from_millis(5));
             }
             total.include(round);
@@ -32,7 +32,7 @@ pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &Atom
     Ok(total)
 }
 
-/// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting. `tell` hears of each.
+/// Runs one pass for every tenant that has marks, so that a tenant with many marks does not delay one with few. Calls `tell` after each pass.
 ///
 /// # Errors
 /// When the store fails.

@@ -1,4 +1,4 @@
-//! Passes that fan out: from a record that others look for, or read, to those others.
+//! Passes that fan out: from a record that children find or read, to these children.
 
 use super::pass_state::{CausingJobs, MOST_CHILDREN, PassState};
 use super::targets::merge;
@@ -10,13 +10,13 @@ use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
 use stook_store::{Edge, EdgeCursor, PassContext, Result, StaleMark, StartRange};
 
-/// Where a pass goes on that could not take all children at once: group, start, child.
+/// Where a pass continues that could not read all children at once: group, start, child.
 type ChildCursor = (String, i64, String);
 
 impl PassState<'_> {
-    /// Records that children look for have changed: all children are settled that may have them as a target.
+    /// Settles all children that may have a changed record as their target, for marks of records that children find by equal fields.
     pub(super) fn found(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
-        // who has looked for them while they changed is a child when its transaction has ended
+        // children that looked for targets while these changed become visible when their transactions end
         context.wait_for_new()?;
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
@@ -35,8 +35,8 @@ impl PassState<'_> {
         self.fan(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
-    /// Edges between the bounds of marks, and who caused the marks, by target: of all marks that one pass can answer, else a
-    /// page of one mark's, which leaves another for the rest.
+    /// Returns the edges between the bounds of marks, and the jobs that caused these marks, by target. Clears all marks whose edges one pass can
+    /// read; if there are none, reads a page of one mark's edges and leaves another mark for the rest.
     pub(super) fn paged(
         &mut self,
         context: &mut dyn PassContext,
@@ -54,7 +54,7 @@ impl PassState<'_> {
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
         let edges = if merged.is_empty() { Vec::new() } else { context.edges_starting_between(link, &merged, Some(MOST_CHILDREN))? };
-        // what was read whole: all, or what lies before the last edge
+        // which ranges were read completely: all, or those that end before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
         let mut jobs: BTreeMap<SmolStr, CausingJobs> = BTreeMap::new();
@@ -85,7 +85,7 @@ impl PassState<'_> {
         Ok((inside, jobs))
     }
 
-    /// Fields that children read have changed: the children are settled.
+    /// Settles the children of records of which fields that children read have changed.
     pub(super) fn read(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.child_collection].order << 2;
@@ -93,8 +93,8 @@ impl PassState<'_> {
         self.fan(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
-    /// Edges of the targets of marks, and who caused the marks, by target: of all marks that one pass can answer, else a page of one mark's,
-    /// which leaves another for the rest.
+    /// Returns the edges to the targets of marks, and the jobs that caused these marks, by target. Clears all marks whose edges one pass can read;
+    /// if there are none, reads a page of one mark's edges and leaves another mark for the rest.
     pub(super) fn edges_of_marks(
         &mut self,
         context: &mut dyn PassContext,
@@ -109,7 +109,7 @@ impl PassState<'_> {
         }
         let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| (target.to_string(), None)).collect();
         let edges = if targets.is_empty() { Vec::new() } else { context.edges(link, &targets, Some(MOST_CHILDREN))? };
-        // the last target may have more than were read
+        // there may be more edges to the last target than were read
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
         let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);
         self.cleared.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));

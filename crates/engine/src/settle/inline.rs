@@ -1,4 +1,4 @@
-//! Inline settling: the derived values of records in the transaction that writes them, as far as that can be known.
+//! Inline settling: derived values are computed in the transaction that writes the records, if everything they depend on is known there.
 
 use super::linked_values::read_through;
 use super::targets::{find, keys_of, sought};
@@ -12,35 +12,35 @@ use stook_catalogue::links::Link;
 use stook_catalogue::value::Value;
 use stook_store::{ReadDetail, ReadSet, RecordRead, Result, StartRange, Store, Tenant};
 
-/// Whether a record is written beside others, and what it is then if it exists.
+/// Looks up a record among those of the same unit: `None` if the unit does not write it, else its values if it exists afterwards.
 pub type PendingWrites<'w, 't> = dyn Fn(CollectionId, &Key) -> Option<Option<&'t [Value]>> + 'w;
 
-/// A record that needs no pass: its settled values, and what they follow from.
+/// A record that needs no pass: its settled values, and what they depend on.
 pub struct InlineResult {
     /// All its values.
     pub values: Arc<[Value]>,
-    /// Linked records.
+    /// Records it links to and reads.
     pub targets: Vec<(CollectionId, Key)>,
-    /// Ranges in which targets were looked for, by their places in the read set.
+    /// Ranges in which targets were looked for, by their positions in the read set.
     pub ranges: Vec<usize>,
     /// Expressions that failed.
     pub failures: Vec<String>,
 }
 
-/// What settling at once is done with.
+/// What inline settling needs.
 pub struct InlineContext<'t> {
-    /// What follows from what.
+    /// The rules by which values are settled.
     pub rules: &'t SettleRules,
     /// Evaluates expressions.
     pub evaluator: &'t Evaluator,
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: &'t Tenant,
-    /// Where targets are read; without it only those of the same unit are known.
+    /// The store from which targets are read; without it, only records of the same unit are known.
     pub store: Option<&'t dyn Store>,
 }
 
-/// Settles records before they are written, where possible: their targets are in the same unit (`written`), or were read from the store and are
-/// noted in the read set, which the store checks at commit. `golden` has their values so far. The others need a pass.
+/// Settles records before they are written, if possible: their targets are in the same unit (`written`), or are read from the store and noted
+/// in the read set, which the store checks at commit. `golden` has their values so far. Returns `None` for a record that needs a pass.
 ///
 /// # Errors
 /// When the store fails.
@@ -89,7 +89,7 @@ pub fn settle_inline<'t>(
         }
     }
     let mut settled = Vec::with_capacity(golden.len());
-    // conditions are evaluated again by what each record tells
+    // these failures are noted again when the record's edges are built
     drop(evaluator.failures());
     for ((mut values, ranges), waits) in golden.into_iter().zip(ranges).zip(waits) {
         if waits {

@@ -1,4 +1,4 @@
-//! Fields through links: the values of a record that follow from the records it is linked to.
+//! Fields through links: values of a record that are computed from the records it links to.
 
 use super::targets::keys_of;
 use crate::relations::SettleRules;
@@ -14,7 +14,7 @@ use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, among};
 use stook_store::{ReadDetail, Result, Store, StoredRecord, Tenant};
 
-/// Gives settled fields with expressions their values. `target` has the values of linked records, by link and key.
+/// Computes settled fields that have expressions. `target` returns the values of a linked record, by link and key.
 pub(super) fn read_through<'t>(
     rules: &'t SettleRules,
     evaluator: &'t Evaluator,
@@ -41,7 +41,7 @@ pub(super) fn read_through<'t>(
     }
 }
 
-/// The value of a settled field with an expression, or which expression has failed and why.
+/// The value of a settled field that has an expression, or which expression has failed and why.
 fn value_through<'d>(
     evaluator: &Evaluator,
     definition: &Collection,
@@ -55,7 +55,7 @@ fn value_through<'d>(
     found.and_then(|value| among(value, ty, &field.one_of)).map_err(|error| (expression, error))
 }
 
-/// What an expression through links knows: the record's own values, and what it reads of each link.
+/// The variables of an expression through links: the record's own values, and what the expression reads of each link.
 struct LinkedScope<'s> {
     golden: GoldenValues<'s>,
     read: Vec<(&'s ResolvedLink<'s>, Vec<LinkVariable<'s>>)>,
@@ -90,7 +90,7 @@ impl Scope for LinkedScope<'_> {
     }
 }
 
-/// Why a settled field of a record has no value, where its expression fails on the record and what it is linked to now.
+/// Why a settled field of a record has no value, if its expression fails with the present values of the record and its targets.
 ///
 /// # Errors
 /// When the store fails.
@@ -114,20 +114,20 @@ pub fn failure_of(
     Ok(value_through(evaluator, definition, &linked, values, field).err().map(|(_, error)| error))
 }
 
-/// A link of a record, with what there is of its targets.
+/// A link of a record, with the values of its targets.
 struct ResolvedLink<'t> {
     link: &'t Link,
     of: &'t Collection,
-    /// The key of its target, or the keys of all.
+    /// The key of its target, or a list of keys if it has many.
     key: Value,
-    /// Their values, in the order of their keys; nothing of those that do not exist.
+    /// The values of the targets, in the order of the keys; `None` for those that do not exist.
     targets: Vec<Option<&'t [Value]>>,
 }
 
-/// Most values that are read of several targets by one name: of lists there may be many.
+/// The maximum number of values that one name may collect from several targets, whose fields may themselves be lists.
 const MOST_VALUES: usize = 100_000;
 
-/// A name by which an expression reads a link, and what is made of the targets for it.
+/// A name by which an expression reads a link, and the value computed for it if it is not simply a value of one target.
 type LinkVariable<'e> = (&'e str, Option<(Value, FieldType)>);
 
 impl ResolvedLink<'_> {
@@ -135,8 +135,8 @@ impl ResolvedLink<'_> {
         members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.made(&member.name))).collect()
     }
 
-    /// What is read of it by this name, where that is no value of one record: whether all targets exist; the values of several, one
-    /// after the other.
+    /// The value of this name if it is not simply a value of one target: whether all targets exist, or the concatenated values of several
+    /// targets.
     fn made(&self, name: &str) -> Option<(Value, FieldType)> {
         match self.of.field(name) {
             None if name == "exists" => {
@@ -155,7 +155,7 @@ impl ResolvedLink<'_> {
         }
     }
 
-    /// What is read of it by this name, null where there is no record.
+    /// The value of this name; null if the target does not exist.
     fn member<'l>(&'l self, name: &str, made: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
         match (made, self.of.field(name), self.targets.first()) {
             (Some((value, ty)), ..) => (value, ty),

@@ -1,4 +1,4 @@
-//! Measures of a record's children: pure functions of what their edges carry.
+//! Measures of a record's children: pure functions of the payloads of their edges.
 
 use crate::content::sum::FloatSum;
 use crate::relations::payload::ChildPayload;
@@ -7,7 +7,7 @@ use stook_catalogue::links::{Rollup, RollupFunction};
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::{FieldType, Value};
 
-/// The length of the union of intervals, ordered by where they start.
+/// The length of the union of intervals, which must be ordered by their starts.
 pub fn union(spans: impl IntoIterator<Item = (i64, i64)>) -> i64 {
     let (mut length, mut covered) = (0_i64, i64::MIN);
     for (start, stop) in spans {
@@ -23,17 +23,17 @@ pub fn union(spans: impl IntoIterator<Item = (i64, i64)>) -> i64 {
 /// An interval that should be covered.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// From when.
+    /// Its start.
     pub from: i64,
-    /// Until when, if nothing is covered.
+    /// Its end if no interval covers anything.
     pub to: i64,
-    /// Until when, if anything is.
+    /// Its end if some interval covers something.
     pub until: i64,
-    /// A first one that is no later than this, or early, moves the whole interval.
+    /// If the first interval starts no later than this after `from`, or before it, the window is moved to start there.
     pub start_tolerance: Option<i64>,
 }
 
-/// The parts of an interval that no other covers; those are ordered by where they start.
+/// The parts of a window that no interval covers; the intervals must be ordered by their starts.
 pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, window: &Window) -> Vec<(i64, i64)> {
     let Window { from, to, until, start_tolerance } = *window;
     let mut spans = spans.into_iter().peekable();
@@ -56,8 +56,8 @@ pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, window: &Window) -> Vec
     gaps
 }
 
-/// How many different values there are; where `near` is given, starts of equal ones count anew when they are farther than that from the
-/// last one that counted.
+/// The number of different values. If `near` is given, equal values count again when they start more than `near` after the last one that
+/// counted.
 pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
     values.sort();
     let Some(near) = near else {
@@ -78,18 +78,18 @@ pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
 pub struct ValueRun {
     /// The value.
     pub value: Value,
-    /// Where its first member starts.
+    /// The start of its first observation.
     pub start: i64,
-    /// Where it ends: with its last member, or where the next run begins.
+    /// Its end: the end of its last observation, or the start of the next run.
     pub stop: i64,
 }
 
-/// Runs of values, ordered by where they start, of observations that are runs of their own: neighbours of equal value that are no farther apart than `max_gap`. A run ends
-/// where one of another value begins.
+/// Merges observations, ordered by their starts, into runs of values: consecutive observations of equal value that are at most `max_gap` apart. A
+/// run ends when an observation of another value begins.
 pub fn runs(observations: impl IntoIterator<Item = ValueRun>, max_gap: i64) -> Vec<ValueRun> {
     let mut runs: Vec<ValueRun> = Vec::new();
     for ValueRun { value, start, stop } in observations {
-        // a run that would end where it begins never was
+        // a run that would end where it begins does not exist
         while runs.last().is_some_and(|last| last.start == start && last.value != value) {
             runs.pop();
         }
@@ -106,7 +106,7 @@ pub fn runs(observations: impl IntoIterator<Item = ValueRun>, max_gap: i64) -> V
     runs
 }
 
-/// A rollup over children.
+/// The value of a rollup over children.
 pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &ChildPayload)]) -> Result<Value, String> {
     let link = &catalogue.links[rollup.link];
     let counted =
@@ -131,7 +131,7 @@ pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[
                 Value::Float(number) => *number,
                 other => other.as_int().unwrap_or(0) as f64,
             };
-            // in the order of edges, so that the rounding is the same
+            // in the order of edges, so that rounding is always the same
             let mut sum = FloatSum::default();
             values.map(number).for_each(|number| sum.add(number));
             Value::float(sum.end().ok_or("the sum is too large for a float")?)
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same by looking at every place.
+    /// Whether a position is covered, by checking every interval.
     fn covered(spans: &[(i64, i64)], place: i64) -> bool {
         spans.iter().any(|(start, stop)| *start <= place && place < *stop)
     }
@@ -160,7 +160,7 @@ mod tests {
             (vec![(0, 10), (5, 20)], 20),
             (vec![(0, 10), (20, 30)], 20),
             (vec![(0, 20), (5, 10)], 20),
-            // what was counted again after a part of another
+            // an interval that overlaps a part of another is not counted twice
             (vec![(0, 20), (5, 10), (12, 18)], 20),
         ] {
             assert_eq!(union(spans.iter().copied()), length, "{spans:?}");
@@ -180,7 +180,7 @@ mod tests {
             prop_assert_eq!(missing, (from..to).filter(|place| !covered(&spans, *place)).count() as i64);
         }
 
-        /// What is tolerated moves the interval, and nothing else.
+        /// A tolerance moves the window and changes nothing else.
         #[test]
         fn tolerated_gaps_are_those_of_the_interval_that_is_meant(mut spans in prop::collection::vec((0..40_i64, 1..12_i64), 0..12), lengths in (0..30_i64, 0..30_i64), tolerated in (0..5_i64, 0..9_i64)) {
             spans.iter_mut().for_each(|span| span.1 += span.0);
@@ -197,7 +197,7 @@ mod tests {
             prop_assert_eq!(found, gaps(spans.iter().copied(), &plain));
         }
 
-        /// However many there are, of those that count none is near another, and each of the others is near one that counts.
+        /// No two starts that count are near each other, and each of the others is near one that counts.
         #[test]
         fn starts_that_count_are_not_near_each_other(mut starts in prop::collection::vec(0..60_i64, 0..20), near in 0..6_i64) {
             let number = distinct(starts.iter().map(|start| (vec![1], *start)).collect(), Some(near));

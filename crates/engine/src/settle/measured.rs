@@ -1,4 +1,4 @@
-//! What a coverage counts: the children of one parent, read for who wants to see them.
+//! The children that a coverage counts, read from the edges of one parent.
 
 use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
@@ -8,10 +8,10 @@ use stook_catalogue::links::{Coverage, CoverageKind};
 use stook_catalogue::value::SmolStr;
 use stook_store::{Result, Store, Tenant};
 
-/// A child that counts.
+/// A child that a coverage counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoveredChild {
-    /// Its group; empty where runs are measured.
+    /// Its group; empty if the coverage measures runs.
     pub group: SmolStr,
     /// Its key.
     pub key: SmolStr,
@@ -19,12 +19,12 @@ pub struct CoveredChild {
     pub span: Option<(i64, i64)>,
 }
 
-/// Children of a parent that a coverage measures, ordered by group and start, with the index of their link; nothing where it sums up another coverage.
+/// The children of a parent that a coverage measures, ordered by group and start, with the id of their link; `None` if it sums up another coverage.
 ///
 /// # Errors
 /// When the store fails, or an edge is damaged.
 ///
-/// Cost: one range of edges, as long as the parent has children.
+/// Cost: one range scan over the edges of the parent's children.
 pub fn measured(
     catalogue: &Catalogue,
     store: &dyn Store,
@@ -49,7 +49,7 @@ pub fn measured(
     Ok(Some((place, found)))
 }
 
-/// Whether a coverage measures children of a link.
+/// The link whose children a coverage measures, if it measures any.
 pub(super) fn measures(kind: &CoverageKind) -> Option<LinkId> {
     match kind {
         CoverageKind::Children(children) => Some(children.link),

@@ -1,23 +1,23 @@
 //! Settling: links, fields through links, rollups and coverage are computed from other records after these have changed.
 //!
-//! Whoever changes a record writes, in the same transaction, the edges that it passes to its targets and stale marks of what must be settled
-//! ([`crate::relations`]). A settle pass takes marks of one phase and answers them inside one transaction of the store (`pass.rs`). There are four
+//! A transaction that changes a record also writes the edges from that record to its targets, and stale marks for what must be settled
+//! ([`crate::relations`]). A settle pass takes marks of one phase and processes them in one transaction of the store (`pass.rs`). There are four
 //! phases, and each may leave marks for later ones:
 //!
-//! 0. *found*: a record that children look for by equal fields has changed: `PassState::found` (`fan.rs`) settles its possible children; or a
+//! 0. *found*: a record that children find by equal fields has changed: `PassState::found` (`fan.rs`) settles its possible children; or a
 //!    complete delivery has arrived: `PassState::replaced` ([`complete_delivery`]) retires what it does not repeat; or a record has given up a
-//!    unique value: `PassState::given_up` (`waiting.rs`) asks again for what waits for it,
+//!    unique value: `PassState::given_up` (`waiting.rs`) marks the records that wait for it,
 //! 1. *read*: a field that children read has changed: `PassState::read` (`fan.rs`) settles the children,
-//! 2. *child*: `PassState::children` (`child.rs`) finds the targets of a record and takes fields from them,
+//! 2. *child*: `PassState::children` (`child.rs`) finds the targets of a record and computes the fields that come from them,
 //! 3. *parent*: `PassState::parents` (`parent/`) computes the rollups and the coverage of a record from its children's edges.
 //!
 //! A mark's order is four times the depth of its collection plus the phase (`relations/rules.rs`). The store takes the lowest order first, and a
-//! pass answers marks of one rule. Passes end, because definitions whose fields depend on themselves are refused (`catalogue/src/parse/settling.rs`) and
-//! because a pass writes only values that differ, and marks only what follows from these.
+//! pass processes marks of one rule. Settling terminates, because definitions whose fields depend on themselves are refused
+//! (`catalogue/src/parse/settling.rs`), and because a pass writes only values that differ and marks only what follows from these.
 //!
-//! A pass is a function of what it reads, so it may come late, twice, or for nothing; what matters is that one comes after
-//! every change. Values stay what they were until then. [`drain()`] runs passes until no mark is left; [`settle_inline`] settles records in the transaction
-//! that writes them, if everything they depend on is known there. A pass that is told to stop ([`until_stopped`]) writes nothing, and its marks stay.
+//! A pass is a function of what it reads, so it may run late, twice, or needlessly; it only matters that one runs after every change. Until then,
+//! values stay as they are. [`drain()`] runs passes until no mark is left; [`settle_inline`] settles records in the transaction that writes
+//! them, if everything they depend on is known there. A pass that is stopped ([`until_stopped`]) writes nothing, and its marks stay.
 
 mod check;
 mod child;

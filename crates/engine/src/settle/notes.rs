@@ -1,4 +1,4 @@
-//! Notes that a check leaves in the store, as edges: which records were wrong, and where expressions fail.
+//! Notes that a check leaves in the store, as edges: which records were wrong, and for which records expressions fail.
 
 use super::pass_state::PassState;
 use crate::relations::marks::CHECK;
@@ -7,7 +7,7 @@ use stook_catalogue::links::id_of;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, PassContext};
 
-/// The link of notes that a check leaves, and their targets.
+/// The link of the edges that are notes of a check.
 pub(super) fn notes() -> u32 {
     id_of("stook check")
 }
@@ -19,7 +19,7 @@ pub(super) const UNDECIDED: &str = "undecided";
 pub(super) const FAILED: &str = "failed";
 
 impl PassState<'_> {
-    /// Notes records that are mended only because a check asked for it.
+    /// Notes records that were corrected only because a check had marked them, and expressions that failed.
     pub(super) fn note_wrong(&mut self, context: &mut dyn PassContext) -> stook_store::Result<()> {
         let failed = if self.checks { std::mem::take(&mut self.failed) } else { BTreeMap::new() };
         for ((collection, key), what) in failed {
@@ -30,8 +30,8 @@ impl PassState<'_> {
         if self.incorrect.is_empty() {
             return Ok(());
         }
-        // a commit makes its edges and its marks visible together, so a job that has marks now may explain the difference, and it also waits for
-        // what this pass marks
+        // a commit makes its edges and its marks visible together, so a job that has marks now may explain the difference; the marks of this pass are
+        // therefore written for these jobs, too
         let on_their_way: Vec<JobId> = context.marking()?.into_iter().filter(|job| *job != CHECK).collect();
         self.propagation.share(CHECK, &on_their_way);
         let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };

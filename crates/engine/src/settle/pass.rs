@@ -1,4 +1,4 @@
-//! A settle pass: the marks of one phase are answered in one transaction of the store.
+//! A settle pass: the marks of one phase and one rule are processed in one transaction of the store.
 
 use super::pass_state::{CausingJobs, PassState, why_refused};
 use crate::relations::SettleRules;
@@ -9,7 +9,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
 
-/// Marks answered by one pass: transactions are not long, and passes are not many.
+/// The maximum number of marks that one pass processes: a compromise between long transactions and many passes.
 const MOST_MARKS: usize = 3_000;
 
 impl SettlePass for SettleRules {
@@ -17,7 +17,8 @@ impl SettlePass for SettleRules {
         MOST_MARKS
     }
 
-    /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
+    /// The collection whose records the pass settles as children, by its id in marks. No two passes do so for one collection at the same time, so
+    /// a pass need not lock children whose values are already correct.
     fn exclusive_group(&self, marks: &[StaleMark]) -> Option<u32> {
         let first = marks.first()?;
         match first.order & 3 {
@@ -27,8 +28,8 @@ impl SettlePass for SettleRules {
         }
     }
 
-    /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
-    /// nobody comes to them again and again. Whoever heals it makes new ones.
+    /// Processes marks. A damaged record or edge fails only the marks that need it: the marks are halved until the first of them is alone, which
+    /// is then cleared and the damage reported, so that it is not retried forever. Repairing the row writes new marks.
     fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let mut few = marks;
         loop {
@@ -45,7 +46,7 @@ impl SettlePass for SettleRules {
 }
 
 impl SettleRules {
-    /// What follows from marks.
+    /// Computes what follows from marks, and returns it with the marks that are done.
     fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut work = PassState::new(self, &evaluator, marks, refused);
@@ -58,7 +59,7 @@ impl SettleRules {
             (READ, Some(link), _) => work.read(context, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,
             (PARENT, _, Some(collection)) => work.parents(context, *collection, marks)?,
-            // of a rule that the definition does not have any more
+            // the definition no longer has this rule
             _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
         work.note_wrong(context)?;

@@ -1,4 +1,4 @@
-//! What one settle pass has found so far, and what it writes.
+//! What one settle pass has computed so far and will write.
 
 use super::complete_delivery::keys::KeySample;
 use crate::relations::marks::CHECK;
@@ -14,13 +14,13 @@ use stook_catalogue::value::{SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, StaleMark, StoredRecord, UniqueConflict};
 
-/// Edges read by one pass that fans out.
+/// The maximum number of edges that a pass from one record to its children reads at once.
 pub(super) const MOST_CHILDREN: usize = 4_000;
 
-/// Who caused marks.
+/// The jobs that caused a mark or a write.
 pub(super) type CausingJobs = BTreeSet<JobId>;
 
-/// What one pass has found out so far.
+/// What one pass has computed so far and will write.
 pub(super) struct PassState<'p> {
     pub(super) rules: &'p SettleRules,
     pub(super) evaluator: &'p Evaluator,
@@ -28,26 +28,26 @@ pub(super) struct PassState<'p> {
     pub(super) propagation: Propagation,
     pub(super) cleared: Vec<i64>,
     pub(super) log: Vec<NewChangeLogEntry>,
-    /// Records that changed although nothing but a check asked for it.
+    /// Records that changed although only a check had marked them.
     pub(super) incorrect: Vec<(CollectionId, Key)>,
-    /// Whether a check asks.
+    /// Whether any of the marks comes from a check.
     pub(super) checks: bool,
-    /// Records on which expressions have failed, with what has.
+    /// Records for which expressions have failed, with the failures.
     pub(super) failed: BTreeMap<(CollectionId, Key), Vec<String>>,
-    /// Whether some target was not there.
+    /// Whether the target of some link does not exist.
     pub(super) missing: bool,
-    /// Files, by job and number, that were decided about.
+    /// Files that this pass has decided about, by job and number.
     pub(super) decided: BTreeSet<(JobId, usize)>,
-    /// Keys of files that are written by this pass, by the file's name.
+    /// Keys of files that this pass will write, by the name of the file.
     pub(super) unwritten: BTreeMap<SmolStr, KeySample>,
-    /// Records that cannot be written.
+    /// Unique conflicts of earlier attempts at this pass; the records in them cannot be written.
     pub(super) refused: &'p [UniqueConflict],
-    /// Those of them that this pass would have written: their places in `refused`.
+    /// Positions in `refused` of the records that this pass would have written.
     pub(super) refused_here: BTreeSet<usize>,
 }
 
 impl<'p> PassState<'p> {
-    /// A pass that has found nothing yet, for these marks.
+    /// An empty state for a pass over these marks.
     pub(super) fn new(rules: &'p SettleRules, evaluator: &'p Evaluator, marks: &[StaleMark], refused: &'p [UniqueConflict]) -> Self {
         Self {
             rules,
@@ -67,8 +67,8 @@ impl<'p> PassState<'p> {
         }
     }
 
-    /// Notes what the evaluator has found to fail on a record. Whoever evaluates something about a record says so before something is
-    /// evaluated about the next one.
+    /// Collects the failures that the evaluator has noted, for this record. Must be called after evaluating expressions for one record and before
+    /// evaluating any for the next.
     pub(super) fn note_failed(&mut self, collection: CollectionId, key: &Key) {
         let failures = self.evaluator.failures();
         if !failures.is_empty() {
@@ -81,7 +81,7 @@ impl<'p> PassState<'p> {
         }
     }
 
-    /// Writes settled values that are new, and what follows from them.
+    /// Writes a record's settled values if they differ, and what follows from the change.
     pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
         if golden[..] == stored.golden[..] {
             return;
@@ -91,7 +91,7 @@ impl<'p> PassState<'p> {
             self.propagation.follow(self.rules, self.evaluator, &changed);
             self.note_failed(collection, &stored.key);
         }
-        // what a link by key gives stands among what documents say
+        // a link by key counts as content: unlike other settled values, its change gives the record a new revision
         let links = self.rules.relations[collection].from.iter().map(|link| &self.rules.catalogue.links[*link]);
         let is_keyed =
             links.filter(|link| matches!(link.target_rule, TargetRule::Key(_))).any(|link| golden[link.field] != stored.golden[link.field]);
@@ -100,7 +100,7 @@ impl<'p> PassState<'p> {
         self.write(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change }, jobs);
     }
 
-    /// Writes what certain jobs have caused.
+    /// Adds a write that these jobs have caused.
     pub(super) fn write(&mut self, write: RecordWrite, jobs: &CausingJobs) {
         if jobs.iter().all(|job| *job == CHECK) && !jobs.is_empty() {
             self.incorrect.push((write.collection, write.key.clone()));
@@ -124,7 +124,7 @@ fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> RecordContent {
     }
 }
 
-/// Says which record cannot be written as it would have to be.
+/// The message for a record that cannot be written because of a unique conflict.
 pub(crate) fn why_refused(catalogue: &Catalogue, refused: &UniqueConflict) -> String {
     let collection = &catalogue.collections[refused.collection];
     let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);

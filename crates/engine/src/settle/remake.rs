@@ -1,5 +1,5 @@
-//! Everything again: edges as the rules make them now, and a mark for every record that is settled. Values stay what they are until a pass
-//! finds others.
+//! Settling everything again: edges are built by the present rules, and every record that is settled is marked. Values stay as they are until a
+//! pass computes others.
 
 use crate::job::sizes::PAGE;
 use crate::relations::marks::MADE;
@@ -12,8 +12,7 @@ use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
 use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, Result, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
 
-/// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
-/// records were marked.
+/// Marks all records if the store was settled by other rules than these; passes do the rest. Returns the number of records marked.
 ///
 /// # Errors
 /// When the store fails.
@@ -30,7 +29,7 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64))
     Ok(marked)
 }
 
-/// Whether everything is settled, by these rules.
+/// Whether everything is settled by these rules.
 ///
 /// # Errors
 /// When the store fails.
@@ -38,22 +37,22 @@ pub fn is_settled(store: &dyn Store, rules: &SettleRules) -> Result<bool> {
     Ok(behind(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
 }
 
-/// The rules by which the store was settled, if they are not these and anything follows from either.
+/// The rules by which the store was settled, if they differ from these and either of them settles anything.
 fn behind(store: &dyn Store, rules: &SettleRules) -> Result<Option<String>> {
     let settled_by = store.settled_by()?.unwrap_or_default();
     let is_behind = settled_by != rules.catalogue.settling && (rules.any() || !created(rules, &settled_by).is_empty());
     Ok(is_behind.then_some(settled_by))
 }
 
-/// Collections of which records exist because others name them, now or by the rules that a store was settled by.
+/// Collections whose records links may create, by these rules or by those that the store was settled by.
 pub(super) fn created(rules: &SettleRules, settled_by: &str) -> BTreeSet<CollectionId> {
     let names = |rules: &str| rules.split(' ').skip(1).map(str::to_owned).collect::<Vec<String>>();
     let all = names(settled_by).into_iter().chain(names(&rules.catalogue.settling));
     all.filter_map(|name| Some(rules.catalogue.collection(&name)?.0)).collect()
 }
 
-/// Marks every record that is settled, or tells others, for a job, and writes its edges again; of records in `created`, asks also whether
-/// others bring them into being. Returns how many there are.
+/// Marks every record that is settled or that others depend on, for a job, and writes its edges again. For records of collections in `created`,
+/// also marks whether links still create them. Returns the number of records.
 ///
 /// # Errors
 /// When the store fails.
@@ -87,7 +86,7 @@ pub(super) fn mark_all(
     Ok(marked)
 }
 
-/// Edges and marks of some records, as long as they are what was read.
+/// Writes edges and marks of some records, if these have not changed since they were read.
 struct ResettleUnit {
     tenant: Tenant,
     followed: Vec<Propagation>,
@@ -102,7 +101,7 @@ impl ResettleUnit {
             let changed = ValueChange { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: ChangeCause::External };
             let mut own = Propagation::default();
             own.follow(rules, &evaluator, &changed);
-            // those whose targets' keys follow from documents alone are looked at, too: the rule may be another one
+            // links by key are checked, too, because their rule may have changed
             if !rules.relations[collection].from.is_empty() {
                 own.mark_child(rules, collection, &record.key, job);
             }
@@ -129,7 +128,7 @@ impl Unit for ResettleUnit {
     }
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        // a record that changed after it was read was marked by the unit that changed it
+        // the unit that changed a record after it was read here has marked it
         records.iter().for_each(|record| self.followed[*record] = Propagation::default());
         Vec::new()
     }

@@ -1,15 +1,15 @@
-//! Settling that is told to stop: a pass is given up between the pieces it is done in, and its marks stay.
+//! Stopping: a settle pass is given up between steps of its work, and its marks stay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_store::wanted::CancelToken;
 use stook_store::{Result, StoreError};
 
-/// How often somebody looks whether settling is told to stop.
+/// How often the watcher checks whether settling is to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Does `work`; when `is_stopping`, what it asks of stores on this thread is given up, passes included, and it ends with nothing. Whatever was
-/// committed stays, and marks that were not answered stay.
+/// Does `work`. When `is_stopping` returns true, calls of stores on this thread are cancelled, settle passes included, and `None` is returned.
+/// What was committed stays, and so do marks that were not processed.
 ///
 /// # Errors
 /// As `work`.
@@ -33,7 +33,7 @@ pub fn until_stopped<T>(is_stopping: &(dyn Fn() -> bool + Sync), work: impl FnOn
     }
 }
 
-/// Ends the watcher, also where the work panics.
+/// Ends the watcher, also if the work panics.
 struct Done<'d>(&'d AtomicBool, &'d std::thread::Thread);
 
 impl Drop for Done<'_> {
@@ -43,7 +43,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Fails a pass that is given up. Passes ask between pieces of their work.
+/// Fails if the current pass has been cancelled; to be called between steps of its work.
 pub(super) fn go_on() -> Result<()> {
     if CancelToken::now().is_some_and(|token| token.is_over()) { Err(StoreError::Unwanted) } else { Ok(()) }
 }

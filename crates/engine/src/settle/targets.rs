@@ -14,19 +14,19 @@ use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, in_order};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::{Edge, EdgeRange, Result, StartRange};
 
-/// Asks for edges of a link that start between bounds.
+/// Reads the edges of a link that start within ranges.
 pub(super) type EdgeReader<'b> = dyn FnMut(u32, &[StartRange]) -> Result<Vec<Edge>> + 'b;
 
-/// Tells what a child, at this place, looks for by a link.
+/// Returns what the child at this position looks for by a link.
 pub(super) type TargetSearch<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<TargetCriteria> + 's;
 
-/// What a child looks for: what must be equal, and the interval that must overlap.
+/// What a child looks for: the fields that must be equal, and the interval that must overlap.
 pub(super) struct TargetCriteria {
     pub(super) tuples: Vec<SmolStr>,
     pub(super) span: (i64, i64),
 }
 
-/// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
+/// Finds the targets of one link for all children at once; returns the edges read for it, and for each child whether it looked for any.
 pub(super) fn find(
     rules: &SettleRules,
     link: LinkId,
@@ -80,18 +80,18 @@ pub(super) fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, va
     Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
 }
 
-/// The nearest of candidates to an interval, if any is near enough: its distance, start and key.
+/// The candidate nearest to an interval, if any is near enough: its distance, start and key.
 fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&IntervalOverlap>, (start, stop): (i64, i64)) -> Option<(i64, i64, &'c str)> {
     let Some(overlap) = overlap else { return candidates.first().map(|(start, _, key)| (0, *start, *key)) };
     let middle = start + (stop - start) / 2;
     let (low, high) = (start - overlap.tolerance, stop + overlap.tolerance);
-    // candidates are in the order of their starts
+    // candidates are ordered by their starts
     let end = candidates.partition_point(|(start, ..)| *start <= high);
     let near = candidates[..end].iter().filter(|(_, stop, _)| *stop >= low);
     near.map(|(start, stop, key)| ((*start - middle).max(middle - *stop).max(0), *start, *key)).min()
 }
 
-/// Ranges of each target, those that touch as one.
+/// Merges ranges of the same target that overlap or touch.
 pub(super) fn merge(mut ranges: Vec<StartRange>) -> Vec<StartRange> {
     ranges.sort();
     let mut merged: Vec<StartRange> = Vec::with_capacity(ranges.len());
@@ -104,10 +104,10 @@ pub(super) fn merge(mut ranges: Vec<StartRange>) -> Vec<StartRange> {
     merged
 }
 
-/// Targets that may be found: where each begins and ends, and its key.
+/// Possible targets: the start, end and key of each.
 type CandidateTargets<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
 
-/// The targets among registrations, each with its interval, in the order of their keys.
+/// The possible targets among edges that register them, ordered by start, end and key.
 fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
     let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
     for edge in edges {

@@ -1,7 +1,7 @@
-//! Records that a pass could not write, because another record has a unique value that they would have. They wait for it: an edge leads from
-//! the record that has the value, its holder, to the mark that has to be answered again. Whoever changes a unique value of a record marks it
-//! where there are such edges ([`Propagation::follow`](crate::relations::Propagation::follow)), and whoever writes such an edge marks the
-//! holder as well: its value may have changed between the reading and the commit.
+//! Records that a pass could not write, because another record has a unique value that they would get. They wait for it: an edge leads from
+//! the record that has the value, its holder, to the mark that must be processed again. A change of a unique value marks the record if it has
+//! such edges ([`Propagation::follow`](crate::relations::Propagation::follow)). A pass that writes such an edge marks the holder as well,
+//! because its value may have changed between the reading and the commit.
 
 use super::pass_state::{CausingJobs, PassState};
 use crate::content::unique::reserved;
@@ -13,7 +13,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 use stook_store::{Edge, EdgeChange, PassContext, RecordContent, Result, StaleMark, StoredRecord, UniqueConflict};
 
-/// The mark that has to be answered again, without its job: whoever gives the value up causes what follows.
+/// The mark that must be processed again, without its job: the job that gives up the value replaces it.
 pub(super) struct WaitingMark {
     pub(super) order: u32,
     pub(super) rule: u32,
@@ -22,7 +22,7 @@ pub(super) struct WaitingMark {
 }
 
 impl WaitingMark {
-    /// As it stands in an edge of its holder. Of several that a record waits for, each has one edge.
+    /// The edge from the holder of a value. A record that waits for several values has an edge for each.
     fn edge(&self, link: u32, refused: &UniqueConflict, (field, value): (&str, &[u8])) -> Edge {
         Edge {
             link,
@@ -34,7 +34,7 @@ impl WaitingMark {
         }
     }
 
-    /// As an edge has it.
+    /// Reads the mark from an edge.
     fn of(edge: &Edge) -> Self {
         let (order, rule) = ((edge.start >> 32) as u32, edge.start as u32);
         Self { order, rule, target: edge.child.clone(), part: edge.group.clone() }
@@ -42,8 +42,8 @@ impl WaitingMark {
 }
 
 impl PassState<'_> {
-    /// Whether a record has to stay what it is, because another one has a unique value of what it would be. Then the marks are answered again
-    /// when the value is given up.
+    /// Whether a record must stay as it is, because another record has a unique value that it would get. If so, the marks are processed again when
+    /// that value is given up.
     pub(super) fn must_wait(
         &mut self,
         (collection, key): (CollectionId, &Key),
@@ -51,7 +51,7 @@ impl PassState<'_> {
         marks: &[WaitingMark],
         jobs: &CausingJobs,
     ) -> bool {
-        // the last that was said: who has the value may be another one since
+        // the last conflict counts: the value may have got another holder since
         let Some(place) = self.refused.iter().rposition(|refused| refused.collection == collection && refused.key == *key) else { return false };
         self.refused_here.insert(place);
         let refused = &self.refused[place];
@@ -66,12 +66,12 @@ impl PassState<'_> {
         true
     }
 
-    /// Records may have given up unique values: what waits for a value that its holder does not have any more is asked for again.
+    /// Marks again what waits for unique values that their holders no longer have.
     pub(super) fn given_up(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let holders: BTreeMap<Key, ()> = marks.iter().map(|mark| Ok((key_of(&mark.target)?, ()))).collect::<Result<_>>()?;
         let holders: Vec<Key> = holders.into_keys().collect();
-        // whoever is changing one of them has ended when it is held
+        // once a holder is locked, transactions that were changing it have ended
         let held: BTreeMap<SmolStr, StoredRecord> = context
             .hold(collection, &holders)?
             .into_iter()

@@ -1,8 +1,8 @@
-//! Which whole files count: a file that lacks too many keys of the one before it retires nothing until somebody allows it.
+//! Decides which complete files count: a file that lacks too many keys of the one before it retires nothing unless it is imported with
+//! permission to.
 //!
-//! Whole files of a scope are looked at in the order of their age. Each is compared with the newest one before it that counts; so the
-//! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those after it
-//! decided again.
+//! The complete files of a scope are taken in the order of their age. Each is compared with the newest older one that counts; so the decisions
+//! are a function of the set of files, whatever order they arrive in, and a file that arrives late makes those after it be decided again.
 
 use super::keys::{KeySample, MissingKeys};
 use super::names::{all_times, files_of, job_note, keys_of, mark_retired, mark_scope};
@@ -17,34 +17,34 @@ use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, PassContext, Result, StaleMark, Store, StoreError, Tenant};
 
-/// A whole file, as its scope knows it.
+/// A complete file, as recorded for one scope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct DeliveryFile {
-    /// From when on it takes the place of others.
+    /// From which position in the scope on it replaces older files.
     pub from: i64,
-    /// How old it is.
+    /// Its as-of time.
     pub as_of: i64,
     /// The job that imported it.
     pub job: JobId,
     /// Its number among the job's files.
     pub file: usize,
-    /// Whether somebody has allowed it to lack as much as it likes.
+    /// Whether it was imported with permission to lack any number of keys (`--retire-all`).
     pub allowed: bool,
-    /// What was decided; nothing as long as it waits for that.
+    /// What was decided; `None` until then.
     pub verdict: Option<Verdict>,
 }
 
-/// What was decided about a whole file.
+/// What was decided about a complete file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Verdict {
-    /// Whether it takes the place of older files.
+    /// Whether it counts, so that it retires what older files contributed.
     #[serde(rename = "counts")]
     pub is_effective: bool,
-    /// The time of the file it was compared with.
+    /// The as-of time of the file it was compared with.
     pub against: Option<i64>,
-    /// What it lacks of that.
+    /// Keys of that file that it lacks.
     pub lack: MissingKeys,
-    /// What it lacks of files of the same time, of which none takes the place of another; nothing where there are none.
+    /// Keys of other files of the same time that it lacks, none of which replaces another; `None` if there are none.
     #[serde(default)]
     pub same_time: Option<MissingKeys>,
 }
@@ -70,20 +70,20 @@ impl DeliveryFile {
     }
 }
 
-/// The whole files of a scope, oldest first.
+/// The complete files of a scope, oldest first.
 fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
     let mut files: Vec<DeliveryFile> = edges.iter().map(DeliveryFile::of).collect::<Result<_>>()?;
     files.sort_by_key(|own| (own.as_of, own.from, own.job, own.file));
     Ok(files)
 }
 
-/// Whether a file may retire what it lacks.
+/// Whether few enough keys are missing for a file to retire them.
 fn is_within_limit(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
     lack.percent() <= replaces.max_missing
 }
 
 impl PassState<'_> {
-    /// Notes that a file is whole, and asks for a decision in each of its scopes.
+    /// Records that a file is complete, and marks each of its scopes for a decision.
     pub(super) fn add_complete_file(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
         for (scope, own) in &part.scopes {
             let whole = DeliveryFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
@@ -96,7 +96,7 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// Decides about whole files that wait for it, and those after them.
+    /// Decides about the complete files of scopes that wait for it, and again about those after them.
     pub(super) fn decide(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         let mut scopes: BTreeMap<&str, CausingJobs> = BTreeMap::new();
         for mark in marks {
@@ -138,7 +138,7 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// What files that wait for a decision lack of others of the same time, by their names.
+    /// Which keys of other files of the same time each undecided file lacks, by its name.
     fn same_times(
         &self,
         context: &mut dyn PassContext,
@@ -157,8 +157,9 @@ impl PassState<'_> {
         Ok(lacks)
     }
 
-    /// Files of the same time that begin at the same time are one, such as a file that is imported again: it is allowed if one of them
-    /// is, and has the keys of all.
+    /// Merges files that have the same as-of time and begin at the same position, such as a file that was imported twice: the result is allowed if
+    /// one
+    /// of them is, and has the keys of all.
     fn merged(
         &mut self,
         context: &mut dyn PassContext,
@@ -194,7 +195,7 @@ impl PassState<'_> {
         Ok(merged)
     }
 
-    /// Whether another file of the group that a file is compared with was decided about just now.
+    /// Whether a file that another one is compared with has been decided about in this pass.
     fn is_new(&self, other: &DeliveryFile, against: Option<i64>) -> bool {
         Some(other.as_of) == against && self.decided.contains(&(other.job, other.file))
     }
@@ -220,8 +221,8 @@ impl PassState<'_> {
         Ok(all)
     }
 
-    /// The ledger holds the files that count, but for those that newer ones cover. Where it changes, what it retires, or does not any
-    /// more, is looked at again.
+    /// Writes the ledger: the files that count, except those that newer ones cover. Where it changes, marks the contributions that it retires, or
+    /// no longer retires.
     fn write_ledger(
         &mut self,
         replaces: &CompleteDelivery,
@@ -230,7 +231,7 @@ impl PassState<'_> {
         known: &[Edge],
     ) -> Result<()> {
         let known: Vec<(&Edge, (i64, i64))> = known.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
-        // a ledger that was written before files were compared says nothing but which count
+        // a ledger entry without a file was written before files were compared; all that is known about it is that it counts
         let older = known.iter().map(|(_, own)| *own).filter(|own| !files.iter().any(|file| (file.from, file.as_of) == *own));
         let mut counted: BTreeSet<(i64, i64)> = older.collect();
         counted.extend(files.iter().filter(|file| file.counts()).map(|file| (file.from, file.as_of)));
@@ -241,7 +242,7 @@ impl PassState<'_> {
         for (edge, own) in known.into_iter().filter(|(_, own)| !wanted.contains(own)) {
             self.propagation.edge(EdgeChange::Delete(edge.clone()));
             if !wanted.iter().any(|other| covers(*other, own)) {
-                // what it had retired is heard again, unless another file retires it
+                // what it had retired is restored, unless another file retires it
                 for job in jobs {
                     mark_retired(&mut self.propagation, replaces, scope, (edge.start, i64::MAX), *job);
                 }
@@ -251,7 +252,7 @@ impl PassState<'_> {
             let (link, target, child) = (replaces.ledger(), scope.into(), as_of.to_string().into());
             let payload = as_of.to_le_bytes().into();
             self.propagation.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
-            // a file that counts now because an older one does is not what caused it
+            // a file that counts now because of another file's arrival was not imported by the job that caused this
             let own = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
             if let Some(job) = own.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
                 mark_scope(&mut self.propagation, replaces, scope, (*from, i64::MAX), job);
@@ -261,7 +262,7 @@ impl PassState<'_> {
     }
 }
 
-/// What would be decided about a file that is not imported, and what it would be compared with.
+/// What would be decided about a file that is not imported.
 pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scope: &str, part: &ScopePart) -> Result<Verdict> {
     let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
     let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);

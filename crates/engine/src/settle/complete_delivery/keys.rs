@@ -1,26 +1,26 @@
-//! Which keys a file names in a scope, as far as it takes to tell how many of another file's it lacks.
+//! The keys that a file has in a scope, to find how many keys of another file it lacks.
 //!
-//! Up to [`MOST_KEYS`] keys are remembered as hashes, and the comparison is exact. Of more, those with the smallest hashes are: a sample
-//! that does not depend on the order of documents or on how a file was cut, and whose error is about 1 in 60 of the share.
+//! Up to [`MOST_KEYS`] keys are stored as hashes, and the comparison is exact. If there are more, those with the smallest hashes are stored: a sample
+//! that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an error of about 1 in 60.
 
 use std::collections::BTreeMap;
 use stook_catalogue::record::{DecodeError, Decoder};
 
-/// Most keys that are remembered of a file in a scope.
+/// The maximum number of keys that are stored for a file in a scope.
 pub const MOST_KEYS: usize = 4_096;
 
-/// Keys by their hash, and where each stands in the scope: a time.
+/// Hashes of keys, and the position of each in the scope: a time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeySample(BTreeMap<u64, i64>);
 
-/// How many keys of one file another one lacks.
+/// How many keys of one file are missing in another one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MissingKeys {
-    /// Keys that are missing.
+    /// Number of missing keys.
     pub missing: u64,
-    /// Keys that were looked for.
+    /// Number of keys that were compared.
     pub of: u64,
-    /// Whether they are a sample.
+    /// Whether only samples of the keys were compared.
     #[serde(default)]
     pub sampled: bool,
 }
@@ -32,7 +32,7 @@ impl MissingKeys {
     }
 }
 
-/// The hash of what is said of whom: of a collection, a contributor and a key.
+/// The hash of a contribution's name: its collection, contributor and key.
 pub fn hash_of(name: &str) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..8]);
@@ -40,7 +40,7 @@ pub fn hash_of(name: &str) -> u64 {
 }
 
 impl KeySample {
-    /// Adds a key that stands at a time.
+    /// Adds a key at a position.
     pub fn add(&mut self, hash: u64, at: i64) {
         if self.0.len() >= MOST_KEYS && self.0.last_key_value().is_some_and(|(last, _)| *last < hash) {
             return;
@@ -52,17 +52,17 @@ impl KeySample {
         }
     }
 
-    /// Adds those of another part of the file.
+    /// Adds the keys of another part of the file.
     pub fn include(&mut self, other: &KeySample) {
         other.0.iter().for_each(|(hash, at)| self.add(*hash, *at));
     }
 
-    /// Up to which hash all keys are known.
+    /// The largest hash up to which all keys are stored.
     fn bound(&self) -> u64 {
         self.0.last_key_value().filter(|_| self.0.len() >= MOST_KEYS).map_or(u64::MAX, |(last, _)| *last)
     }
 
-    /// How many of these keys, of those that stand at or after a time, a newer file lacks.
+    /// How many of these keys, of those at or after position `from`, a newer file lacks.
     pub fn lacking(&self, newer: &KeySample, from: i64) -> MissingKeys {
         let bound = self.bound().min(newer.bound());
         let sample = self.0.range(..=bound).filter(|(_, at)| **at >= from);
@@ -74,7 +74,7 @@ impl KeySample {
         lack
     }
 
-    /// As bytes.
+    /// Encodes the keys as bytes.
     pub fn pack(&self) -> Vec<u8> {
         self.0.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.to_le_bytes()]).flatten().collect()
     }
@@ -82,7 +82,7 @@ impl KeySample {
     /// Reads [`KeySample::pack`].
     ///
     /// # Errors
-    /// When the bytes are no keys.
+    /// When the bytes are damaged.
     pub fn unpack(packed: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Decoder { bytes: packed };
         let mut keys = Self::default();

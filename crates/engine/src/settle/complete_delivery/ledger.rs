@@ -1,4 +1,4 @@
-//! The ledger of a scope: which files have taken the place of others, from which time on.
+//! The ledger of a scope: which files have replaced others, and from which position on.
 
 use super::names::all_times;
 use crate::relations::stored::number;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
 use stook_store::{Edge, Result, Store, Tenant};
 
-/// What files have taken the place of others, by scope: from when on, and how old the file is.
+/// The files that have replaced others, by scope: from which position on, and the file's as-of time.
 #[derive(Debug, Default)]
 pub struct DeliveryLedger(BTreeMap<String, Vec<(i64, i64)>>);
 
@@ -20,7 +20,7 @@ impl DeliveryLedger {
         Ok(ledger)
     }
 
-    /// The ledger of some scopes as it is now.
+    /// Reads the ledger of some scopes.
     ///
     /// # Errors
     /// When the store fails.
@@ -34,7 +34,7 @@ impl DeliveryLedger {
         self.replacement(scope, at, as_of).is_some()
     }
 
-    /// The time of the newest such delivery.
+    /// The as-of time of the newest such delivery.
     pub fn replacement(&self, scope: &str, at: i64, as_of: i64) -> Option<i64> {
         let files = self.0.get(scope)?.iter();
         files.filter(|(from, newer)| *from <= at && *newer > as_of).map(|(_, newer)| *newer).max()

@@ -1,4 +1,4 @@
-//! How edges and marks of a source with complete deliveries name scopes, files, jobs and contributions.
+//! How the edges and marks of a source with complete deliveries name scopes, files, jobs and contributions.
 
 use crate::merge::NumberedContribution;
 use crate::relations::Propagation;
@@ -16,12 +16,12 @@ pub(super) fn all_times(scope: &str) -> StartRange {
     StartRange { target: scope.into(), low: i64::MIN, high: i64::MAX }
 }
 
-/// What a statement is about: a collection, who speaks, and a key.
+/// The name of a contribution: its collection, contributor and key.
 pub fn contribution_name(collection: &str, contributor: &str, key: &Key) -> String {
     serde_json::json!([collection, contributor, key.as_str()]).to_string()
 }
 
-/// A contribution that was stored, as the edge from its scope names it, if it has one; one that is retired is found elsewhere.
+/// The edge from its scope to a stored contribution, if that has a scope; the edge of a retired one has another link and target.
 pub fn contribution_edge(replaces: &CompleteDelivery, own: &NumberedContribution, name: String) -> Option<EdgeChange> {
     let scoped = own.contribution.scope.as_ref()?;
     let (link, target) = retirement_place(replaces, &scoped.scope, own.contribution.is_retired());
@@ -29,7 +29,7 @@ pub fn contribution_edge(replaces: &CompleteDelivery, own: &NumberedContribution
     Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
 }
 
-/// What the edge of a contribution names.
+/// The parts of a contribution's name, read from an edge.
 pub(super) struct ContributionName {
     collection: String,
     pub contributor: String,
@@ -42,19 +42,19 @@ impl ContributionName {
         Ok(Self { collection, contributor, key })
     }
 
-    /// The record, unless the definition no longer has the collection.
+    /// Returns the record's collection and key, unless the definition no longer has the collection.
     pub fn record(&self, catalogue: &Catalogue) -> Option<(CollectionId, Key)> {
         let (collection, _) = catalogue.collection(&self.collection)?;
         Some((collection, Key::new(self.key.clone()).ok()?))
     }
 }
 
-/// Which of the contributions that a contributor has made to a record an edge is about. Its hash covers scope and time in it, so a document of
-/// another scope that is as old has another one.
+/// Which of a contributor's successive contributions to a record an edge is about. The hash covers the scope and the position in it, so a document
+/// of the same age in another scope differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EdgeAge {
     pub as_of: i64,
-    /// Unknown in edges that older builds have written.
+    /// Missing in edges that older versions of Stook have written.
     more: Option<(Option<Reception>, Hash)>,
 }
 
@@ -70,7 +70,7 @@ impl EdgeAge {
         Ok(Self { as_of, more: Some((received, *hash)) })
     }
 
-    /// What an edge carries: the time, the hash, and where contributions are ordered by it the reception.
+    /// The payload of an edge: the as-of time, the hash, and, if contributions are ordered by it, the reception.
     fn payload(age: ContributionAge) -> Vec<u8> {
         let mut payload = age.as_of.to_le_bytes().to_vec();
         payload.extend(age.hash);
@@ -82,12 +82,12 @@ impl EdgeAge {
         payload
     }
 
-    /// Whether it is this contribution.
+    /// Whether the edge is about this contribution.
     pub fn is_of(self, own: &Contribution) -> bool {
         own.as_of == self.as_of && self.more.is_none_or(|more| more == (own.age().received, own.hash))
     }
 
-    /// Whether a contribution has taken its place.
+    /// Whether this contribution is newer than the one the edge is about.
     pub fn is_before(self, own: &Contribution) -> bool {
         let age = own.age();
         age.as_of > self.as_of || (age.as_of == self.as_of && self.more.is_some_and(|more| more < (age.received, age.hash)))
@@ -105,17 +105,17 @@ pub(super) fn retirement_place(replaces: &CompleteDelivery, scope: &str, retired
     if retired { (replaces.history(), retired_of(scope)) } else { (replaces.statements(), scope.into()) }
 }
 
-/// Asks for a pass over what was said in a scope between two times.
+/// Marks a range of a scope, to check whether the contributions in it are to be retired.
 pub fn mark_scope(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
     followed.mark(FOUND, replaces.statements(), scope, SearchBounds { low, high, cursor: None }.text(), job);
 }
 
-/// The same over what was retired there.
+/// Marks a range of a scope, to check whether the contributions that were retired in it are to be restored.
 pub fn mark_retired(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
     followed.mark(FOUND, replaces.history(), retired_of(scope), SearchBounds { low, high, cursor: None }.text(), job);
 }
 
-/// The targets of the edges that a scope and a job have in [`CompleteDelivery::history`].
+/// The target of edges to the complete files of a scope, in [`CompleteDelivery::history`]. The next functions name the other targets there.
 pub(super) fn files_of(scope: &str) -> SmolStr {
     format!("f{scope}").into()
 }
@@ -132,7 +132,7 @@ pub(super) fn job_note_key(job: JobId) -> SmolStr {
     format!("j{job}").into()
 }
 
-/// An edge that tells a job something about a file of a scope.
+/// An edge that records for a job's report what became of a file or of records in a scope.
 pub(super) fn job_note(replaces: &CompleteDelivery, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
     Edge { link: replaces.history(), target: job_note_key(job), group: SmolStr::default(), start: 0, child, payload }
 }

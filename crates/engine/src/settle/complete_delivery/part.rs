@@ -11,29 +11,29 @@ use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Result};
 
-/// How much of a file is done: of a chunk, or of several.
+/// How much of a file is done, in one chunk or in several.
 #[derive(Debug, Default)]
 pub struct FilePart {
     /// Documents that were read.
     pub documents: u64,
     /// Those of them that failed.
     pub failed: u64,
-    /// Documents of the whole file, where that is known.
+    /// Number of documents in the complete file, if known.
     pub file_documents: Option<u64>,
-    /// Whether somebody has allowed the file to retire whatever it lacks.
+    /// Whether the file was imported with permission to retire whatever it lacks.
     pub retires_all: bool,
-    /// What it says in each scope.
+    /// What it has in each scope.
     pub scopes: BTreeMap<String, ScopePart>,
 }
 
-/// What a part of a file says in one scope.
+/// What a part of a file has in one scope.
 #[derive(Debug, Clone)]
 pub struct ScopePart {
-    /// The first time.
+    /// The first position.
     pub from: i64,
-    /// The oldest `as_of`.
+    /// The oldest as-of time.
     pub as_of: i64,
-    /// Which keys it names.
+    /// The keys.
     pub(super) keys: KeySample,
 }
 
@@ -54,11 +54,13 @@ impl ScopePart {
     }
 }
 
-/// How a part is written: documents, failures, documents of the whole file, whether it retires all.
+/// The stored form of a part: documents, failures, documents of the complete file, whether it may retire everything it lacks.
 type FilePartRow = (u64, u64, Option<u64>, bool);
 
 impl FilePart {
-    /// Adds a document: in which scope, about what (see [`contribution_name`](super::names::contribution_name)), and how old it is. One that was skipped may be about nothing that is known.
+    /// Adds a document: its scope and position, the names of its contributions (see [`contribution_name`](super::names::contribution_name)), and its
+    /// as-of time. A document that
+    /// was skipped may have no known names.
     pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
         let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
         (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));
@@ -76,7 +78,7 @@ impl FilePart {
         }
     }
 
-    /// The edges from a file; `name` tells them from others'.
+    /// The edges from a file; `name` distinguishes them from those of other parts.
     pub(super) fn edges(&self, replaces: &CompleteDelivery, file: &str, name: &str) -> Vec<Edge> {
         let edge = |group: SmolStr, start: i64, payload: Vec<u8>| {
             let (link, target, child) = (replaces.parts(), file.to_owned(), name.to_owned());
@@ -93,13 +95,13 @@ impl FilePart {
             return Ok(Self { scopes, ..Self::default() });
         }
         let read = serde_json::from_slice(&edge.payload);
-        // parts that wait from an earlier build have three numbers
+        // parts that an older version of Stook has written have three numbers
         let read = read.or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, whole)| (documents, failed, whole, false)));
         let (documents, failed, whole, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
         Ok(Self { documents, failed, file_documents: whole, retires_all, scopes: BTreeMap::new() })
     }
 
-    /// Tells that a chunk is done: `first` is the number of its first document.
+    /// Adds the edges and the mark of a chunk that is done; `first` is the number of its first document.
     pub fn tell(&self, replaces: &CompleteDelivery, (job, file): (JobId, usize), first: u64, followed: &mut Propagation) {
         let file = format!("{job} {file}");
         self.edges(replaces, &file, &format!("{first:020}")).into_iter().for_each(|edge| followed.edge(EdgeChange::Put(edge)));

@@ -1,4 +1,4 @@
-//! Answers the marks of a source with complete deliveries: parts of files, decisions, retiring and restoring.
+//! Processes the marks of a source with complete deliveries: parts of files, decisions, retiring and restoring.
 
 use super::names::job_note;
 use super::part::FilePart;
@@ -11,7 +11,7 @@ use stook_store::queue::JobId;
 use stook_store::{EdgeChange, PassContext, Result, StaleMark};
 
 impl PassState<'_> {
-    /// Answers marks of a source whose files take the place of others.
+    /// Processes marks of a source with complete deliveries.
     pub(in crate::settle) fn replaced(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         match marks.first().map(|mark| mark.rule) {
             Some(rule) if rule == replaces.parts() => self.parts(context, replaces, marks),
@@ -21,7 +21,7 @@ impl PassState<'_> {
         }
     }
 
-    /// Parts of files are done: those of a file become one, and one that is whole is decided about.
+    /// Merges the parts of each file into one; a complete file without failures is passed on to be decided about.
     fn parts(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
         self.cleared.extend(marks.iter().map(|mark| mark.id));
         let files: BTreeSet<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();

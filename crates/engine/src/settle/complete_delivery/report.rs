@@ -1,4 +1,4 @@
-//! What a job's files have retired, and why they have not: for who reads about the job, and for dry runs.
+//! What a job's files have retired, or why they have retired nothing: for reports about jobs and for dry runs.
 
 use super::decide::{DeliveryFile, Verdict, foresee};
 use super::keys::{MissingKeys, hash_of};
@@ -15,25 +15,25 @@ use stook_store::journal::Outcome;
 use stook_store::queue::Job;
 use stook_store::{Edge, ReadDetail, Result, StartRange, Store, Tenant};
 
-/// Records that a dry run reads at once.
+/// The number of records that a dry run reads at once.
 const READ_TOGETHER: usize = 1_000;
-/// Failures that a reason names.
+/// The maximum number of failed documents that a reason names.
 const NAMED_FAILURES: usize = 5;
 
-/// What the files of a job have done to what older files said.
+/// What the files of a job have retired of older files' contributions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RetirementReport {
-    /// Records that are not in a file any more, and were retired.
+    /// Number of records with contributions that a newer file lacks, and that were therefore retired.
     pub retired: u64,
-    /// Records that were retired before and are heard again, because the file that had retired them does not count any more.
+    /// Number of records with restored contributions, because the file that had retired them no longer counts.
     #[serde(skip_serializing_if = "is_none")]
     pub heard_again: u64,
-    /// Records that stay as they were, because another one has a unique value that they would have.
+    /// Number of records that were not changed because of a unique conflict.
     #[serde(skip_serializing_if = "is_none")]
     pub refused: u64,
-    /// Each file in each of its scopes, as far as that is decided.
+    /// What was decided about each file, in each of its scopes.
     pub files: Vec<FileRetirement>,
-    /// Whether it is what an import would do.
+    /// Whether this is a forecast of what an import would do.
     #[serde(skip)]
     pub foreseen: bool,
 }
@@ -42,36 +42,36 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// A file that takes the place of older ones in a scope, or not.
+/// What was decided about a file, in one of its scopes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileRetirement {
     /// Its name.
     pub file: String,
-    /// The scope; nothing where the file as a whole takes the place of none.
+    /// The scope; `None` if the file was not decided about because of failures, or because it was not read completely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Whether it takes the place of older ones.
+    /// Whether it counts, so that it retires what older files contributed.
     pub counts: bool,
-    /// Keys of the whole file before it that it lacks, of how many.
+    /// How many keys of the newest older file that counts it lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacks: Option<MissingKeys>,
-    /// Keys that a file of the same time names and it does not, of how many: neither takes the place of the other.
+    /// How many keys of a file of the same time it lacks: neither replaces the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_time: Option<MissingKeys>,
-    /// Why it does not count, or not against all.
+    /// Why it does not count, or does not replace every other file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl FileRetirement {
-    /// A file that takes the place of none.
+    /// A file that retires nothing, in any scope.
     fn none(file: String, reason: String) -> Self {
         Self { file, scope: None, counts: false, lacks: None, same_time: None, reason: Some(reason) }
     }
 }
 
 impl RetirementReport {
-    /// In sentences, each a line.
+    /// The report in sentences, each a line.
     pub fn sentences(&self) -> Vec<String> {
         let records = |count: u64| if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
         let mut sentences = Vec::new();
@@ -97,7 +97,7 @@ impl RetirementReport {
     }
 }
 
-/// `be` is "was" of what was done, "would be" of what is foreseen.
+/// `be` is "was" for what was done, "would be" for a forecast.
 fn too_much_missing(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
@@ -110,7 +110,7 @@ fn too_much_missing(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys,
     )
 }
 
-/// `are` is "are" of what was done, "would be" of what is foreseen.
+/// `are` is "are" for what was done, "would be" for a forecast.
 fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
@@ -120,7 +120,7 @@ fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
     )
 }
 
-/// Why a file retires nothing in a scope, or not what a file of the same time names.
+/// Why a file retires nothing in a scope, or nothing of a file of the same time.
 fn reason(replaces: &CompleteDelivery, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
     let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
     if !counts {
@@ -133,7 +133,7 @@ fn name_of(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).trim_start_matches(crate::job::file::UPLOADED).to_owned()
 }
 
-/// What a job's files have retired so far; nothing for sources whose files take the place of none.
+/// What a job's files have retired so far; `None` if its source does not say `replaces:`.
 ///
 /// # Errors
 /// When the store fails.
@@ -165,7 +165,7 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
     Ok(Some(found))
 }
 
-/// Why a file with failures takes the place of none.
+/// Why a file with failures retires nothing.
 fn failures(store: &dyn Store, job: &Job, file: usize, failed: &str) -> Result<String> {
     let path = job.files.get(file).map(|file| file.path.as_str());
     let troubles = store.journal(job.id, 0, 1_000, true)?;
@@ -180,7 +180,7 @@ fn blocked(failed: &str, records: &[String]) -> String {
     format!("nothing was retired, because {failed} {documents} of it failed (record {}{more})", records.join(", "))
 }
 
-/// What an import would retire, file by file.
+/// Computes what an import would retire, file by file.
 pub struct RetirementDryRun<'t> {
     catalogue: &'t Catalogue,
     store: &'t dyn Store,
@@ -190,23 +190,23 @@ pub struct RetirementDryRun<'t> {
     found: RetirementReport,
 }
 
-/// The file at hand.
+/// The file being read.
 struct DryRunFile {
     name: String,
     part: FilePart,
-    /// Hashes of what it names, in whichever scope.
+    /// Hashes of the names of its contributions, in all scopes.
     named: HashSet<u64>,
-    /// Numbers of its documents that failed.
+    /// The documents that failed, by number.
     failed: Vec<String>,
 }
 
 impl<'t> RetirementDryRun<'t> {
-    /// A trial of files of a source.
+    /// A dry run for files of a source with complete deliveries.
     pub fn new(catalogue: &'t Catalogue, store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t CompleteDelivery) -> Self {
         Self { catalogue, store, tenant, replaces, file: None, found: RetirementReport { foreseen: true, ..RetirementReport::default() } }
     }
 
-    /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
+    /// Adds a chunk of a file: how much of the file it is, the names of its contributions, and its failed documents.
     ///
     /// # Errors
     /// When the store fails.
@@ -258,8 +258,9 @@ impl<'t> RetirementDryRun<'t> {
         Ok(())
     }
 
-    /// How many records have a live contribution that one of these edges is about. An edge stays where the contribution has moved to
-    /// another scope, or to another time in it.
+    /// Counts the records of which a contribution that one of these edges is about still counts. An edge remains if the contribution has moved to
+    /// another
+    /// scope, or to another position in it.
     fn standing(&self, edges: &[(Edge, EdgeAge)]) -> Result<u64> {
         let mut named: BTreeMap<(CollectionId, Key), Vec<(String, EdgeAge)>> = BTreeMap::new();
         for (edge, age) in edges {
@@ -288,7 +289,7 @@ impl<'t> RetirementDryRun<'t> {
         Ok(standing)
     }
 
-    /// What was found.
+    /// Ends the last file and returns the report.
     ///
     /// # Errors
     /// When the store fails.

@@ -22,28 +22,28 @@ use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, NewChangeLogEntry, PassContext, RecordChange, RecordWrite, Result, StaleMark, StoredRecord};
 
-/// What becomes of statements.
+/// How contributions change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetirementChange {
-    /// A file that counts has taken their place.
+    /// A file that counts replaces them.
     Retire,
-    /// None has any more.
+    /// No file that counts replaces them any more.
     Restore,
 }
 
-/// What has become of a record.
+/// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RetirementResult {
-    /// What older files said of it is not heard any more.
+    /// Contributions of older files no longer count.
     Retired,
-    /// It is heard again.
+    /// They count again.
     Restored,
-    /// It stays as it was, because another record has a unique value that it would have.
+    /// It was not changed, because another record has a unique value that it would get.
     UniqueConflict,
 }
 
 impl RetirementResult {
-    /// How the edges that count such records for a job begin.
+    /// The first letter of the edges that count such records for a job.
     fn kind(self) -> char {
         match self {
             Self::Retired => 'r',
@@ -53,7 +53,7 @@ impl RetirementResult {
     }
 }
 
-/// Something that was said in a scope.
+/// A contribution in a scope.
 struct ScopedContribution {
     contributor: String,
     age: EdgeAge,
@@ -62,7 +62,7 @@ struct ScopedContribution {
 }
 
 impl ScopedContribution {
-    /// The mark that asks again whether it counts.
+    /// The mark to check again whether it counts.
     fn mark(&self) -> WaitingMark {
         let Edge { link, target, start, .. } = &self.edge;
         let part = SearchBounds { low: *start, high: *start, cursor: None }.text().into();
@@ -70,7 +70,7 @@ impl ScopedContribution {
     }
 }
 
-/// The job that stands for those that caused something.
+/// The job that is named if several jobs caused something.
 fn first_of(jobs: &CausingJobs) -> JobId {
     jobs.first().copied().unwrap_or_default()
 }
@@ -99,7 +99,7 @@ impl PassState<'_> {
             let name = ContributionName::of(&edge)?;
             match name.record(&self.rules.catalogue) {
                 Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor: name.contributor, age, scope, edge }),
-                // of a collection that the definition does not have any more
+                // the definition no longer has the collection
                 None => self.propagation.edge(EdgeChange::Delete(edge)),
             }
         }
@@ -122,7 +122,7 @@ impl PassState<'_> {
         self.count(context, replaces, counted)
     }
 
-    /// Tells jobs how many records they have changed in a scope, or could not change.
+    /// Adds to the counts of jobs how many records they have changed in a scope, or could not change.
     fn count(
         &mut self,
         context: &mut dyn PassContext,
@@ -141,7 +141,7 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// Says what has become of the record; nothing where it is as it was.
+    /// Retires or restores contributions of one record; returns what became of it, or `None` if nothing changes.
     fn restate_one(
         &mut self,
         replaces: &CompleteDelivery,
@@ -158,7 +158,7 @@ impl PassState<'_> {
         let mut moved = Vec::new();
         for own in &own {
             let said = contributions.iter().find(|said| *said.contributor == *own.contributor);
-            // the edge of a newer contribution is written with that
+            // the edge of a newer contribution was written together with that
             if said.is_none_or(|said| !own.age.is_before(said)) {
                 moved.push(EdgeChange::Delete(own.edge.clone()));
             }

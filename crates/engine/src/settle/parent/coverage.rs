@@ -1,4 +1,4 @@
-//! The rows of a coverage as they should be, written where they are not.
+//! Computes the rows of a coverage and writes those that differ.
 
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
@@ -15,7 +15,7 @@ use stook_catalogue::value::Value;
 use stook_store::{PassContext, RecordChange, RecordContent, RecordWrite, Result, StoredRecord};
 
 impl PassState<'_> {
-    /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
+    /// Brings the rows of a coverage up to date. `covered` has the rows of the coverages computed before, by coverage and parent, then by group.
     pub(super) fn cover(
         &mut self,
         context: &mut dyn PassContext,
@@ -24,7 +24,7 @@ impl PassState<'_> {
         covered: &mut HashMap<(usize, usize), BTreeMap<String, CoverageRow>>,
     ) -> Result<()> {
         let coverage = &self.rules.catalogue.coverages[index];
-        // where all groups are measured, or summed up, all rows are looked at; else those of groups that have changed
+        // all rows are read if all groups are measured or another coverage sums them up, else only those of groups that have changed
         let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
         let is_whole = |wanted: &ParentWork| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
         let names: Vec<&str> = parents.iter().filter(|own| is_whole(&own.wanted)).map(|own| own.key.as_str()).collect();
@@ -86,7 +86,7 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// Writes what rows should be where it is not what they are.
+    /// Writes rows that differ from the stored ones, and deletes stored rows that should not exist.
     fn replace(&mut self, collection: CollectionId, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &CausingJobs) {
         let definition = &self.rules.catalogue.collections[collection];
         let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();

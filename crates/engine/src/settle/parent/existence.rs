@@ -1,4 +1,4 @@
-//! Parents that exist because children name them, and rollups of parents.
+//! Parents that exist because children link to them, and rollups of parents.
 
 use super::work::{ChildrenByLink, ParentState, ParentWork};
 use crate::content::settled::carry_settled;
@@ -20,17 +20,17 @@ use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::{RecordChange, RecordContent, RecordWrite, Result, StoredRecord};
 
-/// What becomes of a parent because of who names it.
+/// What becomes of a parent because of the children that link to it.
 #[derive(Default)]
 struct LinkedExistence {
-    /// Its content if that is something else now; of one that goes, nothing.
+    /// Its new content if that changes; `Some(None)` if the record is to be deleted.
     content: Option<Option<RecordContent>>,
-    /// Whether only all its children tell.
+    /// Whether all its children must be read to decide.
     asks_all: bool,
 }
 
 impl PassState<'_> {
-    /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
+    /// Creates or deletes a parent, depending on whether children link to it, and settles its rollups; returns it if it exists.
     pub(super) fn exists(
         &mut self,
         collection: CollectionId,
@@ -99,8 +99,9 @@ impl PassState<'_> {
         Ok(golden.map(|golden| ParentState { key: key.clone(), golden }))
     }
 
-    /// What becomes of a parent that children name: it has a contribution of each link whose children do, also where documents speak of it.
-    /// Without any contribution it is nothing. `is_all` says whether all children are told.
+    /// What becomes of a parent that children link to: it has a contribution of each link through which they do, even if documents contribute to it,
+    /// too.
+    /// Without any contribution it is deleted. `is_all` says whether `told` has the children of all groups.
     fn made(
         &self,
         (collection, key): (CollectionId, &Key),
@@ -121,7 +122,7 @@ impl PassState<'_> {
         let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
         let names: Vec<SmolStr> = links.iter().map(name_of).collect();
         if is_all {
-            // links that were there once
+            // links that the definition no longer has
             contributions.retain(|own| !own.is_of_a_link() || names.contains(&own.contributor));
         }
         let mut asks_all = false;
@@ -145,7 +146,7 @@ impl PassState<'_> {
                     unreadable: Vec::new(),
                 });
             } else if !named && is_there {
-                // its last child may have gone: only all of them tell
+                // its last child may be gone: only reading all children can tell
                 asks_all |= !is_all;
                 contributions.retain(|contribution| !is_all || contribution.contributor != contributor);
             }

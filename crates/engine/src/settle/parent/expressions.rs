@@ -1,4 +1,4 @@
-//! Expressions of a coverage, evaluated on a parent, a group and what was measured.
+//! Expressions of a coverage, evaluated for a parent, a group and a measured value.
 
 use crate::settle::pass_state::PassState;
 use stook_catalogue::eval::{Expression, MemberReference, Scope, text_to_cel, to_cel};
@@ -30,12 +30,12 @@ impl PassState<'_> {
         self.noted(expression, self.evaluator.eval(expression, &CoverageScope { golden, group, value }, plain, Ok))
     }
 
-    /// What an expression gives; that it has failed is noted.
+    /// The result of an expression; a failure is noted.
     pub(super) fn noted<T>(&self, expression: &Expression, found: std::result::Result<T, String>) -> Option<T> {
         found.map_err(|error| self.evaluator.note("coverage", expression, &error)).ok()
     }
 
-    /// The result of an expression as a whole number; of times and durations their microseconds.
+    /// The result of an expression as an integer; times and durations in microseconds.
     pub(super) fn number(
         &self,
         expression: &Expression,
@@ -52,7 +52,7 @@ impl PassState<'_> {
     }
 }
 
-/// What the expressions of a coverage know: the parent's values, the group, and what is measured.
+/// The variables of a coverage's expressions: the parent's values, the group, and the measured value.
 struct CoverageScope<'s> {
     golden: GoldenValues<'s>,
     group: &'s str,

@@ -1,4 +1,4 @@
-//! Measures the children of a parent, group by group, or in runs of values.
+//! Measures the children of a parent by group, or as runs of values.
 
 use super::rows::CoverageRow;
 use super::work::{ChildAtHand, ParentState, ParentWork};
@@ -12,7 +12,7 @@ use stook_catalogue::record::put_value;
 use stook_catalogue::value::{FieldType, Value};
 
 impl PassState<'_> {
-    /// Rows of groups that are to be measured anew.
+    /// Computes the rows of the groups that are to be measured.
     pub(super) fn measured(
         &self,
         coverage: &Coverage,
@@ -32,7 +32,7 @@ impl PassState<'_> {
         });
         let mut groups: BTreeSet<&str> = by_group.keys().copied().collect();
         groups.extend(expected.iter().flatten().map(String::as_str));
-        // a group without children has a row only where it is one of those that should have some
+        // a group without children has a row only if the coverage expects it
         groups.retain(|group| wanted.all || wanted.groups.contains(*group));
         let mut rows = BTreeMap::new();
         for group in groups {
@@ -48,7 +48,7 @@ impl PassState<'_> {
             let expected = case.expected.as_ref().filter(|_| is_expected);
             let expected =
                 expected.and_then(|expected| self.number(expected, coverage.parent, &parent.golden, group, None)).map(|expected| expected.max(0));
-            // what is complete lacks nothing, wherever its children lie
+            // a group that reaches the expected value has no gaps, wherever the intervals of its children are
             let is_complete = expected.is_some_and(|expected| value >= expected);
             let missing = case.gaps.as_ref().filter(|_| is_expected && !is_complete).and_then(|asked| {
                 let time = |expression| self.number(expression, coverage.parent, &parent.golden, group, None);
@@ -70,7 +70,7 @@ pub(super) fn case_of<'c>(children: &'c GroupedChildren, group: &str) -> Option<
     children.cases.iter().find(|case| case.pattern.as_ref().is_none_or(|pattern| pattern.is_match(group)))
 }
 
-/// A measure of children, which are in the order of their starts.
+/// The measured value of children, which must be ordered by their starts.
 fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
     match measure {
         Measure::Union => union(children.iter().filter_map(|child| child.span)),
@@ -92,9 +92,9 @@ fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
     }
 }
 
-/// The runs of what children say, which may be of several groups.
+/// The runs of the values of children, which may belong to several groups.
 pub(super) fn observed(children: &[ChildAtHand], condition: usize, told: usize, max_gap: i64) -> Vec<ValueRun> {
-    // an interval that ends before it begins is none
+    // intervals that end before they begin are ignored
     let is_one = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
     let said = children.iter().filter(|child| child.told.meets(condition) && is_one(&child.told));
     let mut seen: Vec<(i64, i64, &str, Value)> =

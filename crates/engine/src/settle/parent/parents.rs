@@ -1,4 +1,4 @@
-//! Settles parents: which of their children are read, and in which order their values follow.
+//! Settles parents: which of their children are read, and in which order their values are computed.
 
 use super::work::{ChildAtHand, ChildrenByLink, ParentAtHand, ParentWork};
 use crate::relations::marks::{MADE, key_of};
@@ -47,7 +47,7 @@ impl PassState<'_> {
         Ok(())
     }
 
-    /// Where a rollup may change, everything may; where a parent came or goes with its children, all of them count.
+    /// Extends the work to all children of a parent if a rollup or runs may change, or if the parent does not exist yet and links may create it.
     fn widen(&self, collection: CollectionId, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, ParentWork>) {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];
@@ -65,7 +65,7 @@ impl PassState<'_> {
         }
     }
 
-    /// Reads edges of parents: of all groups, or of those that have changed.
+    /// Reads the edges of parents: of all groups, or of those that have changed.
     fn told(&self, context: &mut dyn PassContext, collection: CollectionId, wanted: &BTreeMap<Key, ParentWork>) -> Result<Vec<ChildrenByLink>> {
         let own = &self.rules.relations[collection];
         let definition = &self.rules.catalogue.collections[collection];

@@ -1,4 +1,4 @@
-//! A row of a coverage, with its key, as it is stored.
+//! A row of a coverage, its key and its stored form.
 
 use super::work::ParentState;
 use crate::content::key::key_text;
@@ -15,7 +15,7 @@ use stook_store::StoredRecord;
 /// A row of a coverage while it is computed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CoverageRow {
-    /// The type of what is measured.
+    /// The type of the measured value.
     pub(super) ty: FieldType,
     pub(super) value: i64,
     pub(super) expected: Option<i64>,
@@ -41,12 +41,12 @@ impl CoverageRow {
         })
     }
 
-    /// Whether there is anything to say.
+    /// Whether the row is stored: it has a value, or one is expected.
     fn says(&self) -> bool {
         self.value != 0 || self.adjusted().is_some()
     }
 
-    /// A row as it is in the store.
+    /// Reads a row from its record.
     pub(super) fn stored(record: &StoredRecord, case: &MeasureCase) -> Self {
         let number = |index: usize| record.golden[index].as_int();
         let gaps = match &record.golden[7] {
@@ -64,7 +64,7 @@ impl CoverageRow {
 }
 
 impl PassState<'_> {
-    /// A row as it is stored, if it says anything.
+    /// The key and the values of a row as it is stored, if it is.
     pub(super) fn row(&self, coverage: &Coverage, parent: &ParentState, group: &str, row: &CoverageRow) -> Option<(Key, Vec<Value>)> {
         if !row.says() {
             return None;
@@ -108,7 +108,7 @@ impl PassState<'_> {
         row_key(rows, &values, self.evaluator)
     }
 
-    /// Values of a row with its key and what it repeats of its parent.
+    /// Adds to a row the fields that it copies from its parent; returns its key and values.
     fn keyed(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
         let of = &self.rules.catalogue.collections[coverage.parent];
@@ -120,7 +120,7 @@ impl PassState<'_> {
     }
 }
 
-/// The key of a coverage's row: its parent, and its group or interval. Where that is longer than a key may be, its end is a hash of all.
+/// The key of a coverage's row: its parent, and its group or interval. A key that would be too long is cut and ends with a hash of all of it.
 fn row_key(rows: &Collection, values: &[Value], evaluator: &Evaluator) -> Option<Key> {
     let text = key_text(rows, values, evaluator).ok()?;
     let shortened = || {

@@ -11,7 +11,7 @@ use stook_catalogue::links::CoverageTotal;
 use stook_catalogue::value::FieldType;
 
 impl PassState<'_> {
-    /// Sums over rows that expect something.
+    /// Sums up the rows that have an expected value.
     pub(super) fn sums(&self, total: &CoverageTotal, ty: &FieldType, rows: &BTreeMap<String, CoverageRow>) -> BTreeMap<String, CoverageRow> {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let uses_rows =
@@ -50,7 +50,7 @@ impl PassState<'_> {
     }
 }
 
-/// Rows by group as expressions see them: numbers, durations in microseconds.
+/// The rows by group as the variable `rows` of expressions: numbers, with durations in microseconds.
 fn rows_to_cel(rows: &BTreeMap<String, CoverageRow>) -> cel::Value {
     let name = |name: &str| CelKey::String(Arc::new(name.to_owned()));
     let number = |number: Option<i64>| number.map_or(cel::Value::Null, |number| cel::Value::Float(number as f64));

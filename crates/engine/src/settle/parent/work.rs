@@ -1,4 +1,4 @@
-//! What is to be settled of parents, and what is known of them.
+//! What is to be settled of parents, and what is known about them.
 
 use crate::relations::payload::ChildPayload;
 use crate::settle::pass_state::CausingJobs;
@@ -8,38 +8,38 @@ use stook_catalogue::ids::LinkId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
 
-/// What of a parent is to be settled.
+/// What is to be settled of a parent.
 #[derive(Debug, Default)]
 pub(super) struct ParentWork {
     pub(super) jobs: CausingJobs,
-    /// Everything, because the parent itself has changed.
+    /// Whether everything is to be settled: the parent itself has changed, or a rollup, runs or its existence may change.
     pub(super) all: bool,
-    /// Whether it exists because others name it, whatever the definition said of that before.
+    /// Whether to decide again if links create it, even if the definition no longer has any that do.
     pub(super) created_by_link: bool,
     /// Groups whose children have changed.
     pub(super) groups: BTreeSet<String>,
 }
 
-/// A parent as it is with the pass at hand.
+/// A parent as this pass leaves it.
 pub(super) struct ParentState {
     pub(super) key: Key,
     pub(super) golden: Arc<[Value]>,
 }
 
-/// A child of a parent, as its edge carries it.
+/// A child of a parent, as its edge describes it.
 pub(super) struct ChildAtHand {
     pub(super) group: SmolStr,
     pub(super) key: SmolStr,
     pub(super) told: ChildPayload,
 }
 
-/// Children of one parent, by link, in the order of their edges.
+/// The children of one parent, by link, in the order of their edges.
 pub(super) type ChildrenByLink = HashMap<LinkId, Vec<ChildAtHand>>;
 
-/// A parent with what is to be settled of it.
+/// A parent, and what is to be settled of it.
 pub(super) struct ParentAtHand {
     pub(super) key: Key,
-    /// Nothing where it does not exist.
+    /// `None` if it does not exist.
     pub(super) state: Option<ParentState>,
     pub(super) wanted: ParentWork,
     pub(super) children: ChildrenByLink,
