@@ -1,4 +1,4 @@
-//! Consolidates a mapped chunk with what is stored, and prepares it to be submitted.
+//! Consolidates a mapped chunk with the stored records, and prepares it to be submitted.
 
 use super::unit::ChunkUnit;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use stook_store::journal::ChunkJournal;
 use stook_store::{ReadDetail, Store, StoreError, StoredRecord, Tenant};
 
 impl ChunkUnit {
-    /// Consolidates with what is stored now: one bulk read per collection.
+    /// Merges the chunk's contributions into the stored records, with one bulk read per collection.
     ///
     /// # Errors
     /// When the store fails.
@@ -27,12 +27,13 @@ impl ChunkUnit {
     }
 
     /// Whether [`ChunkUnit::consolidate_unread`] may be used: only if the profile creates missing records. Otherwise nothing would be written
-    /// for them, the store would compare no version, and existing records would be missed.
+    /// for them, so the store would compare no version, and existing records would be missed.
     pub fn goes_unread(&self) -> bool {
         self.context.policy.unmatched == OnUnmatched::Create
     }
 
-    /// Consolidates as if none of its records existed. Where one exists, the store finds that when it writes, locks it, and lets the unit resolve it.
+    /// Consolidates as if none of its records existed. When the store finds on writing that one exists, it locks the record and has the unit resolve
+    /// the conflict.
     ///
     /// # Errors
     /// When the store fails.
@@ -40,10 +41,11 @@ impl ChunkUnit {
         self.consolidate_with(Some(store), |_, _, keys| Ok(vec![None; keys.len()]))
     }
 
-    /// As [`ChunkUnit::consolidate`], reading through `read`. `store` can tell whether what was read of others
-    /// is still so when the chunk is written.
+    /// As [`ChunkUnit::consolidate`], but reads the records through `read`. With a `store`, records can also be settled inline by reading others,
+    /// which the
+    /// store checks when the chunk is written.
     ///
-    /// # Errors
+    /// When `read` or the store fails.
     /// What `read` says.
     pub fn consolidate_with(
         &mut self,
@@ -55,7 +57,7 @@ impl ChunkUnit {
             by_collection.entry(*collection).or_default().push(key.clone());
         }
         for (collection, keys) in by_collection {
-            // whole, though few documents change much: what is not as it was written must not be taken for what was said
+            // full records are read, so that damaged values are noticed and not taken for contributed ones
             let stored = read(&self.context.tenant, collection, &keys)?;
             self.decide(collection, keys.into_iter().zip(stored));
         }
@@ -66,15 +68,15 @@ impl ChunkUnit {
         Ok(())
     }
 
-    /// Makes everything ready that the store will ask for, so that the writer has nothing to compute.
+    /// Computes what the store will take, so that its writing thread need not.
     pub fn prepare(&mut self) {
-        // what records were has been told
+        // the former values have been used by `follow`
         self.decisions.values_mut().for_each(|decision| decision.before = None);
         self.writes = self.take_writes(|_| true);
         self.journal = Some(self.build_journal());
     }
 
-    /// What the chunk would journal as things stand; for a dry run.
+    /// The journal that the chunk would write; for a dry run.
     pub fn preview(&mut self) -> ChunkJournal {
         self.build_journal()
     }

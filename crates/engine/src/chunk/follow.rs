@@ -1,4 +1,4 @@
-//! What the changes of a chunk mean for other records: edges, stale marks, and what can be settled at once.
+//! What the changes of a chunk mean for other records: edges, stale marks, and inline settling.
 
 use super::unit::ChunkUnit;
 use crate::content::history::indexed_stay;
@@ -15,7 +15,7 @@ use stook_store::journal::Outcome;
 use stook_store::{ReadSet, RecordChange, Store, StoreError};
 
 impl ChunkUnit {
-    /// Finds out what other records are told, and settles at once what can be; records that others read come first.
+    /// Computes the propagation of the chunk's changes and settles records inline if possible, starting with records that others read.
     pub(super) fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
         let rules = self.context.rules.clone();
         let mut collections: Vec<CollectionId> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
@@ -42,7 +42,7 @@ impl ChunkUnit {
     }
 
     fn settle_at_once(&mut self, rules: &SettleRules, collection: CollectionId, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
-        // where nobody else looks at what they are, they are settled in their places: with a store at hand none waits for a pass
+        // if records of the collection do not read each other, they are settled without a copy: with a store, none of them needs a pass
         let in_place = store.is_some() && !rules.reads_of(collection, collection);
         let mut is_own = vec![false; self.decisions.len()];
         let mut values: Vec<Arc<[Value]>> = Vec::new();
@@ -82,7 +82,7 @@ impl ChunkUnit {
         Ok(())
     }
 
-    /// What was said in scopes, and how much of its file this is.
+    /// Adds the edges of contributions in scopes, the marks of these scopes, and how much of its file the chunk is.
     pub(super) fn follow_scopes(&mut self, followed: &mut Propagation) {
         let rules = self.context.rules.clone();
         let policy = self.context.policy;
@@ -112,7 +112,7 @@ impl ChunkUnit {
         }
     }
 
-    /// Asks for a pass over records that were settled by what is not so any more.
+    /// Marks records that were settled inline from values that have changed since.
     pub(super) fn mark_children(&mut self, places: &[(CollectionId, Key)]) {
         for (collection, key) in places {
             if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
@@ -121,8 +121,8 @@ impl ChunkUnit {
         }
     }
 
-    /// What other records are told of records that were decided again, with what they were taken for before. Who was settled by one
-    /// of them asks for a pass, unless it would find the same.
+    /// Computes the propagation of records that were merged again; `again` has the values that they were thought to get before. Records that were
+    /// settled inline from them are marked, unless they read the same values.
     pub(super) fn follow_again(&mut self, again: &BTreeMap<(CollectionId, Key), Option<Arc<[Value]>>>) {
         let (rules, job) = (self.context.rules.clone(), self.context.policy.job);
         for (place, taken_for) in again {
@@ -131,7 +131,7 @@ impl ChunkUnit {
             let changed = ValueChange { collection: place.0, key: &place.1, before, after, job, by: ChangeCause::External };
             decision.propagation = Propagation::default();
             decision.propagation.follow(&rules, &self.evaluator, &changed);
-            // what a record is that stays as somebody else has written it is not known here
+            // the new values are unknown if the record stays as another transaction has written it
             let is_known = decision.write.is_some();
             let reads_the_same = is_known && rules.reads_the_same(place.0, taken_for.as_deref(), after);
             decision.take_failures(&self.evaluator);

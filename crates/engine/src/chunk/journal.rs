@@ -9,7 +9,7 @@ use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
 
 impl ChunkUnit {
-    /// The journal as things stand, built where it is not known.
+    /// The journal; built if it is not up to date.
     pub(super) fn current_journal(&mut self) -> Option<&ChunkJournal> {
         if self.journal.is_none() {
             self.journal = Some(self.build_journal());
@@ -17,7 +17,7 @@ impl ChunkUnit {
         self.journal.as_ref()
     }
 
-    /// Collects outcomes and issues, as the decisions stand.
+    /// Collects outcomes and issues from the decisions.
     pub(super) fn build_journal(&self) -> ChunkJournal {
         let mut counts = OutcomeCounts { documents: self.mapped.entries.len() as i64, ..OutcomeCounts::default() };
         let mut lines: Vec<DocumentOutcome> = Vec::with_capacity(self.mapped.entries.len());
@@ -106,7 +106,7 @@ impl ChunkUnit {
     }
 }
 
-/// What became of a document: one that says nothing new, but has documents inside that do, is an update.
+/// The outcome of a document: if it changes nothing itself, but documents embedded in it do, it is an update.
 fn with_embedded(own: &NumberedContribution, outcome: Outcome, statements: &[NumberedContribution], decision: &MergeResult) -> Outcome {
     let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == own.document);
     let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);

@@ -1,4 +1,4 @@
-//! The documents of a chunk, mapped: contributions by record, and what failed.
+//! The mapped documents of a chunk: contributions by record, and what failed.
 
 use super::map::{DocumentMapper, Envelope, SkippedPlace};
 use super::read;
@@ -21,49 +21,49 @@ use stook_store::journal::{Issue, Outcome};
 use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{Store, Tenant};
 
-/// Bytes that are kept of a document that failed.
+/// The maximum number of bytes that are kept of a document that failed.
 const MOST_KEPT: usize = 64 << 10;
-/// Bytes that are kept of all such documents of a chunk.
+/// The maximum number of bytes that are kept of all failed documents of a chunk.
 const MOST_KEPT_ALL: usize = 256 << 10;
 
-/// Where a chunk's documents come from.
+/// A chunk, and where its bytes come from.
 pub struct ChunkInput<'i> {
-    /// Its place.
+    /// The chunk's position in its file.
     pub slice: &'i ChunkSlice,
     /// Its file.
     pub file: &'i JobFile,
-    /// The bytes, where they are at hand.
+    /// The bytes, if they are in memory already.
     pub bytes: Option<Bytes>,
 }
 
-/// A document in the journal before its outcome is known.
+/// A document for the journal whose outcome is not yet known.
 pub(super) struct PendingDocument {
     pub(super) document: u64,
     pub(super) record: u64,
     pub(super) offset: u64,
 }
 
-/// Documents of a chunk, mapped.
+/// The mapped documents of a chunk.
 #[derive(Default)]
 pub(super) struct MappedDocuments {
-    /// Documents of the job before the chunk's file.
+    /// The number of documents of the job before the chunk's file.
     pub(super) file_start: u64,
     /// All documents, in their order.
     pub(super) entries: Vec<PendingDocument>,
     /// Contributions by record, in key order.
     pub(super) records: BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
-    /// Documents that never reached a record.
+    /// Documents that contribute to no record.
     pub(super) without_record: Vec<UnmappedDocument>,
     /// Failures and warnings.
     pub(super) troubles: Vec<Issue>,
     /// Documents that failed, by number, as far as they are kept.
     pub(super) failed_documents: Vec<(u64, Vec<u8>)>,
     kept_bytes: usize,
-    /// How much it is of a file that takes the place of others.
+    /// How much of its file the chunk is, if the source says `replaces:`.
     pub(super) part: Option<FilePart>,
 }
 
-/// A document that reached no record.
+/// A document that contributes to no record.
 pub(super) struct UnmappedDocument {
     pub(super) document: u64,
     pub(super) outcome: Outcome,
@@ -73,7 +73,7 @@ pub(super) struct UnmappedDocument {
 }
 
 impl MappedDocuments {
-    /// Keeps a document that failed, if there is room.
+    /// Keeps a document that failed, if the limit allows it.
     fn keep(&mut self, document: u64, bytes: &[u8]) {
         let own = &bytes[..bytes.len().min(MOST_KEPT)];
         if self.kept_bytes + own.len() <= MOST_KEPT_ALL {
@@ -83,10 +83,10 @@ impl MappedDocuments {
     }
 }
 
-/// Reads and maps a chunk's documents. Nothing is read from the store but, for a source with complete deliveries, which of them count.
+/// Reads and maps a chunk's documents. Reads nothing from the store except the ledger of scopes, for a source with complete deliveries.
 ///
 /// # Errors
-/// When the chunk as a whole cannot be read.
+/// When the chunk as a whole cannot be read, or the store fails.
 pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, evaluator: &Evaluator) -> Result<MappedDocuments> {
     let slice = input.slice;
     let source = &context.rules.catalogue.sources[context.source];
@@ -97,7 +97,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     let file_start = slice.documents_before - slice.file_documents;
     let now = store.clock();
     let syntax = syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
-    // what is embedded in its documents is as old as they are
+    // embedded documents were received together with the document that contains them
     let received = |document: u64| {
         let origin = ContributionOrigin { job: context.policy.job, document };
         source.as_of.by_reception.then_some(Reception { at: context.accepted, origin })
@@ -146,7 +146,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
                 false => generations[statement.feed],
             };
             let record = (statement.collection, statement.key.clone());
-            // mostly the only one
+            // most records get only one contribution
             chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution {
                 document,
                 received: received(document),
@@ -166,12 +166,12 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     Ok(chunk)
 }
 
-/// That there were more repairs than are kept.
+/// A warning that there were more repairs than are listed.
 fn more(repairs: &Repairs) -> Option<String> {
     Some(repairs.uncounted()).filter(|more| *more > 0).map(|more| format!("{more} more repairs of this record are not listed"))
 }
 
-/// How much a chunk is of its file. Statements whose place newer files have taken are found here.
+/// How much of its file a chunk is. Also notes which contributions newer complete deliveries retire on arrival.
 fn part_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
     records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,

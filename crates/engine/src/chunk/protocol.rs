@@ -1,4 +1,4 @@
-//! A chunk as one unit of work of the store: its writes, and what is merged again where others were faster.
+//! A chunk as a unit of work of the store: its writes, and how records that others have changed meanwhile are merged again.
 
 use super::unit::ChunkUnit;
 use crate::merge::MergeResult;

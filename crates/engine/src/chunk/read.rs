@@ -1,4 +1,4 @@
-//! A chunk to documents, in memory that does not grow with what a file contains.
+//! Reads the documents of a chunk, in memory that is bounded whatever a file contains.
 
 use super::mapped::ChunkInput;
 use crate::job::file::check_unchanged;
@@ -15,8 +15,9 @@ use stook_formats::scan::Scanner;
 use stook_formats::{ParseContext, Syntax};
 use stook_store::queue::{ChunkSlice, JobFile};
 
-/// Longest chunk that is read as a whole. Only one with a document beyond its syntax's limit is longer; it is read piece by
-/// piece, and such a document is thrown away while it is read.
+/// The maximum length of a chunk that is read at once, in bytes. Only a chunk with a document beyond its syntax's limit is longer; it is read piece
+/// by
+/// piece, and the document is discarded as it is read.
 pub const WHOLE: u64 = 64 << 20;
 
 /// A chunk's bytes.
@@ -54,7 +55,7 @@ fn input(slice: &ChunkSlice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<
     Ok(ChunkBytes::Whole(whole.into()))
 }
 
-/// The bytes of a chunk.
+/// Reads the bytes of a chunk.
 ///
 /// # Errors
 /// When the file cannot be read, or the chunk is longer than [`WHOLE`].
@@ -67,17 +68,17 @@ pub fn bytes(slice: &ChunkSlice, file: &JobFile) -> Result<Bytes> {
     }
 }
 
-/// Which documents of its file are a chunk's; which is the last is unknown where they were not counted.
+/// The range of a file's documents that a chunk has; its end is open if they have not been counted.
 pub fn range(slice: &ChunkSlice) -> DocumentRange {
     let last = if slice.documents == 0 { u64::MAX } else { slice.file_documents + u64::from(slice.documents) };
     DocumentRange { before: slice.file_documents, offset: slice.offset, last }
 }
 
-/// Calls `visit` with every document of a chunk, such that it can be parsed without its file; kept documents share the
+/// Calls `visit` with every document of a chunk, in a form that can be parsed without the rest of the file; kept documents share the
 /// chunk's bytes.
 ///
 /// # Errors
-/// When the file cannot be read, or what `visit` says.
+/// When the file cannot be read, or `visit` fails.
 pub fn documents(chunk: &ChunkInput<'_>, syntax: Syntax, source: &Source, mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>) -> Result<()> {
     let (slice, file) = (chunk.slice, chunk.file);
     let scanner = Scanner::resume(syntax, source, &slice.head);

@@ -1,4 +1,4 @@
-//! The tags that records of a chunk carry after its changes.
+//! Computes the tags of a chunk's records after its changes.
 
 use super::unit::ChunkUnit;
 use crate::tags::{ChangedDocuments, TagEvaluator};
@@ -10,7 +10,7 @@ use stook_store::damage::ForRecord;
 use stook_store::{RecordChange, Store, StoreError};
 
 impl ChunkUnit {
-    /// Finds out who carries what of the records that change.
+    /// Computes the changes of tags of the records that change.
     pub(super) fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());
         let mut changed: BTreeMap<CollectionId, Vec<ChangedDocuments>> = BTreeMap::new();
@@ -34,7 +34,7 @@ impl ChunkUnit {
         Ok(())
     }
 
-    /// The same for records that were decided again, inside the store's transaction: by what they keep now.
+    /// Computes them again for records that were merged again inside the store's transaction, from all documents that these now have.
     pub(super) fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (CollectionId, Key)>) -> std::result::Result<(), StoreError> {
         let Some(tagger) = &mut self.tagger else { return Ok(()) };
         let catalogue = &self.context.rules.catalogue;
@@ -48,7 +48,7 @@ impl ChunkUnit {
                     tagger.add_whole(place.0, place.1.clone(), Some(&read.for_record(&definition.name, &place.1)?));
                 }
                 Some((_, RecordChange::Delete)) => tagger.add_whole(place.0, place.1.clone(), None),
-                // the same documents as before
+                // the documents are the same as before
                 _ => {}
             }
         }

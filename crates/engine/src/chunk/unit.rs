@@ -1,4 +1,4 @@
-//! A chunk and what is known of it: its documents, the merged records, what it has read of others, its journal.
+//! A chunk while it is processed: its documents, the merged records, its read set and its journal.
 
 use super::mapped::{ChunkInput, MappedDocuments, map_documents};
 use crate::Result;
@@ -14,7 +14,7 @@ use stook_catalogue::survivorship::Consolidator;
 use stook_store::journal::{ChunkJournal, OutcomeCounts};
 use stook_store::{LeaseToken, ReadSet, RecordWrite, Store, StoredRecord};
 
-/// A chunk that has been read and mapped, and consolidated with what was stored when it was.
+/// A chunk that has been read and mapped, and then consolidated with the records stored at that time.
 pub struct ChunkUnit {
     pub(super) context: JobContext,
     pub(super) evaluator: Evaluator,
@@ -24,24 +24,24 @@ pub struct ChunkUnit {
     pub(super) mapped: MappedDocuments,
     pub(super) decisions: BTreeMap<(CollectionId, Key), MergeResult>,
     pub(super) writes: Vec<RecordWrite>,
-    /// Records that were settled at once, by their targets.
+    /// Records that were settled inline, by the targets that they read.
     pub(super) settled_by: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
-    /// Records whose targets were looked for in a range of the read set.
+    /// For each range of the read set, the records whose targets were looked for in it.
     pub(super) search_ranges: Vec<Vec<(CollectionId, Key)>>,
     pub(super) read_set: ReadSet,
-    /// Who carries what, where records carry tags.
+    /// Changes of tags, if any collection of the chunk has tags.
     pub(super) tagger: Option<TagEvaluator>,
     /// Built before the chunk is submitted, and again if something changes after that.
     pub(super) journal: Option<ChunkJournal>,
-    /// Who is named where changes are logged.
+    /// The name of the caller in change logs.
     pub(super) caller: String,
 }
 
 impl ChunkUnit {
-    /// Reads and maps a chunk. Nothing is read from the store.
+    /// Reads and maps a chunk. For a source with complete deliveries, also reads their ledger from the store.
     ///
     /// # Errors
-    /// When the chunk as a whole cannot be read.
+    /// When the chunk as a whole cannot be read, or the store fails.
     pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, lease_token: Option<LeaseToken>) -> Result<Self> {
         let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
         let mapped = map_documents(context, store, input, &evaluator)?;
@@ -62,7 +62,7 @@ impl ChunkUnit {
         })
     }
 
-    /// Decides about records.
+    /// Merges the contributions to records of one collection.
     pub(super) fn decide(&mut self, collection: CollectionId, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
         let definition = &self.context.rules.catalogue.collections[collection];
         let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
@@ -72,7 +72,7 @@ impl ChunkUnit {
             let Some(statements) = self.mapped.records.get(&place) else { continue };
             let mut decision = merger.decide(record.as_ref(), statements);
             decision.failures = self.evaluator.failures();
-            // of one that was healed it is not known what it has told others: it tells them anew
+            // the former values of a repaired record are unknown, and so are its edges: it writes all of them again
             if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {
                 decision.before = record.filter(|record| record.exists).map(|record| record.golden);
             }
@@ -80,13 +80,14 @@ impl ChunkUnit {
         }
     }
 
-    /// Names somebody else than the job where changes are logged.
+    /// Sets the name of the caller in change logs, which is otherwise the job.
     pub fn called_by(&mut self, caller: &str) {
         caller.clone_into(&mut self.caller);
     }
 
-    /// How much it is of a file that takes the place of others, with the failures known so far, and what its statements are about; for a
-    /// dry run.
+    /// How much of its file the chunk is, without the number of failures, and the names of its contributions, if the source says `replaces:`; for a
+    /// dry
+    /// run.
     pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
         let statements =
@@ -97,28 +98,28 @@ impl ChunkUnit {
         Some((self.mapped.part.as_ref()?, named))
     }
 
-    /// The writes as they stand, left in place; for a dry run.
+    /// The merged records; for a dry run.
     pub fn merged(&self) -> impl Iterator<Item = (&(CollectionId, Key), &MergeResult)> {
         self.decisions.iter()
     }
 
-    /// What becomes of its documents, as things stand.
+    /// The number of documents by outcome.
     pub fn counts(&self) -> OutcomeCounts {
         self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
     }
 
-    /// Whether no record tells others, is told by others, or has tags.
+    /// Whether its records have no tags, pass nothing to other records and depend on none.
     pub fn stands_alone(&self) -> bool {
         let rules = &self.context.rules;
         self.mapped.records.keys().all(|(collection, _)| !rules.concern(*collection) && rules.catalogue.collections[*collection].tags.is_none())
     }
 
-    /// Records that they are about.
+    /// The number of records that it contributes to.
     pub fn records(&self) -> usize {
         self.mapped.records.len()
     }
 
-    /// Documents read.
+    /// The number of documents read.
     pub fn documents(&self) -> usize {
         self.mapped.entries.len()
     }

@@ -1,4 +1,4 @@
-//! The newest contribution of each contributor stays; each document gets the outcome that follows.
+//! Keeps the newest contribution of each contributor, and gives each document the outcome that follows.
 
 use super::contribution::NumberedContribution;
 use super::merger::{RecordMerger, sorted};
@@ -12,7 +12,7 @@ use stook_store::journal::Outcome;
 use stook_store::{RecordChange, StoredRecord};
 
 impl RecordMerger<'_> {
-    /// Decides about a record that is changed; one that was damaged is written whatever comes of it.
+    /// Decides about a record that the job updates or creates. A record that was damaged is written even if nothing changes.
     pub(super) fn contribute(
         &self,
         stored: Option<&StoredRecord>,
@@ -24,7 +24,7 @@ impl RecordMerger<'_> {
         let job = self.policy.job;
         let was_alive = stored.is_some_and(|record| record.exists);
         let mut decision = MergeResult { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..MergeResult::default() };
-        // (statement that wins, what the contributor had said before the job), per contributor that changes
+        // (the contribution that wins, what the contributor had stored before the job), for each contributor that changes
         let mut winners: Vec<(usize, Option<PreviousContribution>)> = Vec::new();
         let mut changed: Vec<Contribution> = Vec::new();
         let mut replaced = vec![false; old.len()];
@@ -55,7 +55,7 @@ impl RecordMerger<'_> {
                 let reason = stored.as_ref().or(winner.as_ref()).map(|other| other.counts_instead_of(statements[index].age()));
                 decision.superseded.extend(reason.map(|reason| (index, reason)));
             }
-            // what older statements say of fields that the newest one could not be read in
+            // older contributions provide the fields that could not be read in the newest one
             let older = |newest: &Contribution| own.iter().filter(|index| statements[**index].age() < newest.age()).copied().collect::<Vec<_>>();
             let Some(best) = best else {
                 let Some(present) = present.filter(|present| !present.unreadable.is_empty()) else { continue };
@@ -71,7 +71,7 @@ impl RecordMerger<'_> {
                 // a document of another chunk had won so far
                 let on_arrival = in_job.retired == Retirement::OnArrival;
                 let former = seen(outcome(existed, before, in_job.hash, in_job.generation, on_arrival), &in_job.content, was_alive);
-                // the journal tells of the document around it
+                // an embedded document has no outcome of its own in the journal
                 if !statements[best].contribution.embedded {
                     let reason = Successor::stated(&statements[best]).counts_instead_of(in_job.age());
                     let document = in_job.origin.document;
@@ -88,7 +88,7 @@ impl RecordMerger<'_> {
                     newest.take_over(&statements[index].stored(None, job));
                 }
                 match present {
-                    // another map read the same document
+                    // the same document, read by another mapping
                     Some(present) if present.age().moment() == newest.age().moment() && present.generation != newest.generation => {
                         newest.take_over_unread(present)
                     }
@@ -130,7 +130,7 @@ impl RecordMerger<'_> {
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden =
             |stored: &StoredRecord| stored.exists == golden.alive && stored.golden[..] == golden.values[..] && stored.conflicts == golden.conflicts;
-        // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
+        // a deleted record is written in full when this job first contributes to it, so that the job's other chunks see that this job created it
         let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
             RecordChange::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
@@ -144,8 +144,8 @@ impl RecordMerger<'_> {
         decision
     }
 
-    /// Says of documents that a newer deletion counts instead of them, or does not any more. Whether it does follows from all contributions
-    /// together, so documents of other chunks that are stored may have another outcome now.
+    /// Gives documents the outcome that follows if a newer deletion counts instead of them, or no longer does. That depends on all contributions
+    /// together, so documents that other chunks have stored may get another outcome, too.
     fn hide(
         &self,
         contributions: &[Contribution],
@@ -171,7 +171,7 @@ impl RecordMerger<'_> {
         for own in contributions.iter().filter(|own| self.policy.wrote(own.origin.job) && !is_winner(own)) {
             let outcome = outcome(existed, own.before, own.hash, own.generation, own.retired == Retirement::OnArrival);
             let (from, to) = (seen(outcome, &own.content, was_alive), seen(outcome, &own.content, is_alive));
-            // the journal tells of the document around an embedded one
+            // an embedded document has no outcome of its own in the journal
             if from != to && !self.rules.catalogue.is_embedded(own.source()) {
                 let reason = if to == Outcome::Superseded { reason() } else { String::new() };
                 decision.corrections.push(ChangedOutcome { document: own.origin.document, from, to, reason });
@@ -179,7 +179,7 @@ impl RecordMerger<'_> {
         }
     }
 
-    /// Says of contributions that a full record leaves out what became of their documents: newer ones have taken their places.
+    /// Gives documents the outcome that follows if a record has too many contributions, so that newer ones displace theirs.
     fn leave_out(
         &self,
         left_out: Vec<Contribution>,
@@ -205,14 +205,14 @@ impl RecordMerger<'_> {
     }
 }
 
-/// What becomes of a document that would create or update a record: where the record is deleted all the same, because the deletion is
-/// newer, nobody sees what it says.
+/// The outcome of a document that would create or update a record: superseded if the record is deleted nevertheless, because the deletion is
+/// newer.
 fn seen(outcome: Outcome, content: &ContributionContent, is_alive: bool) -> Outcome {
     let is_hidden = !is_alive && matches!(content, ContributionContent::Values(_)) && matches!(outcome, Outcome::Created | Outcome::Updated);
     if is_hidden { Outcome::Superseded } else { outcome }
 }
 
-/// Places of statements by their contributor, in the order of their first ones.
+/// Positions of contributions by contributor, in the order of the first one of each.
 fn by_contributor(statements: &[NumberedContribution]) -> Vec<Vec<usize>> {
     if let [_] = statements {
         return vec![vec![0]];
@@ -229,7 +229,7 @@ fn by_contributor(statements: &[NumberedContribution]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// What a statement that wins is called.
+/// The outcome of a contribution that wins.
 fn outcome(existed: bool, before: Option<PreviousContribution>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
     match before {
         _ if on_arrival => Outcome::Superseded,

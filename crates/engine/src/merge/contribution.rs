@@ -10,7 +10,7 @@ use stook_catalogue::record::{
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 
-/// What a document says in one collection.
+/// What a document contributes to one record.
 #[derive(Debug, Clone)]
 pub struct NewContribution {
     /// The collection's index.
@@ -19,73 +19,73 @@ pub struct NewContribution {
     pub source: SourceId,
     /// The feed's index in that source.
     pub feed: usize,
-    /// Whether the document stood inside another one.
+    /// Whether the document is embedded in another one.
     pub embedded: bool,
-    /// The record spoken of.
+    /// The record's key.
     pub key: Key,
-    /// Who speaks.
+    /// The contributor's name.
     pub contributor: SmolStr,
-    /// When it was true.
+    /// The as-of time.
     pub as_of: i64,
     /// Hash of the content.
     pub hash: Hash,
-    /// What is said.
+    /// The values, or a deletion.
     pub content: ContributionContent,
     /// Fields, by index and in their order, whose values could not be read.
     pub unreadable: Vec<FieldId>,
     /// The document, if the collection keeps it.
     pub raw: Option<KeptDocument>,
-    /// The document as a packed tree, if tags are asked of it.
+    /// The document as a packed tree, if tags are computed from it.
     pub tree: Option<Bytes>,
-    /// Which scope it was said in, where files take the place of others.
+    /// The scope it belongs to and its position there, if the source says `replaces:`.
     pub scope: Option<Box<ScopePosition>>,
-    /// The time of the newer complete delivery that has retired it before it came.
+    /// The as-of time of a newer complete delivery that retires it on arrival.
     pub replaced_by: Option<i64>,
 }
 
 impl NewContribution {
-    /// Whether a newer complete delivery has retired it before it came.
+    /// Whether a newer complete delivery retires it on arrival.
     pub fn is_retired(&self) -> bool {
         self.replaced_by.is_some()
     }
 }
 
-/// Where a statement stands among those that a file takes the place of.
+/// The position of a contribution in a scope of its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopePosition {
     /// The scope.
     pub scope: String,
-    /// A time in it, in microseconds.
+    /// The position: a time, in microseconds.
     pub at: i64,
 }
 
-/// A statement with its document's number and the number of the map that made it.
+/// A contribution with the number of its document and the generation of the mapping that made it.
 #[derive(Debug, Clone)]
 pub struct NumberedContribution {
     /// Number of the document inside the job.
     pub document: u64,
-    /// When it was received, where its source orders documents of one time by that.
+    /// When the document was received, if its source uses that to order documents of one as-of time.
     pub received: Option<Reception>,
-    /// The store's number for the map.
+    /// The generation of the feed's mapping.
     pub generation: u32,
-    /// What it says.
+    /// The contribution.
     pub contribution: NewContribution,
 }
 
 impl NumberedContribution {
-    /// By which of two contributions of one contributor the newer one is found.
+    /// The age by which contributions of one contributor are compared.
     pub fn age(&self) -> ContributionAge {
         ContributionAge { as_of: self.contribution.as_of, received: self.received, hash: self.contribution.hash }
     }
 
-    /// Whether a statement counts beside what was said before the job: newer, or of the same moment and read by another map. What
-    /// two maps made of documents has no order by hash, the map at hand wins.
+    /// Whether it counts instead of what was stored before the job: it is newer, or was read from a document of the same age by another mapping.
+    /// Hashes do not order what two mappings made of one document; the present mapping wins.
     pub(super) fn is_beyond(&self, before: &PreviousContribution) -> bool {
         let (own, other) = (self.age(), before.age());
         own > other || (own.moment() == other.moment() && self.generation != before.generation)
     }
 
-    /// As it is stored, with what its contributor had said before the job.
+    /// Converts it to its stored form, with what its contributor had stored before the job.
     pub(super) fn stored(&self, before: Option<PreviousContribution>, job: JobId) -> Contribution {
         let statement = &self.contribution;
         Contribution {

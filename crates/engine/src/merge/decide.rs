@@ -1,4 +1,4 @@
-//! Contributions of one record to outcomes and one write, by what the job does with records that exist and with others.
+//! Decides about the contributions to one record, by what the job does with records that exist and with others.
 
 use super::contribution::NumberedContribution;
 use super::merger::RecordMerger;
@@ -10,7 +10,7 @@ use stook_store::StoredRecord;
 use stook_store::journal::Outcome;
 
 impl RecordMerger<'_> {
-    /// Decides what `statements`, all of one record, mean for it.
+    /// Decides what `statements`, all to one record, mean for it.
     pub fn decide(&self, stored: Option<&StoredRecord>, statements: &[NumberedContribution]) -> MergeResult {
         let old = match stored {
             None => Vec::new(),
@@ -20,7 +20,7 @@ impl RecordMerger<'_> {
             },
         };
         let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
-        // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
+        // contributions of a deleted record can still be withdrawn: a withdrawal that empties or deletes a record must not hide it from the next one
         let withdraws = self.policy.matched == OnMatched::Withdraw;
         let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.exists || touched || withdraws));
         let all = |outcome: Outcome, reason: Option<&str>| MergeResult {
@@ -37,7 +37,7 @@ impl RecordMerger<'_> {
         self.contribute(stored, false, old, existed, statements)
     }
 
-    /// The contributions of a record; what is wrong with it where not all of it can be read.
+    /// The contributions of a record, or the reason why they cannot all be read.
     fn contributions(&self, record: &StoredRecord) -> std::result::Result<Vec<Contribution>, String> {
         if let Some(reason) = record.reason() {
             return Err(reason);

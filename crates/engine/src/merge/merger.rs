@@ -1,4 +1,4 @@
-//! The contributions of a record as its content, and what a change of it means for others.
+//! Turns the contributions of a record into its content, and a change of it into propagation.
 
 use super::contribution::{NewContribution, NumberedContribution};
 use super::result::MergeResult;
@@ -17,7 +17,7 @@ use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_store::queue::JobId;
 use stook_store::{RecordChange, RecordContent, StoredRecord};
 
-/// Decides about records of one collection. One per thread.
+/// Merges contributions to records of one collection. Used by one thread.
 pub struct RecordMerger<'c> {
     pub(super) collection: &'c Collection,
     pub(super) consolidator: &'c Consolidator<'c>,
@@ -39,7 +39,7 @@ impl<'c> RecordMerger<'c> {
         Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
     }
 
-    /// What other records are told of a change.
+    /// The edges and marks that follow from a change.
     pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &RecordChange) -> Propagation {
         let mut followed = Propagation::default();
         let after = match change {
@@ -67,7 +67,7 @@ impl<'c> RecordMerger<'c> {
         };
     }
 
-    /// Notes which documents of a record change with its contributions, where tags are asked of them.
+    /// Notes which documents of a record change, if tags are computed from them.
     pub(super) fn documents(
         &self,
         stored: Option<&StoredRecord>,
@@ -85,7 +85,7 @@ impl<'c> RecordMerger<'c> {
         decision.reevaluates_tags = stored.is_none() || !decision.documents.is_empty();
     }
 
-    /// What contributions add up to, with what settling has found so far.
+    /// The golden values of contributions, together with the settled values that the record has so far.
     pub(super) fn golden_record(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> GoldenRecord {
         let mut golden = self.consolidator.golden_record(contributions);
         if let Some(record) = stored.filter(|record| !record.golden.is_empty()) {
@@ -94,7 +94,7 @@ impl<'c> RecordMerger<'c> {
         golden
     }
 
-    /// Retires or restores the contributions of a record that are meant. `None` if they have been replaced.
+    /// Retires or restores the contributions that `is_meant` selects. `None` if there is nothing to change, for example because they were replaced.
     pub fn retire_or_restore(
         &self,
         record: &StoredRecord,
@@ -117,7 +117,7 @@ impl<'c> RecordMerger<'c> {
         Some(RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
     }
 
-    /// The change that leaves a record with `contributions`. A record without any goes, unless transitions have set state.
+    /// The change that leaves a record with `contributions`. A record without any is deleted, unless transitions have set its state.
     pub fn without(&self, record: &StoredRecord, mut contributions: Vec<Contribution>) -> RecordChange {
         if contributions.is_empty() && record.state_set.is_empty() {
             return RecordChange::Delete;
@@ -126,7 +126,7 @@ impl<'c> RecordMerger<'c> {
         RecordChange::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 
-    /// The content of a record with these contributions, in the order they are stored.
+    /// The content of a record with these contributions, which must be in stored order.
     pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: GoldenRecord, contributions: &[Contribution]) -> RecordContent {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
@@ -147,7 +147,7 @@ impl<'c> RecordMerger<'c> {
     }
 }
 
-/// Contributions in the order they are stored.
+/// Sorts contributions into stored order.
 pub(super) fn sorted(contributions: &mut [Contribution]) -> &[Contribution] {
     contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
     contributions

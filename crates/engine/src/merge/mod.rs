@@ -1,13 +1,13 @@
-//! Contributions of one record, merged: what is stored of each contributor, what is written, and the outcome of each document.
+//! Merging the contributions of one record: what is stored of each contributor, what is written, and the outcome of each document.
 //!
 //! [`RecordMerger::decide`] takes the contributions that documents make to a record and the record as it is stored. It skips, fails or
-//! withdraws them as the job's policy says, repairs a record that is damaged (`repair.rs`), and else lets the newest contribution of each
-//! contributor stay (`contribute.rs`). [`merger`] turns the contributions that stay into the content that is written.
+//! withdraws them as the job's policy says, repairs a record that is damaged (`repair.rs`), and otherwise keeps the newest contribution of each
+//! contributor (`contribute.rs`). [`merger`] turns the contributions that stay into the content that is written.
 //!
-//! Of what one contributor says of one record the newest stays, by [`stook_catalogue::record::ContributionAge`]. Outcomes are a function
+//! Of a contributor's contributions to a record the newest stays, by [`stook_catalogue::record::ContributionAge`]. Outcomes are a function
 //! of what was stored before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
-//! remembers what it replaced ([`stook_catalogue::record::PreviousContribution`]), and an outcome another chunk has journalled is corrected when a
-//! newer document of the job comes later.
+//! remembers what it replaced ([`stook_catalogue::record::PreviousContribution`]), and an outcome that another chunk has journalled is corrected
+//! when a newer document of the job follows.
 
 mod contribute;
 pub mod contribution;

@@ -1,4 +1,4 @@
-//! A record that is damaged in the store is written again from documents that say what cannot be read of it.
+//! Writes a record that is damaged in the store again, from documents that contain what cannot be read.
 
 use super::contribution::{NewContribution, NumberedContribution};
 use super::merger::RecordMerger;
@@ -12,8 +12,8 @@ use stook_store::journal::Outcome;
 use stook_store::{RecordChange, StoredRecord};
 
 impl RecordMerger<'_> {
-    /// Decides about a record that cannot be read: it is written again where documents say what cannot be read of it, and what others have
-    /// said of it is not lost with that; else the documents fail, and nothing is written.
+    /// Decides about a damaged record: it is written again if documents contain what cannot be read of it and no other contributor's values are lost;
+    /// otherwise the documents fail, and nothing is written.
     pub(super) fn heal(&self, record: &StoredRecord, statements: &[NumberedContribution], reason: &str) -> MergeResult {
         let fail = |advice: &str| {
             let name = &self.collection.name;
@@ -36,10 +36,10 @@ impl RecordMerger<'_> {
         }
         let mut content = match decision.write.take() {
             Some((_, RecordChange::Put(content))) => content,
-            // no contribution changed: the readable ones are written again
+            // no contribution changed: write those that can be read again
             _ => Box::new(self.content(Some(&record), created_job, self.golden_record(Some(&record), &contributions), &contributions)),
         };
-        // every column is written
+        // damaged columns must be written, even if their values seem unchanged
         content.indexes_unchanged = false;
         let change = RecordChange::Put(content);
         self.remember(Some(&record), &change, &mut decision);
@@ -51,15 +51,15 @@ impl RecordMerger<'_> {
     }
 }
 
-/// A record of which everything that counts is known again.
+/// A repaired record: everything that counts is known again.
 struct RepairedRecord {
     record: StoredRecord,
     contributions: Vec<Contribution>,
-    /// Whether it is not known who had said something of it.
+    /// Whether its former contributors are unknown.
     lost: bool,
 }
 
-/// What is known of a damaged record with what documents say again; what can be done where that is not enough.
+/// Repairs a damaged record with what documents contain, or returns the advice what to do if that is not enough.
 fn healed(collection: &Collection, stored: &StoredRecord, statements: &[NumberedContribution]) -> std::result::Result<RepairedRecord, String> {
     let is = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
     let is_readable = !is(RecordPart::Row) && !is(RecordPart::State);
@@ -71,7 +71,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
     let broken: Vec<FieldId> =
         stored.damage.iter().filter_map(|damage| if let RecordPart::Golden(field) = damage.part { Some(field) } else { None }).collect();
-    // who has said what cannot be read differs with what is put in its place
+    // contributions that refer to a damaged golden value are those that change if it is replaced
     let mut marked = stored.golden.clone();
     broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
     let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(RecordPart::Contributions)) else {
@@ -109,7 +109,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         && (found.golden_is_damaged || !found.damaged.is_empty())
         && statements.iter().all(|new| is_of(own, new))
     {
-        // nobody else has said anything of it
+        // there is no other contributor whose values could be lost
         return Ok(RepairedRecord::from_nothing(record));
     }
     if found.golden_is_damaged {
@@ -117,7 +117,7 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     }
     let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
     for place in found.damaged.iter().rev() {
-        // its own document says it again
+        // a document of the same contributor replaces it
         let own = contributions.remove(*place);
         if !statements.iter().any(|new| is_of(&own, new)) {
             return Err(format!("import again the document that contains `{}`, or a newer version of it", own.contributor));
@@ -126,8 +126,8 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
     Ok(RepairedRecord { record, contributions, lost: false })
 }
 
-/// The golden values of a record of which some are not what was written, with what documents say again in their place, if that makes
-/// them what was written.
+/// The golden values of a record of which some are damaged, with values from documents in their place, if that makes the checksum
+/// right.
 fn said_again(
     collection: &Collection,
     found: &UnpackedContributions,
@@ -153,7 +153,7 @@ fn said_again(
     Err(format!("import the documents from which `{}` were read again: a value of one of them is damaged", names.join("`, `")))
 }
 
-/// What a contribution says of a field.
+/// The value that a contribution has for a field.
 fn said(own: &Contribution, field: FieldId) -> Value {
     match &own.content {
         ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
@@ -161,7 +161,7 @@ fn said(own: &Contribution, field: FieldId) -> Value {
     }
 }
 
-/// The statement among those given of which a contribution was made.
+/// The given contribution from which a stored one was made.
 fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
     let is_own = |new: &&NumberedContribution| {
         let statement = &new.contribution;
@@ -171,7 +171,7 @@ fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Op
 }
 
 impl RepairedRecord {
-    /// A record of which documents say everything again.
+    /// A record that is written again from documents alone.
     fn from_nothing(record: StoredRecord) -> Self {
         Self { record: StoredRecord { contributions: Vec::new(), raw: None, ..record }, contributions: Vec::new(), lost: true }
     }

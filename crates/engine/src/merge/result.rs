@@ -1,4 +1,4 @@
-//! What follows for one record from the contributions of a chunk.
+//! The result of merging contributions into one record.
 
 use crate::relations::Propagation;
 use crate::tags::document::DocumentChanges;
@@ -10,59 +10,59 @@ use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, Version};
 
-/// A document of another chunk whose outcome changed.
+/// A document of another chunk whose outcome changes.
 #[derive(Debug)]
 pub struct ChangedOutcome {
     /// Its number inside the job.
     pub document: u64,
-    /// What it was.
+    /// The former outcome.
     pub from: Outcome,
-    /// What it is now.
+    /// The new outcome.
     pub to: Outcome,
-    /// What counts in its place, in words.
+    /// What counts instead, in words.
     pub reason: String,
 }
 
-/// What follows for one record.
+/// The result of merging contributions into one record.
 #[derive(Debug, Default)]
 pub struct MergeResult {
     /// What to write, and the version it is based on.
     pub write: Option<(Option<Version>, RecordChange)>,
-    /// The outcome of each statement, in their order, and why where it failed.
+    /// The outcome of each contribution, in their order, and the reason if it failed.
     pub outcomes: Vec<(Outcome, Option<String>)>,
-    /// What counts in the place of statements that are superseded, in words, by their places.
+    /// What counts instead of superseded contributions, in words, by their positions.
     pub superseded: BTreeMap<usize, String>,
-    /// Documents of other chunks whose outcome changed.
+    /// Documents of other chunks whose outcome changes.
     pub corrections: Vec<ChangedOutcome>,
-    /// What is logged of the record's golden fields.
+    /// The change of the record's golden fields, for the change log.
     pub logged: Option<Json>,
-    /// What the record was, where others are told of it and it existed.
+    /// The record's former values, if the change may have consequences for other records and it existed.
     pub before: Option<Vec<Value>>,
-    /// What it is with the change, where others are told of it and it exists.
+    /// The record's new values, if the change may have consequences for other records and it exists.
     pub after: Option<Arc<[Value]>>,
-    /// Whether its settled values are known to be what they must be.
+    /// Whether its settled values are known to be correct.
     pub settled: bool,
-    /// Statements that are stored, by their places.
+    /// Contributions that are stored, by their positions.
     pub stored: Vec<usize>,
-    /// Changes of documents that tags are asked of.
+    /// Changes of documents from which tags are computed.
     pub documents: DocumentChanges,
-    /// Whether who carries what may follow from the change.
+    /// Whether the record's tags may change.
     pub reevaluates_tags: bool,
-    /// What the change tells other records; known when all records of the chunk are decided.
+    /// Edges and marks that follow from the change; known when all records of the chunk have been decided about.
     pub propagation: Propagation,
-    /// What was wrong with the stored record, if the change heals it.
+    /// What was wrong with the stored record, if the change repairs it.
     pub repaired: Option<String>,
-    /// Expressions that failed on the record: it is what it is without their values.
+    /// Expressions that failed for the record; their values are null.
     pub failures: Vec<String>,
 }
 
 impl MergeResult {
-    /// Takes over what the evaluator has noted.
+    /// Takes the failures that the evaluator has noted.
     pub fn take_failures(&mut self, evaluator: &Evaluator) {
         self.add_failures(evaluator.failures());
     }
 
-    /// Adds failures that are not known yet.
+    /// Adds failures, each once.
     pub fn add_failures(&mut self, failures: Vec<String>) {
         for failure in failures {
             if !self.failures.contains(&failure) {

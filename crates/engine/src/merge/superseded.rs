@@ -1,40 +1,40 @@
-//! What counts in the place of a document that is superseded, in words.
+//! What counts instead of a superseded document, in words.
 
 use super::contribution::NumberedContribution;
 use crate::job::NO_JOB;
 use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, PreviousContribution};
 use stook_catalogue::value::show_timestamp;
 
-/// A document that counts in the place of another one.
+/// A document that counts instead of another one.
 pub(super) struct Successor {
     age: ContributionAge,
     place: SuccessorPlace,
 }
 
 enum SuccessorPlace {
-    /// In the delivery of the other one, under this number.
+    /// In the same delivery, with this number.
     SameDelivery(u64),
-    /// In one that was processed before; unknown where an earlier version has stored it.
+    /// In an earlier delivery; `None` if an earlier version of Stook has stored it without its origin.
     Earlier(Option<ContributionOrigin>),
 }
 
 impl Successor {
-    /// A statement next to the other one.
+    /// A contribution of the same chunk.
     pub fn stated(statement: &NumberedContribution) -> Self {
         Self { age: statement.age(), place: SuccessorPlace::SameDelivery(statement.document) }
     }
 
-    /// What another chunk of the job has stored.
+    /// A contribution that another chunk of the job has stored.
     pub fn stored(contribution: &Contribution) -> Self {
         Self { age: contribution.age(), place: SuccessorPlace::SameDelivery(contribution.origin.document) }
     }
 
-    /// What was stored before the job.
+    /// A contribution that was stored before the job.
     pub fn before(previous: &PreviousContribution) -> Self {
         Self { age: previous.age(), place: SuccessorPlace::Earlier(previous.origin) }
     }
 
-    /// Says to the document of a contribution of this age that it counts instead.
+    /// The reason for a contribution of this age: what counts instead.
     pub fn counts_instead_of(&self, age: ContributionAge) -> String {
         let document = match self.place {
             SuccessorPlace::SameDelivery(document) => format!("document {document} of the same delivery"),
@@ -53,12 +53,12 @@ impl Successor {
     }
 }
 
-/// Says that a complete delivery of this time counts instead.
+/// The reason that a newer complete delivery counts instead.
 pub(super) fn replaced_by(delivery: i64) -> String {
     format!("a newer complete delivery counts instead, as of {}", show_timestamp(delivery))
 }
 
-/// Says that a deletion counts instead.
+/// The reason that a deletion counts instead.
 pub(super) fn deleted_by(deletion: &Contribution) -> String {
     format!("the deletion by `{}` counts instead, as of {}", deletion.contributor, show_timestamp(deletion.as_of))
 }

@@ -11,10 +11,10 @@ use stook_catalogue::key::Key;
 use stook_catalogue::links::{IntervalOverlap, Link, TargetRule};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
-/// Most rows for an interval that is longer than its link's `reach`.
+/// The maximum number of edges that register one interval, if it is longer than its link's `reach`.
 const MOST_STEPS: i64 = 1_000;
 
-/// What distinguishes an edge from others.
+/// What identifies an edge within its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EdgeKey {
     pub(super) link: u32,
@@ -24,7 +24,7 @@ pub(super) struct EdgeKey {
     pub(super) child: SmolStr,
 }
 
-/// What one record tells.
+/// Builds the edges of one record.
 pub(super) struct EdgeBuilder<'t> {
     pub(super) rules: &'t SettleRules,
     pub(super) evaluator: &'t Evaluator,
@@ -78,7 +78,7 @@ impl EdgeBuilder<'_> {
         &self.rules.catalogue.collections[self.collection]
     }
 
-    /// Group, start and payload of the edge to a target, if its rules, or a reader's, need one.
+    /// The group, start and payload of the edge to a target; `None` if no rollup, coverage, creation or reading child needs an edge.
     fn told(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
         if !link.is_measured() {
             return link.is_only_read().then(Default::default);
@@ -114,7 +114,7 @@ impl EdgeBuilder<'_> {
     }
 }
 
-/// What must be equal, as texts: one for each combination of elements of lists, as many as there may be; none where a value is missing.
+/// The texts that must be equal for a link by equal fields: one for each combination of elements of lists, up to a limit; none if a value is missing.
 pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], values: &[Value]) -> Vec<SmolStr> {
     if let [only] = fields
         && let Value::Text(text) = &values[*only]
@@ -128,7 +128,7 @@ pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], v
         let longer = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat()));
         tuples = longer.take(most).collect();
     }
-    // one text is itself, several are JSON
+    // one field gives its text, several give a JSON array
     let text = |tuple: Vec<String>| match tuple.as_slice() {
         [only] => only.into(),
         several => serde_json::Value::from(several).to_string().into(),
@@ -136,7 +136,7 @@ pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], v
     tuples.into_iter().map(text).collect()
 }
 
-/// The elements of a field, or its value, as texts: each once.
+/// The elements of a list, or a single value, as distinct texts.
 pub(super) fn elements(collection: &Collection, field: FieldId, values: &[Value]) -> Vec<String> {
     let ty = collection.fields[field].golden_type().element();
     let mut seen = HashSet::new();
@@ -144,7 +144,7 @@ pub(super) fn elements(collection: &Collection, field: FieldId, values: &[Value]
     elements.filter(|element| seen.insert(element.clone())).collect()
 }
 
-/// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
+/// A record's interval for an overlap; (0, 0) if the link compares no intervals, `None` if the record has none.
 pub(crate) fn interval(
     overlap: Option<&IntervalOverlap>,
     of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId),
@@ -156,8 +156,8 @@ pub(crate) fn interval(
     Some((start, stop.max(start)))
 }
 
-/// Where an interval is registered: where it starts, and once for each `reach` of its length, so that whoever looks that far
-/// back finds it.
+/// The positions at which an interval is registered: its start, and every `reach` after that, so that a search that goes back by `reach` finds
+/// it.
 fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId), values: &[Value]) -> Vec<i64> {
     let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
     let reach = overlap.map_or(1, |overlap| overlap.reach);

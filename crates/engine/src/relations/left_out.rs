@@ -1,4 +1,4 @@
-//! What the links of a record leave out, because lists are longer than a link takes.
+//! What links of a record ignore because its lists are longer than a link takes.
 
 use super::edges::elements;
 use stook_catalogue::definition::Catalogue;
@@ -6,12 +6,12 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::links::{TargetRule, listed};
 use stook_catalogue::value::Value;
 
-/// What links of a record leave out because there is more of it than they take, in sentences.
+/// Describes, in sentences, which values links of a record ignore.
 pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: &[Value]) -> Vec<String> {
     let definition = &catalogue.collections[collection];
     let mut left_out = Vec::new();
     for link in catalogue.links.iter().filter(|link| link.speaks_of_lists(&catalogue.collections)) {
-        // of a link to its own collection both ends are here
+        // in a link from a collection to itself, a record is both child and target
         for is_target in
             [false, true].into_iter().filter(|is_target| collection == if *is_target { link.target_collection } else { link.child_collection })
         {
@@ -21,7 +21,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: 
                 TargetRule::Key(_) => continue,
             };
             let most = link.most_equal(definition, fields.iter().copied());
-            // lists that are short, which nearly all are, are not looked into
+            // lists are nearly always short enough, and then need not be compared
             if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= most {
                 continue;
             }

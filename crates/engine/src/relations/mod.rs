@@ -1,5 +1,5 @@
-//! What records pass to each other: the rules of a catalogue, the edges and stale marks that follow from a change of a record, and how these are
-//! stored. Whoever changes a record writes them; settle passes ([`crate::settle`]) answer the marks.
+//! What records pass to each other: the rules of a catalogue, the edges and stale marks that follow from a change of a record, and their stored
+//! form. They are written in the transaction that changes the record; settle passes ([`crate::settle`]) process the marks.
 
 pub mod edges;
 pub mod left_out;

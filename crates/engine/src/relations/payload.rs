@@ -1,22 +1,22 @@
-//! What an edge carries of a child, packed.
+//! The payload of an edge.
 
 use stook_catalogue::links::Link;
 use stook_catalogue::record::{DecodeError, Decoder, put_value, put_varint};
 use stook_catalogue::value::Value;
 
-/// What an edge carries of a child.
+/// The payload of an edge: what it carries of a child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildPayload {
     /// Which of the link's conditions it meets, a bit for each.
     pub conditions: u64,
     /// Its interval, if it has one.
     pub span: Option<(i64, i64)>,
-    /// Its fields that the link tells.
+    /// The values of the fields that rollups and coverages of the link need.
     pub fields: Vec<Value>,
 }
 
 impl ChildPayload {
-    /// What an edge stores.
+    /// Encodes the payload.
     pub fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + 8 * self.fields.len());
         put_varint(&mut out, self.conditions);
@@ -29,7 +29,7 @@ impl ChildPayload {
         out
     }
 
-    /// Reads what an edge stores.
+    /// Decodes a payload.
     ///
     /// # Errors
     /// When it is damaged.

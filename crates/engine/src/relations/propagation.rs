@@ -1,4 +1,4 @@
-//! What follows from a change of a record: edges, and marks of the records that must be settled.
+//! Propagation: the edges and stale marks that a change of a record makes necessary.
 
 use super::edges::{EdgeBuilder, EdgeKey};
 use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
@@ -13,12 +13,12 @@ use stook_catalogue::value::{SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, SettlingChanges, StaleMark};
 
-/// Who changed a record.
+/// What changed a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeCause {
-    /// A document, an edit.
+    /// A document, an edit, a transition or a withdrawal.
     External,
-    /// The same, and its settled values are what they must be.
+    /// The same, and the record's settled values are already correct.
     InlineSettled,
     /// The pass that settles it as a child.
     ChildPass,
@@ -26,20 +26,20 @@ pub enum ChangeCause {
     ParentPass,
 }
 
-/// A change of a record's golden values; nothing where it does not exist.
+/// A change of a record's golden values; these are `None` if the record does not exist.
 #[derive(Debug)]
 pub struct ValueChange<'c> {
-    /// The collection's index.
+    /// Its collection.
     pub collection: CollectionId,
-    /// The record.
+    /// Its key.
     pub key: &'c Key,
-    /// What it was.
+    /// The values before.
     pub before: Option<&'c [Value]>,
-    /// What it is.
+    /// The values after.
     pub after: Option<&'c [Value]>,
     /// The job that did it.
     pub job: JobId,
-    /// Which part of the work did it.
+    /// What kind of work changed it.
     pub by: ChangeCause,
 }
 
@@ -48,7 +48,7 @@ pub struct ValueChange<'c> {
 pub struct Propagation {
     edges: Vec<EdgeChange>,
     marks: BTreeSet<StaleMark>,
-    /// Marks of records that are new: needed if others have named them before.
+    /// Marks that are needed only if edges lead to their target: of records that are new, or that have given up a unique value.
     marks_if_linked: BTreeSet<StaleMark>,
 }
 
@@ -65,7 +65,7 @@ impl Propagation {
         self.marks_if_linked.extend(other.marks_if_linked.iter().cloned());
     }
 
-    /// What one job has caused, others have caused, too.
+    /// Copies the marks of one job to others.
     pub(crate) fn share(&mut self, job: JobId, others: &[JobId]) {
         for marks in [&mut self.marks, &mut self.marks_if_linked] {
             let own: Vec<_> = marks.iter().filter(|mark| mark.job == job).cloned().collect();
@@ -75,25 +75,25 @@ impl Propagation {
         }
     }
 
-    /// As the store takes it.
+    /// Converts it for the store.
     pub fn settling(self) -> SettlingChanges {
         let (marks, new) = (self.marks.into_iter().collect(), self.marks_if_linked.into_iter().collect());
         SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
     }
 
-    /// Asks for a pass that settles a record as a child.
+    /// Marks a record to be settled as a child.
     pub fn mark_child(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
-    /// Asks for a pass that settles a record as a parent, with the part that is asked for.
+    /// Marks a record to be settled as a parent; `part` says what of it.
     pub fn mark_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
     }
 
-    /// Asks whether a record still has the unique values that others wait for.
+    /// Marks a record to check whether it still has the unique values that other records wait for.
     pub(crate) fn mark_waiting(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.order << 2 | FOUND, own.waiting, holder, "", job);
@@ -169,7 +169,7 @@ impl Propagation {
                     self.mark(to.order << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
-                // it was made here
+                // the payload was just built, so it has an interval
                 let Some((low, high)) = interval_of(payload) else { continue };
                 self.mark(
                     rules.relations[link.child_collection].order << 2 | FOUND,

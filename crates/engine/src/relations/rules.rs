@@ -1,4 +1,4 @@
-//! What a catalogue says of the relations between its collections, made once and used by all that change or settle records.
+//! The relations between a catalogue's collections, computed once and used by everything that changes or settles records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
 use stook_catalogue::links::{Derivation, TargetRule, id_of};
 use stook_catalogue::value::Value;
 
-/// What a catalogue says of one collection's relations.
+/// The relations of one collection.
 #[derive(Debug, Default)]
 pub(crate) struct CollectionRelations {
-    /// Its number in marks.
+    /// Its id in marks.
     pub id: u32,
-    /// Links of its records.
+    /// Links from its records.
     pub from: Vec<LinkId>,
     /// Links to its records.
     pub to: Vec<LinkId>,
     /// Coverages of its records.
     pub coverages: Vec<usize>,
-    /// Fields that are rolled up.
+    /// Fields that are rollups.
     pub rollups: Vec<FieldId>,
     /// Settled fields with expressions, each after those it reads.
     pub link_expressions: Vec<FieldId>,
-    /// Links whose targets are looked for.
+    /// Links whose targets are found by equal fields.
     pub lookup_links: Vec<LinkId>,
-    /// Unique fields whose values records may wait for that settling brings into being.
+    /// Unique fields with values that records written by settling may have to wait for.
     pub awaited: Vec<FieldId>,
-    /// The number of marks of its records that may have given up such values, and the link of edges from them to what waits.
+    /// The rule of marks of its records that may have given up such values, and the link of edges from these records to those that wait.
     pub waiting: u32,
-    /// Fields from which the settled values of a child follow, and those values: where they stay, it stays settled.
+    /// Fields from which a child's settled values are computed, and these values themselves: if none of them changes, the child stays settled.
     pub settling: Vec<FieldId>,
-    /// How many collections must be settled before it: its records read what is settled of theirs.
+    /// How many collections must be settled before it, because its records read their settled values.
     pub order: u32,
 }
 
 impl CollectionRelations {
-    /// Whether anything follows from a change of its records.
+    /// Whether a change of its records can have consequences.
     pub fn any(&self) -> bool {
         !(self.from.is_empty()
             && self.to.is_empty()
@@ -51,13 +51,13 @@ impl CollectionRelations {
         !(self.coverages.is_empty() && self.rollups.is_empty())
     }
 
-    /// Whether its records find their targets or read of them.
+    /// Whether its records find targets by equal fields, or have fields through links.
     pub fn is_child(&self) -> bool {
         !(self.lookup_links.is_empty() && self.link_expressions.is_empty())
     }
 }
 
-/// What a catalogue says of relations: the answer to marks. Made once, used by everybody.
+/// The rules by which marks are processed: the relations of a catalogue.
 #[derive(Debug)]
 pub struct SettleRules {
     /// The definition.
@@ -65,7 +65,7 @@ pub struct SettleRules {
     pub(crate) relations: IdVec<CollectionId, CollectionRelations>,
     pub(crate) links: HashMap<u32, LinkId>,
     pub(crate) collections: HashMap<u32, CollectionId>,
-    /// Collections whose records wait for unique values, by the number of such marks.
+    /// Collections whose records wait for unique values, by the rule of their marks.
     pub(crate) waiting: HashMap<u32, CollectionId>,
 }
 
@@ -96,7 +96,7 @@ impl SettleRules {
                     _ => {}
                 }
             }
-            // parsing refused circles, so every round places at least one
+            // the parser has refused circles, so every round finds at least one
             while !waiting.is_empty() {
                 let names: Vec<String> = waiting.iter().map(|(place, _)| collection.fields[*place].name.clone()).collect();
                 let (ready, rest): (Vec<_>, Vec<_>) =
@@ -110,7 +110,7 @@ impl SettleRules {
             own.settling = settling(catalogue, collection, &own);
             relations.push(own);
         }
-        // a collection is after those of which it reads what is settled; where they read each other it does not matter
+        // a collection comes after those of which it reads settled values; if two read each other, their order does not matter
         for _ in 0..relations.len() {
             for link in catalogue.links.iter().filter(|link| link.child_collection != link.target_collection) {
                 let target = &catalogue.collections[link.target_collection];
@@ -127,7 +127,7 @@ impl SettleRules {
         Self { catalogue: catalogue.clone(), relations, links, collections, waiting }
     }
 
-    /// Whether anything is ever to be settled.
+    /// Whether anything can ever have to be settled.
     pub fn any(&self) -> bool {
         self.relations.iter().any(CollectionRelations::any) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
     }
@@ -137,23 +137,23 @@ impl SettleRules {
         self.relations[collection].order
     }
 
-    /// Whether records of a collection find targets, or read of them.
+    /// Whether records of a collection find targets by equal fields, or have fields through links.
     pub fn is_child(&self, collection: CollectionId) -> bool {
         self.relations[collection].is_child()
     }
 
-    /// Whether records of a collection read those of another one.
+    /// Whether records of a collection read records of another one.
     pub fn reads_of(&self, collection: CollectionId, other: CollectionId) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
         links.any(|link| link.target_collection == other && link.is_read())
     }
 
-    /// Whether a record that changes stays settled as a child.
+    /// Whether the settled values of a child remain correct with a change.
     pub fn stays_settled(&self, collection: CollectionId, before: &[Value], after: &[Value]) -> bool {
         self.relations[collection].settling.iter().all(|field| before[*field] == after[*field])
     }
 
-    /// Whether children find the same in a record that changes.
+    /// Whether a change of a record leaves everything that children read of it the same.
     pub fn reads_the_same(&self, collection: CollectionId, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
         let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].read_fields);
         match (before, after) {
@@ -162,19 +162,19 @@ impl SettleRules {
         }
     }
 
-    /// Whether records of a collection tell others, or are told: then their old values must be known when they change.
+    /// Whether records of a collection pass anything to others or depend on others, so that a change of them needs their old values.
     pub fn concern(&self, collection: CollectionId) -> bool {
         self.relations[collection].any()
     }
 
-    /// The source whose files take the place of others, by the number of a mark's rule.
+    /// The complete deliveries that a mark's rule belongs to.
     pub(crate) fn replacing(&self, rule: u32) -> Option<&CompleteDelivery> {
         self.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref()).find(|replaces| replaces.id == rule & !3)
     }
 }
 
 /// Unique fields of a collection, if settling may write its records: because links create them, or complete deliveries retire and restore
-/// what documents say of them.
+/// contributions to them.
 fn awaited(catalogue: &Catalogue, collection: CollectionId) -> Vec<FieldId> {
     let creates = catalogue.links.iter().any(|link| link.create && link.target_collection == collection);
     let mut replacing = catalogue.sources.iter().filter(|source| source.replaces.is_some());

@@ -2,12 +2,12 @@
 
 use stook_store::{SettlingChanges, Tenant, UniqueConflict, Unit};
 
-/// Something about derived values, said beside no record.
+/// Writes edges and marks without changing a record.
 #[derive(Debug)]
 pub struct SettlingUnit {
-    /// Whose values.
+    /// The tenant.
     pub tenant: Tenant,
-    /// What is said.
+    /// The edges and marks.
     pub settling: SettlingChanges,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a document next to its content, and what became of it when it was mapped.
+//! What is known about a document apart from its content, and the result of mapping it.
 
 use crate::merge::{NewContribution, ScopePosition};
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -8,7 +8,7 @@ use stook_catalogue::eval::{text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 
-/// What is known of a document next to its content. It never enters the content hash.
+/// What is known about a document apart from its content; it is not part of the content hash, except for the document's position in a scope.
 #[derive(Debug, Clone)]
 pub struct Envelope<'e> {
     /// Name of the file, without folders.
@@ -19,7 +19,7 @@ pub struct Envelope<'e> {
     pub received: i64,
     /// The store's clock, in microseconds.
     pub now: i64,
-    /// What its documents tell of a list, if not all: the part of their contributor's name.
+    /// The part of the contributor's name, if the file is a partial list of its source.
     pub partial_list: Option<&'e str>,
 }
 
@@ -35,30 +35,31 @@ impl Envelope<'_> {
     }
 }
 
-/// Where a document that was skipped stands among those that its file takes the place of: it contributes nothing, but the file has it.
+/// The position in a scope of a document that was skipped: it contributes nothing, but counts as contained in the file.
 #[derive(Debug)]
 pub struct SkippedPlace {
-    /// The scope, and the time in it.
+    /// The scope, and the position in it.
     pub position: Box<ScopePosition>,
-    /// How old it is.
+    /// Its as-of time.
     pub as_of: i64,
-    /// What it would be about, as far as that is known; see [`crate::settle::complete_delivery::names::contribution_name`].
+    /// The names of the contributions that it would make, as far as they are known; see
+    /// [`crate::settle::complete_delivery::names::contribution_name`].
     pub names: Vec<String>,
 }
 
-/// What became of a document when it was mapped.
+/// The result of mapping a document.
 #[derive(Debug, Default)]
 pub struct MappedDocument {
-    /// What it says, one per collection it feeds.
+    /// Its contributions, one for each collection that it feeds.
     pub statements: Vec<NewContribution>,
     /// Why it was skipped.
     pub skipped: Option<String>,
-    /// Where it stands among those that its file takes the place of, if it was skipped.
+    /// Its position in a scope, if it was skipped and its source says `replaces:`.
     pub skipped_place: Option<SkippedPlace>,
     /// Why it failed.
     pub failed: Option<String>,
-    /// The key, if it is known though the document failed.
+    /// The key, if it is known although the document failed.
     pub key: Option<Key>,
-    /// What was left out.
+    /// Warnings, such as about values that were ignored.
     pub warnings: Vec<String>,
 }

@@ -1,12 +1,12 @@
-//! The hash of what a document contributes: two documents with the same hash say the same.
+//! The hash of what a document contributes: two documents with the same hash contribute the same.
 
 use crate::merge::ScopePosition;
 use stook_catalogue::definition::{Collection, Feed};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
 
-/// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of
-/// where it stands in which scope.
+/// The hash of a contribution: of the document's bytes if they are kept or the contribution is a deletion, else of its values, except those that
+/// come from the envelope; and of its position in a scope.
 pub(super) fn content_hash(
     said: &ContributionContent,
     unread: &[FieldId],
@@ -17,7 +17,7 @@ pub(super) fn content_hash(
     let mut content = Vec::new();
     let content = match said {
         ContributionContent::Values(values) if !collection.keep_raw => {
-            // that a value could not be read is not that there is none
+            // an unreadable value differs from an absent one
             let is_said = |field: FieldId| !values[field].is_null() || unread.contains(&field);
             for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
                 put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());

@@ -19,13 +19,13 @@ use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
 use stook_formats::{Document, DocumentError, ParseContext, SelectedValue, Syntax, select, unreadable};
 
-/// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
+/// How far ahead of the store's clock an as-of time may be, in microseconds: one in 2099 would block its record until then.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
 
-/// Most bytes of the name of a scope.
+/// The maximum length of a scope's name, in bytes.
 const MOST_SCOPE: usize = 512;
 
-/// Maps documents of one source. One per thread.
+/// Maps the documents of one source. Used by one thread.
 pub struct DocumentMapper<'c> {
     catalogue: &'c Catalogue,
     index: SourceId,
@@ -34,17 +34,17 @@ pub struct DocumentMapper<'c> {
     values: ValueReader<'c>,
     /// The name of each `let`.
     names: Vec<&'c str>,
-    /// For each `let` whether it is the same for all documents of a file.
+    /// For each `let`, whether its value is the same for all documents of a file.
     constant_per_file: Vec<bool>,
-    /// Values of those, once they are known.
+    /// The values of these, once they are known.
     known: RefCell<Vec<Option<LetResult<'c>>>>,
-    /// For each feed fields that are mapped, but that the source has no say in.
+    /// For each feed, the fields that are mapped but whose survivorship ignores the source.
     ignored_fields: Vec<Vec<FieldId>>,
-    /// For each feed, for each `let`, the field of its name.
+    /// For each feed and each `let`, the field that has the same name.
     same_name_fields: Vec<Vec<Option<FieldId>>>,
 }
 
-/// A document with what is kept and hashed of it.
+/// A document, and the bytes that are kept and hashed for it.
 #[derive(Clone, Copy)]
 struct DocumentInput<'d> {
     document: &'d Document<'d>,
@@ -52,7 +52,7 @@ struct DocumentInput<'d> {
     syntax: Syntax,
 }
 
-/// A statement without what it says.
+/// A contribution without its values.
 struct ContributionHeader {
     key: Key,
     contributor: SmolStr,
@@ -113,7 +113,7 @@ impl<'c> DocumentMapper<'c> {
         let mut mapped = MappedDocument::default();
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
-            // else they are told as repairs
+            // otherwise they are reported as repairs
             && !self.source.reading.marc.repairs()
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
@@ -193,12 +193,12 @@ impl<'c> DocumentMapper<'c> {
         mapped
     }
 
-    /// Whether each document contributes to one collection, whose fields its conditions may name.
+    /// Whether the source has one feed, so that its conditions may use the fields of that feed.
     fn is_only_feed(&self) -> bool {
         self.source.feeds.len() == 1
     }
 
-    /// Documents inside a document. What is wrong with one is a warning, and only it is left out.
+    /// Maps the documents embedded in a document. A problem with one of them is a warning, and only that one is left out.
     fn embedded(&self, document: &Document<'_>, scope: &DocumentScope<'_, '_>, as_of: i64, mapped: &mut MappedDocument) {
         for embed in &self.source.embeds {
             let inner = &self.catalogue.sources[embed.source];
@@ -217,7 +217,7 @@ impl<'c> DocumentMapper<'c> {
                 }
                 None => continue,
             };
-            // nothing is said: what was said before stays
+            // nothing is contributed, so an earlier contribution stays
             if text.trim().is_empty() {
                 continue;
             }
@@ -237,14 +237,14 @@ impl<'c> DocumentMapper<'c> {
         }
     }
 
-    /// Maps a document that is a text inside another one.
+    /// Maps a document that is embedded in another one as text.
     fn embedded_document(&self, source: SourceId, text: &str, syntax: Syntax, envelope: &Envelope<'_>) -> Result<MappedDocument, DocumentError> {
         let bytes = Bytes::copy_from_slice(stook_formats::embedded(text, syntax)?.as_bytes());
         let parsed = Document::parse(&bytes, syntax, &ParseContext::default())?;
         Ok(DocumentMapper::new(self.catalogue, source, self.evaluator).map(&parsed, &bytes, syntax, envelope))
     }
 
-    /// What a document contributes through one feed.
+    /// The contribution of a document through one feed.
     fn feed<'s, 'd>(
         &'s self,
         input: DocumentInput<'d>,
@@ -276,7 +276,7 @@ impl<'c> DocumentMapper<'c> {
                 Err(trouble) => self.note((&field.name, &field.ty), trouble, mapped).ok()?,
             };
         }
-        // conditions of a source with several feeds are about its `let` values
+        // the conditions of a source with several feeds use only its `let` values
         let own = alone.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
         let heard = scope.lend(own);
         let result = self.statement(&heard, feed, &values, mapped);
@@ -286,7 +286,7 @@ impl<'c> DocumentMapper<'c> {
         for field in &self.ignored_fields[index] {
             values[*field] = Value::Null;
         }
-        // what is deleted says nothing of fields, and nothing of what was said before is left
+        // a deletion has no field values, and leaves no earlier ones to keep
         unread.retain(|field| !gone && !self.ignored_fields[index].contains(field));
         unread.sort_unstable();
         let said = if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
@@ -381,7 +381,7 @@ impl<'c> DocumentMapper<'c> {
         }
     }
 
-    /// Who contributes; nothing where a value of the name is missing.
+    /// The contributor's name; `None` if a value in its template is missing.
     fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>) -> Option<SmolStr> {
         let part = match (&feed.contributor, scope.meta.partial_list) {
             (None, None) => return Some(self.source.name.as_str().into()),
@@ -391,14 +391,14 @@ impl<'c> DocumentMapper<'c> {
         Some(format!("{}:{part}", self.source.name).into())
     }
 
-    /// Where a document that is skipped stands among those that its file takes the place of; one whose place cannot be read takes no
-    /// part in that.
+    /// The position in a scope of a document that is skipped; a document whose position cannot be read does not take part in the complete
+    /// delivery.
     fn skipped_place(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Option<SkippedPlace> {
         let position = self.scoped(scope).ok()??;
         Some(SkippedPlace { position, as_of: self.as_of(scope, values).ok()?, names: Vec::new() })
     }
 
-    /// What a document that is skipped would be about, by the feeds that would take it.
+    /// The names of the contributions that a skipped document would make through the feeds whose conditions it meets.
     fn names<'s, 'd>(&'s self, input: DocumentInput<'d>, scope: &mut DocumentScope<'s, 'c>, found: &mut Vec<SelectedValue<'d>>) -> Vec<String> {
         let mut names = Vec::new();
         for (index, feed) in self.source.feeds.iter().enumerate() {
@@ -414,7 +414,7 @@ impl<'c> DocumentMapper<'c> {
         names
     }
 
-    /// Where a document stands among those that a file takes the place of.
+    /// The position of a document in a scope.
     fn scoped(&self, scope: &DocumentScope<'_, '_>) -> Result<Option<Box<ScopePosition>>, String> {
         let Some(replaces) = &self.source.replaces else { return Ok(None) };
         let found = |name: &str, expression: &Expression, ty: FieldType| match self.evaluator.value(expression, &ty, scope) {
@@ -469,7 +469,7 @@ impl<'c> DocumentMapper<'c> {
                 break;
             }
         }
-        // what does not say when it was true was true when it was delivered
+        // without an as-of time of its own, a document counts as true when it was delivered
         let as_of = said.unwrap_or(scope.meta.received);
         if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
             return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
@@ -477,13 +477,14 @@ impl<'c> DocumentMapper<'c> {
         Ok(as_of)
     }
 
-    /// What was repaired in a value is told with the document.
+    /// Reports what was repaired in a value as warnings about the document.
     fn note_repairs(&self, name: &str, mapped: &mut MappedDocument) {
         mapped.warnings.extend(self.values.repairs().into_iter().map(|repair| format!("{name}: {repair}")));
     }
 
-    /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:
-    /// what was said before could not be kept, as the file retires it.
+    /// Turns an issue of a value into a warning, which leaves the value out, or a failure of the document. In a source with `replaces:` nothing may
+    /// be left
+    /// out: the last readable value could not be kept, because the delivery retires it.
     fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
         match trouble {
             ValueIssue::Warning(reason) if self.source.replaces.is_some() => {

@@ -1,7 +1,7 @@
-//! A document to contributions: paths, conversions, expressions, key, time. Done once per document, whatever it feeds.
+//! Maps a document to contributions: paths, conversions, expressions, key, as-of time. `let` values are computed once, however many feeds use them.
 //!
-//! [`DocumentMapper::map`] computes the `let` values of a document, then the fields of each feed (`values.rs`), in which expressions see what was
-//! computed before (`names.rs`), and gives one contribution for each feed, with its key, its as-of time and its hash (`hash.rs`); at last it maps
+//! [`DocumentMapper::map`] computes the `let` values of a document, then the fields of each feed (`values.rs`), in which expressions can use what
+//! was computed before (`names.rs`), and makes one contribution for each feed, with its key, its as-of time and its hash (`hash.rs`). Finally it maps
 //! the documents that are embedded in it.
 
 pub mod document;

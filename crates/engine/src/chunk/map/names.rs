@@ -1,4 +1,4 @@
-//! What the names in expressions stand for while a document is mapped: `let` values, fields mapped so far, and `meta`.
+//! The variables of expressions while a document is mapped: `let` values, fields mapped so far, and `meta`.
 
 use super::document::Envelope;
 use crate::content::key::shown;
@@ -16,7 +16,7 @@ use stook_catalogue::value::{FieldType, SmolStr, Value};
 #[derive(Clone)]
 pub(super) enum LetResult<'c> {
     Value(Value),
-    /// Groups of a text, and the object they are where somebody asks for that.
+    /// The groups of a matched text; their object is made only when an expression needs it.
     Groups(Captures<'c>, OnceCell<Value>),
 }
 
@@ -29,20 +29,20 @@ impl LetResult<'_> {
     }
 }
 
-/// Values computed for the document at hand.
+/// The values computed for the current document.
 pub(super) struct DocumentScope<'s, 'c> {
     pub(super) source: &'s Source,
-    /// Of the source's `let` values: they are looked up often, and lie close together here.
+    /// The names of the source's `let` values, contiguous in memory because they are looked up often.
     pub(super) names: &'s [&'s str],
     pub(super) lets: Vec<LetResult<'c>>,
-    /// Those of them that could not be read, and what follows from them alone.
+    /// The `let` values that could not be read, and those computed from them alone.
     pub(super) unread: Vec<usize>,
-    /// The feed at hand, where its fields are known beside the `let` values.
+    /// The current feed, if its fields are variables as well as the `let` values.
     pub(super) feed: Option<MappedFields<'s>>,
     pub(super) meta: &'s Envelope<'s>,
 }
 
-/// Values of a collection's fields, of which only those mapped so far can be named: until `ref: { expr: ref }` is done, `ref`
+/// The values of a collection's fields, of which only those mapped so far are variables: until `ref: { expr: ref }` is done, `ref`
 /// is the `let` value.
 #[derive(Clone, Copy)]
 pub(super) struct MappedFields<'s> {
@@ -51,7 +51,7 @@ pub(super) struct MappedFields<'s> {
     pub(super) mapped: &'s [FieldMapping],
     /// Fields that could not be read.
     pub(super) unread: &'s [FieldId],
-    /// For each `let` value the field of its name.
+    /// For each `let` value, the field that has the same name.
     pub(super) namesakes: &'s [Option<FieldId>],
 }
 
@@ -62,7 +62,7 @@ impl<'s> MappedFields<'s> {
     }
 }
 
-/// What a name stands for.
+/// What a name refers to.
 enum ResolvedName<'v, 'c> {
     Field(&'v Value, &'v FieldType),
     Let(&'v LetResult<'c>, &'v FieldType),
@@ -75,7 +75,7 @@ impl LetResult<'_> {
 }
 
 impl<'s, 'c> DocumentScope<'s, 'c> {
-    /// The same with fields of a feed beside the `let` values, which are lent to it.
+    /// The same scope with a feed's fields as additional variables; the `let` values are moved to it until [`DocumentScope::take_back`].
     pub(super) fn lend<'h>(&mut self, feed: Option<MappedFields<'h>>) -> DocumentScope<'h, 'c>
     where
         's: 'h,
@@ -94,7 +94,7 @@ impl<'s, 'c> DocumentScope<'s, 'c> {
 }
 
 impl<'c> DocumentScope<'_, 'c> {
-    /// Whether a rule is about something that could not be read: if it gives nothing, that is no statement.
+    /// Whether a rule depends on a value that could not be read, so that a null result of it means "unreadable" and not "absent".
     pub(super) fn reads_unread(&self, rule: &ValueRule) -> bool {
         match &rule.origin {
             ValueOrigin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
@@ -155,7 +155,8 @@ impl<'c> DocumentScope<'_, 'c> {
 }
 
 impl Scope for DocumentScope<'_, '_> {
-    /// A name: where only members are read of it, those; members of what is absent are absent.
+    /// The value of a variable. If an expression reads only members of a JSON object, only these are converted; members of an absent value are
+    /// absent.
     fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
         let members: Vec<&str> = read.iter().filter(|member| member.of == name).map(|member| member.name.as_str()).collect();
         match self.get(name) {

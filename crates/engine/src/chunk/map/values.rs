@@ -12,9 +12,9 @@ use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, ranges, ranges_of, repaired_from_json, repaired_from_text, struct_of};
 use stook_formats::{Document, SelectedValue, places, select, select_from, unreadable};
 
-/// Trouble with one value.
+/// A problem with one value.
 pub(super) enum ValueIssue {
-    /// It is left out.
+    /// The value is left out.
     Warning(String),
     /// The document fails.
     Failure(String),
@@ -24,7 +24,7 @@ pub(super) enum ValueIssue {
 pub(super) struct ValueReader<'c> {
     pub(super) catalogue: &'c Catalogue,
     pub(super) evaluator: &'c Evaluator,
-    /// What was repaired in values since [`ValueReader::repairs`] was asked.
+    /// What was repaired in values since the last call of [`ValueReader::repairs`].
     repaired: RefCell<Vec<String>>,
 }
 
@@ -33,12 +33,12 @@ impl<'c> ValueReader<'c> {
         Self { catalogue, evaluator, repaired: RefCell::default() }
     }
 
-    /// What was repaired in the values that were read since this was asked.
+    /// Returns what was repaired in values since the last call.
     pub(super) fn repairs(&self) -> Vec<String> {
         std::mem::take(&mut *self.repaired.borrow_mut())
     }
 
-    /// `found` is room for what paths find.
+    /// The value that a rule gives for a document. `found` is a buffer for what paths find, reused between calls.
     pub(super) fn value<'d>(
         &self,
         document: &'d Document<'_>,
@@ -77,7 +77,7 @@ impl<'c> ValueReader<'c> {
         groups.map_or(LetResult::Value(Value::Null), |groups| LetResult::Groups(groups, OnceCell::new()))
     }
 
-    /// The value of a rule on paths, of what `select` finds; `found` is room for it.
+    /// The value of a rule with paths, from what `select` finds; `found` is a buffer for that.
     fn selected<'d>(
         &self,
         document: &Document<'_>,
@@ -119,7 +119,7 @@ impl<'c> ValueReader<'c> {
         };
         let found = self.evaluator.eval(expression, scope, plain, |found| {
             let value = match (found, &rule.format) {
-                // a text in a format of its own
+                // a text in a format that the rule gives
                 (cel::Value::String(text), Some(_)) => return Ok(self.text(&text, rule)),
                 (found, _) => repaired_from_cel(&found, &rule.ty, &mut self.repaired.borrow_mut()).map_err(|error| error.to_string())?,
             };
@@ -200,7 +200,7 @@ impl<'c> ValueReader<'c> {
         }
     }
 
-    /// Text as an element of the rule's type. Blank text says nothing.
+    /// Converts a text to an element of the rule's type. Blank text counts as absent.
     fn text(&self, text: &str, rule: &ValueRule) -> Result<Value, String> {
         let mut cleaned = Cow::Borrowed(text);
         for cleaner in &rule.clean {
