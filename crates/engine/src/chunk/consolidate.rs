@@ -42,11 +42,9 @@ impl ChunkUnit {
     }
 
     /// As [`ChunkUnit::consolidate`], but reads the records through `read`. With a `store`, records can also be settled inline by reading others,
-    /// which the
-    /// store checks when the chunk is written.
+    /// which the store checks when the chunk is written.
     ///
-    /// When `read` or the store fails.
-    /// What `read` says.
+    /// When `read` or the store fails. What `read` says.
     pub fn consolidate_with(
         &mut self,
         store: Option<&dyn Store>,

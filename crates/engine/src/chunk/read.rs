@@ -16,8 +16,7 @@ use stook_formats::{ParseContext, Syntax};
 use stook_store::queue::{ChunkSlice, JobFile};
 
 /// The maximum length of a chunk that is read at once, in bytes. Only a chunk with a document beyond its syntax's limit is longer; it is read piece
-/// by
-/// piece, and the document is discarded as it is read.
+/// by piece, and the document is discarded as it is read.
 pub const WHOLE: u64 = 64 << 20;
 
 /// A chunk's bytes.

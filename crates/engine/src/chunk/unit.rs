@@ -86,8 +86,7 @@ impl ChunkUnit {
     }
 
     /// How much of its file the chunk is, without the number of failures, and the names of its contributions, if the source says `replaces:`; for a
-    /// dry
-    /// run.
+    /// dry run.
     pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
         let statements =

@@ -1,5 +1,5 @@
-//! Documents that are written while somebody waits: one unit, durable when it is answered. It makes no job and no journal; what
-//! became of each document is the answer. Everything else is what an import does with them.
+//! Documents that are written while the caller waits: one unit of work, durable when the response is sent. There is no job and no journal; the
+//! response has the outcome of each document. Everything else is the same as in an import.
 
 use super::request::UploadRequest;
 use crate::chunk::{ChunkInput, ChunkUnit};
@@ -18,17 +18,17 @@ use stook_store::journal::{DocumentOutcome, Issue, OutcomeCounts, unpack};
 use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{PendingCommit, Priority, Store, StoreError};
 
-/// Most documents that are written at once; more are an import.
+/// The maximum number of documents in one delivery of this kind; more must be imported as a file.
 pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
-/// Records that are not read before they are written, where a question costs a round trip.
+/// The maximum number of records that are written without being read before, if a read costs a round trip.
 const MOST_UNREAD: usize = 16;
-/// Most bytes of them, unpacked.
+/// The maximum number of bytes, uncompressed.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// What became of documents.
+/// What became of the documents.
 #[derive(Debug, Default)]
 pub struct DeliverResult {
-    /// Sums.
+    /// The number of documents by outcome.
     pub counts: OutcomeCounts,
     /// The outcome of each document in each collection that it reached.
     pub lines: Vec<DocumentOutcome>,
@@ -36,13 +36,13 @@ pub struct DeliverResult {
     pub troubles: Vec<Issue>,
 }
 
-/// Documents that are mapped.
+/// Documents that have been mapped.
 pub struct MappedDelivery(ChunkUnit);
 
-/// Documents that are being written.
+/// Documents that have been submitted.
 pub struct PendingDelivery(PendingCommit);
 
-/// Maps documents; nothing is read. `caller` is named where changes are logged.
+/// Maps documents; the store's records are not read. `caller` is the name in change logs.
 ///
 /// # Errors
 /// [`EngineError::Wrong`] when they do not fit the definition or are too many.
@@ -94,7 +94,7 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
 }
 
 impl MappedDelivery {
-    /// Whether something is read before they are written: who submits them waits for it.
+    /// Whether records are read before they are written, so that [`MappedDelivery::submit`] blocks.
     pub fn reads(&self, store: &dyn Store) -> bool {
         !self.goes_unread(store) || !self.0.stands_alone()
     }
@@ -103,7 +103,7 @@ impl MappedDelivery {
         !store.is_near() && self.0.records() <= MOST_UNREAD && self.0.goes_unread()
     }
 
-    /// Begins to write them in one commit.
+    /// Submits them to be written in one commit.
     ///
     /// # Errors
     /// When the store fails.
@@ -121,10 +121,10 @@ impl MappedDelivery {
 }
 
 impl PendingDelivery {
-    /// Ends when they are on the disk.
+    /// Waits until they are durable.
     ///
     /// # Errors
-    /// When the store fails; nothing was written then.
+    /// When the store fails; then nothing was written.
     pub async fn end(self) -> Result<DeliverResult> {
         let (_, mut unit) = self.0.committed().await?;
         let Some(journal) = unit.journal() else { return Ok(DeliverResult::default()) };

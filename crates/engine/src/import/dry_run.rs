@@ -26,25 +26,25 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, JobFile, JobRef, SplitProgress};
 use stook_store::{ReadDetail, RecordChange, Store, StoredRecord, UniqueConflict, Unit, Version};
 
-/// What a dry run found.
+/// The result of a dry run.
 #[derive(Debug, Default)]
 pub struct DryRunReport {
-    /// What the job would do.
+    /// The number of documents by the outcome that they would have.
     pub counts: OutcomeCounts,
     /// The first failures and warnings, with the file of each.
     pub troubles: Vec<Issue>,
-    /// The source that reads them.
+    /// The source that would read the files.
     pub source: String,
     /// The files.
     pub files: Vec<JobFile>,
-    /// How many documents each has, as far as they were looked at.
+    /// The number of documents in each, as far as they were read.
     pub documents: Vec<u64>,
-    /// What they would retire, where files of the source take the place of others.
+    /// What they would retire, if the source says `replaces:`.
     pub replaced: Option<RetirementReport>,
 }
 
 impl DryRunReport {
-    /// As it is shown to programs.
+    /// The JSON form.
     pub fn to_json(&self) -> Json {
         let trouble = |trouble: &Issue| {
             json!({
@@ -67,24 +67,24 @@ impl DryRunReport {
     }
 }
 
-/// How much of a dry run is wanted.
+/// How far a dry run goes.
 #[derive(Debug, Clone, Copy)]
 pub struct DryRunLimits {
-    /// No more chunks are looked at after so many documents.
+    /// The number of documents after which no further chunk is read.
     pub documents: u64,
-    /// Most troubles that are kept.
+    /// The maximum number of issues that are kept.
     pub troubles: usize,
 }
 
-/// Does everything but write: maps and consolidates every document, and remembers what the job itself would have written.
+/// Does everything but write: maps and consolidates every document, and remembers what the job would have written.
 ///
 /// # Errors
 /// As [`super::create`] and [`super::run()`].
 pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
     let ImportPlan { source, profile, files } = plan(catalogue, request)?;
-    // `created_job` and origins of what the store holds never equal it
+    // no `created_job` and no origin in the store ever equals it
     let job = JobRef::DryRun.number();
-    // what would be imported now is received after all that was
+    // an import that starts now is received after everything that is stored
     let accepted = store.clock();
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or(accepted);
     let policy = policy(catalogue, profile.as_deref(), job)?;
@@ -121,16 +121,16 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     Ok(preview)
 }
 
-/// A dry run, and what it would have written.
+/// A dry run and what it would have written.
 struct DryRun<'t> {
     context: JobContext,
     store: &'t dyn Store,
     files: &'t [JobFile],
     /// Records as the job would have left them: `None` for deleted ones.
     written: HashMap<(CollectionId, Key), Option<StoredRecord>>,
-    /// Who took a value of a unique field last, by collection, field and value.
+    /// The record that took a value of a unique field last, by collection, field and value.
     taken: HashMap<(CollectionId, FieldId, Vec<u8>), Key>,
-    /// What files would retire that take the place of others.
+    /// What files would retire, if the source says `replaces:`.
     replaced: Option<complete_delivery::RetirementDryRun<'t>>,
 }
 
@@ -178,7 +178,7 @@ impl DryRun<'_> {
         Ok(())
     }
 
-    /// What a record would be after a change, without the documents it keeps: nothing of a dry run reads them.
+    /// A record after a change, without its kept documents, which a dry run does not read.
     fn changed(
         &self,
         (collection, key): &(CollectionId, Key),
@@ -188,7 +188,7 @@ impl DryRun<'_> {
     ) -> Result<Option<StoredRecord>> {
         let after = match change {
             RecordChange::Delete => None,
-            // imports write no state, and settle nothing
+            // imports write no state and settle nothing
             RecordChange::State { .. } | RecordChange::Settle(_) => before,
             RecordChange::Touch { contributions } => before.map(|before| StoredRecord { contributions: contributions.clone(), ..before }),
             RecordChange::Put(content) => Some(StoredRecord {
@@ -215,7 +215,7 @@ impl DryRun<'_> {
         Ok(Some(record))
     }
 
-    /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
+    /// Takes the values of unique fields for a record as a store does, or returns the field of which another record has the value.
     fn reserve(&mut self, collection: CollectionId, key: &Key, change: &RecordChange) -> Result<Option<(FieldId, Key)>> {
         let RecordChange::Put(content) = change else { return Ok(None) };
         let definition = &self.context.rules.catalogue.collections[collection];
@@ -237,7 +237,7 @@ impl DryRun<'_> {
         Ok(None)
     }
 
-    /// Whether a record that had a value has not given it up in this run.
+    /// Whether a record that had a value in the store has not given it up in this run.
     fn still_holds(&self, holder: &Key, (collection, field, value): &(CollectionId, FieldId, Vec<u8>)) -> bool {
         let definition = &self.context.rules.catalogue.collections[*collection].fields[*field];
         match self.written.get(&(*collection, holder.clone())) {

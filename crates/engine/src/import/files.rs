@@ -1,4 +1,4 @@
-//! Files and folders that are imported together: which files there are, and which source each of them is of.
+//! Files and folders that are imported together: which files there are, and which source reads each.
 
 use super::request::ImportRequest;
 use crate::job::source::{Claim, claim, claimed_by, guess_source, named_source};
@@ -9,27 +9,27 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::SourceId;
 use stook_formats::read::open;
 
-/// Most files that are named where something is wrong with them.
+/// The maximum number of files that an error message names.
 pub const MOST_NAMED: usize = 10;
-/// Ends of names of files that are still being written.
+/// How the names of files end that are still being written.
 const UNFINISHED: [&str; 2] = [".part", ".tmp"];
 
-/// Files by the source that reads them.
+/// Files, sorted by the source that reads them.
 #[derive(Debug)]
 pub struct SortedFiles {
-    /// An import of one source each, in the order of the definition.
+    /// One import for each source, in the order of the definition.
     pub imports: Vec<ImportRequest>,
     /// Files that no source claims, in the order in which they were found.
     pub unclaimed: Vec<PathBuf>,
-    /// Whether a folder or several files were given: then files that no source claims are left alone.
+    /// Whether a folder or several files were given, so that files that no source claims are ignored.
     pub is_many: bool,
 }
 
-/// Finds the files of a request, those of its folders in the order of the bytes of their paths, and the source of each. Of them all, a source
-/// or profile that is named reads each. A single file that no source claims is an error.
+/// Finds the files of a request, including those of its folders in the byte order of their paths, and the source of each; if the request names a
+/// source or a profile, it reads them all. A single file that no source claims is an error.
 ///
 /// # Errors
-/// When a folder has no files, a file cannot be looked at, or several sources claim one.
+/// When a folder has no files, a file cannot be read, or several sources claim one.
 pub fn sort_files(catalogue: &Catalogue, request: &ImportRequest) -> Result<SortedFiles> {
     if request.files.is_empty() {
         return Err(EngineError::Wrong("no file was given".into()));
@@ -66,14 +66,14 @@ pub fn sort_files(catalogue: &Catalogue, request: &ImportRequest) -> Result<Sort
     Ok(SortedFiles { imports, unclaimed, is_many })
 }
 
-/// The files that were given and those of the folders that were given, each once.
+/// The given files and the files of the given folders, each once.
 fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
     for path in given {
         let own = if path.is_dir() { below(path)? } else { vec![path.clone()] };
         for file in own {
-            // what is not there is told by whoever opens it
+            // opening it will report if it does not exist
             if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 files.push(file);
             }
@@ -82,8 +82,8 @@ fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The files of a folder and of those in it, in the order of the bytes of their paths. No link is followed, and what is hidden or still being
-/// written is left out.
+/// The files of a folder and its subfolders, in the byte order of their paths. Symbolic links are not followed; files that are hidden or still being
+/// written are left out.
 fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {

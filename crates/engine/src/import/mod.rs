@@ -1,8 +1,8 @@
 //! Imports: files, uploads and deliveries become jobs, chunks and committed records.
 //!
-//! [`sort_files`] finds whose the files of folders are. [`create`] looks at the files and writes a job ([`plan`]). [`run()`] cuts them into chunks ([`split`]) while workers process these; [`cut`] and
-//! [`upload`] leave the chunks in the queue for workers of other processes. [`dry_run()`] does everything but write. [`deliver`] writes a few documents
-//! in one transaction, without a job.
+//! [`sort_files`] finds the source of each file. [`create`] checks the files and writes a job ([`plan`]). [`run()`] splits them into chunks
+//! ([`split`]) while workers process these, and settles what follows. [`cut`] and [`upload`] leave the chunks in the queue for workers of other
+//! processes. [`dry_run()`] does everything but write. [`deliver`] writes a few documents in one transaction, without a job.
 
 pub mod deliver;
 pub mod dry_run;

@@ -1,4 +1,4 @@
-//! Chooses source and profile of an import, looks at its files, and writes its job.
+//! Chooses the source and the profile of an import, checks its files, and writes its job.
 
 use super::files::sort_files;
 use super::request::ImportRequest;
@@ -12,14 +12,14 @@ use stook_catalogue::ids::SourceId;
 use stook_store::Store;
 use stook_store::queue::{JobFile, JobId, NewJob};
 
-/// An import that fits the definition, with its files as they are now.
+/// An import that fits the definition, with the present state of its files.
 pub(super) struct ImportPlan {
     pub(super) source: SourceId,
     pub(super) profile: Option<String>,
     pub(super) files: Vec<JobFile>,
 }
 
-/// Chooses source and profile and looks at the files.
+/// Chooses the source and the profile, and checks the files.
 pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<ImportPlan> {
     let source = match named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
         Some(source) => source,
@@ -49,7 +49,7 @@ pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest)
     written(catalogue, store, request, plan(catalogue, request)?)
 }
 
-/// Writes a job for each import; none where one of them does not fit the definition or a file cannot be read.
+/// Writes a job for each import; writes none if one of them does not fit the definition or a file cannot be read.
 ///
 /// # Errors
 /// As [`create`].

@@ -1,4 +1,4 @@
-//! Jobs whose chunks are left in the queue, to workers of whichever process.
+//! Jobs whose chunks are left in the queue for workers of any process.
 
 use super::request::{ImportProgress, UploadRequest};
 use super::split;
@@ -13,8 +13,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_store::Store;
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob};
 
-/// Writes a job for bytes as they come in and cuts them into chunks, which workers may begin with at once. `created` is told
-/// the job's number. When the bytes end in an error, the job has failed; what was committed stays.
+/// Writes a job for a stream of bytes and splits it into chunks, which workers may start at once. Calls `created` with the job's number. If the
+/// stream ends with an error, the job fails; what was committed stays.
 ///
 /// # Errors
 /// When the upload does not fit the definition, the bytes cannot be read, or the store fails.
@@ -34,7 +34,7 @@ pub fn upload(
     };
     let source = &catalogue.sources[source];
     let syntax = fitting(&opened, source, &upload.name)?;
-    // whether they were compressed or not: the chunks carry the bytes, there is no file to read them from
+    // the chunks carry their bytes, whether the stream was compressed or not, because there is no file to read them from
     let file = JobFile {
         path: upload.name.clone(),
         size: upload.size.unwrap_or(0),
@@ -64,8 +64,7 @@ pub fn upload(
     Ok(store.job(job)?)
 }
 
-/// Cuts a job's files into chunks, from where that was interrupted, calling `show` after each batch, and leaves them to
-/// workers.
+/// Splits a job's files into chunks, continuing after an interruption, and leaves these to workers. Calls `show` after each batch.
 ///
 /// # Errors
 /// When a file cannot be read or the store fails; the job can be resumed.
@@ -82,7 +81,7 @@ pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBo
             Ok(()) if store.job(job)?.progress.complete => {}
             Ok(()) => store.interrupt_job(job)?,
             Err(error @ EngineError::NoDocument { .. }) => store.end_job(job, JobState::Failed, &error.to_string())?,
-            // the reason counts more than whether this can be noted
+            // report the first error even if this fails, too
             Err(_) => drop(store.interrupt_job(job)),
         }
         cut?;

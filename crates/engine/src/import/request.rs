@@ -14,28 +14,28 @@ pub struct ImportRequest {
     pub profile: Option<String>,
     /// A source of the definition.
     pub source: Option<String>,
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: Tenant,
     /// The time of the delivery, in microseconds; default: the modification time of each job's first file.
     pub as_of: Option<i64>,
-    /// What the documents tell of a list, if not all: the part of their contributor's name.
+    /// The part of the contributor's name, if the documents contain only a part of a list.
     pub part: Option<String>,
-    /// Whether the files retire what they lack, however much that is: for sources whose files take the place of others.
+    /// Whether the files may retire whatever they lack, however much that is, if the source says `replaces:`.
     pub retires_all: bool,
 }
 
-/// Bytes to be imported that come in once.
+/// An import of bytes that can be read only once.
 #[derive(Debug, Clone)]
 pub struct UploadRequest {
-    /// What they are called.
+    /// The name of the bytes, such as a file name.
     pub name: String,
-    /// Their number, if it is known.
+    /// The number of bytes, if known.
     pub size: Option<u64>,
     /// A profile of the definition.
     pub profile: Option<String>,
     /// A source of the definition.
     pub source: Option<String>,
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: Tenant,
     /// The time of the delivery, in microseconds; default: now.
     pub as_of: Option<i64>,
@@ -43,18 +43,18 @@ pub struct UploadRequest {
     pub retires_all: bool,
 }
 
-/// Something to show while an import runs.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct ImportProgress {
-    /// Bytes cut so far, of all files.
+    /// Bytes of all files that have been split so far.
     pub bytes: u64,
     /// Bytes of all files.
     pub all_bytes: u64,
-    /// Documents committed.
+    /// Number of documents committed.
     pub documents: u64,
-    /// Documents of chunks that have been cut.
+    /// Number of documents in chunks so far.
     pub split: u64,
-    /// Whether all files have been cut.
+    /// Whether all files have been split.
     pub complete: bool,
 }
 
@@ -66,11 +66,11 @@ impl ImportProgress {
     }
 }
 
-/// What an import tells while it runs.
+/// What an import reports while it runs.
 #[derive(Debug)]
 pub enum ImportEvent {
-    /// How far it is.
+    /// Its progress.
     Progress(ImportProgress),
-    /// What a pass has settled.
+    /// A settle pass was committed.
     Settled(TaskReport),
 }

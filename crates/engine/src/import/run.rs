@@ -15,8 +15,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_store::queue::{Job, JobId, JobState};
 use stook_store::{SettlePass, Store};
 
-/// Runs a job to its end, or until it is to stop, calling `show` now and then. A job that was interrupted goes on where it was: cutting
-/// after the last chunk, and with the chunks that are left. A run that does not settle leaves that to somebody else.
+/// Runs a job to its end, or until it is stopped, calling `show` now and then. A job that was interrupted is resumed: splitting continues after the
+/// last chunk, and the remaining chunks are processed. A run that does not settle leaves the marks to other processes.
 ///
 /// # Errors
 /// When a file cannot be read or the store fails as a whole; the job can be resumed.
@@ -40,7 +40,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
     let before = start.counts.documents.max(0) as u64;
     let tell = |event| match event {
         WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::of(&start.files, now(), before + documents))),
-        // what fails in chunks is in the journal
+        // failures of chunks are in the journal
         WorkerEvent::TaskDone(stage) if stage.job.is_none() => show(ImportEvent::Settled(stage)),
         WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
@@ -74,7 +74,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
     Ok(store.job(job)?)
 }
 
-/// A file without a document ends its job, which would find no other: true then.
+/// Ends a job of which a file has no document, since it would find no other; returns true then.
 fn end_without_documents(store: &dyn Store, job: JobId, cut: Result<()>) -> Result<bool> {
     match cut {
         Ok(()) => Ok(false),

@@ -1,7 +1,7 @@
-//! Files to chunks, at document boundaries, without loading a file.
+//! Splits files into chunks at document boundaries, without loading them.
 //!
-//! A chunk of a plain file points into it; chunks of compressed files carry their bytes, compressed again, because such a
-//! file cannot be read from the middle.
+//! A chunk of a plain file refers to a range of it; chunks of compressed files carry their bytes, compressed again, because such a file
+//! cannot be read from the middle.
 
 use crate::job::file::check_list;
 pub use crate::job::file::{check_unchanged, inspect, syntax};
@@ -15,11 +15,11 @@ use stook_catalogue::definition::Source;
 use stook_formats::read::{DocumentReader, OpenedInput, open};
 use stook_store::queue::{ChunkSlice, JobFile, NewChunk, SplitProgress};
 
-/// Cuts the files of a job into chunks of up to `most` documents from where `progress` stands, and hands them over in batches
-/// together with how far they reach. `add` may stop the cutting by returning false.
+/// Splits the files of a job into chunks of up to `most` documents, starting at `progress`, and passes them to `add` in batches together with the
+/// new progress. `add` may stop the splitting by returning false.
 ///
 /// # Errors
-/// When a file cannot be read, or what `add` says.
+/// When a file cannot be read, or `add` fails.
 pub fn split(
     files: &[JobFile],
     source: &Source,
@@ -44,10 +44,10 @@ pub fn split(
     Ok(())
 }
 
-/// Cuts bytes that come in once, as [`split`] does with a job's only file; its chunks carry their bytes.
+/// Splits a stream of bytes, as [`split`] does with a job's only file; if `file` is compressed, the chunks carry their bytes.
 ///
 /// # Errors
-/// When they cannot be read, or what `add` says.
+/// When the stream cannot be read, or `add` fails.
 pub fn split_stream(
     opened: OpenedInput,
     file: &JobFile,
@@ -63,7 +63,7 @@ pub fn split_stream(
     Ok(())
 }
 
-/// Cuts one file; false when `add` says so.
+/// Splits one file; returns false if `add` has stopped the splitting.
 fn cut(
     opened: OpenedInput,
     (file, source, most): (&JobFile, &Source, u32),
@@ -80,21 +80,21 @@ fn cut(
     let mut chunk = ChunkBuilder::default();
     while let Some((found, _)) = documents.next().map_err(failed)? {
         let end = documents.offset();
-        // what was cut before an interruption is read past
+        // skip documents that were in chunks before an interruption
         if found.number <= progress.file_documents {
             if let Some(mut kept) = kept() {
                 kept.give_up(end);
             }
             continue;
         }
-        // of a document that is too long nothing is kept: it is a chunk of its own
+        // nothing is kept of a document that is too long: it becomes a chunk of its own
         let is_given_up = file.compressed && documents.gave_up(&found);
         if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_oversized) {
-            // only what comes next tells that it is not the last
+            // only the next document shows that a chunk is not the last one
             let done = std::mem::take(&mut chunk);
             batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
             let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
-            // small batches first: workers wait for them
+            // small batches first, because workers are waiting for them
             let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
             if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
                 return Ok(false);
@@ -115,7 +115,7 @@ fn cut(
         chunk.documents += 1;
         chunk.end = end;
         if is_first {
-            // after the first document the scanner knows all that stands before it
+            // after the first document, the scanner knows everything that precedes it
             chunk.head = documents.head();
         }
     }
@@ -125,19 +125,19 @@ fn cut(
     Ok(true)
 }
 
-/// Most bytes of a compressed file that are kept: a document and what is read ahead of it.
+/// The maximum number of bytes of a compressed file that are kept: a document and what is read ahead.
 const MOST_KEPT: usize = 96 << 20;
 
-/// Bytes of a compressed file from a position on, until a chunk takes them.
+/// Bytes of a compressed file from a position on, kept until a chunk takes them.
 #[derive(Default)]
 struct ReplayBuffer {
     bytes: VecDeque<u8>,
-    /// Position of the first of them.
+    /// Position of the first byte in the file.
     start: u64,
 }
 
 impl ReplayBuffer {
-    /// Moves the bytes from `start` to `end`; what lies before `end` is given up.
+    /// Moves the bytes from `start` to `end` into `into` and discards those before.
     fn take(&mut self, start: u64, end: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
         self.give_up(start);
         let length = end.saturating_sub(start) as usize;
@@ -149,14 +149,14 @@ impl ReplayBuffer {
         Ok(())
     }
 
-    /// Forgets what lies before `position`.
+    /// Discards the bytes before `position`.
     fn give_up(&mut self, position: u64) {
         let length = self.bytes.len().min(position.saturating_sub(self.start) as usize);
         self.bytes.drain(..length);
         self.start += length as u64;
     }
 
-    /// Adds what was read. Of a document that is too long, or of a long gap, only the last is kept while its end is looked for.
+    /// Adds bytes that were read. While the end of a document that is too long, or of a long gap, is looked for, only the last bytes are kept.
     fn add(&mut self, bytes: &[u8]) {
         let more = (self.bytes.len() + bytes.len()).saturating_sub(MOST_KEPT);
         self.give_up(self.start + more as u64);
@@ -164,7 +164,7 @@ impl ReplayBuffer {
     }
 }
 
-/// Reads a file and keeps what was read.
+/// Reads a file and keeps a copy of what was read.
 struct Tee {
     inner: Box<dyn Read + Send>,
     kept: Option<Arc<Mutex<ReplayBuffer>>>,
@@ -189,14 +189,14 @@ struct ChunkBuilder {
     number: u64,
     documents: u32,
     head: Vec<u8>,
-    /// Its bytes, if they are carried.
+    /// Its bytes, if the chunk carries them.
     bytes: Vec<u8>,
-    /// Whether it is a document that is too long, of which nothing is carried.
+    /// Whether it is a document that is too long, of which no bytes are kept.
     is_oversized: bool,
 }
 
 impl ChunkBuilder {
-    /// Whether a document at `next` is one of the next chunk.
+    /// Whether the document at `next` belongs to the next chunk.
     fn is_full(&self, most: u32, next: u64) -> bool {
         self.documents >= most || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
     }

@@ -1,4 +1,4 @@
-//! What workers are asked to do, and what they report.
+//! Options and events of workers.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use stook_store::journal::OutcomeCounts;
 use stook_store::queue::{Job, JobId};
 use stook_store::{StoreError, Tenant};
 
-/// Seconds a lease is held without a sign of life.
+/// The length of a lease that is not renewed, in seconds.
 pub const LEASE_SECONDS: u64 = 60;
 
-/// What workers do.
+/// What workers do, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerOptions {
-    /// Threads that map documents.
+    /// Number of threads that map documents.
     pub workers: usize,
-    /// Seconds after which a chunk goes to another worker when its own gives no sign of life.
+    /// Seconds after which a chunk goes to another worker if its lease is not renewed.
     pub lease_seconds: u64,
-    /// Whether to end when no chunk is left, rather than to wait for more.
+    /// Whether to end when no chunk is left, instead of waiting for more.
     pub drain: bool,
-    /// Whether what follows from the documents is settled, too.
+    /// Whether to run settle passes, too.
     pub settles: bool,
-    /// Only chunks of this job.
+    /// Process only chunks of this job.
     pub only: Option<JobId>,
 }
 
-/// How a job is run to its end by one process.
+/// How one process runs a job to its end.
 #[derive(Debug, Clone, Copy)]
 pub struct JobRun<'r> {
     /// The job.
     pub job: JobId,
-    /// Threads that map documents.
+    /// Number of threads that map documents.
     pub workers: usize,
-    /// Whether to wait until what follows from the documents is settled, too.
+    /// Whether to settle derived values, too, and to wait until this job's are.
     pub settles: bool,
-    /// Ends it; the job can go on later.
+    /// Stops the run; the job can be resumed later.
     pub stop: &'r AtomicBool,
 }
 
@@ -44,38 +44,38 @@ impl JobRun<'_> {
     }
 }
 
-/// What there is to tell while workers run.
+/// What workers report while they run.
 #[derive(Debug)]
 pub enum WorkerEvent {
-    /// Documents committed so far, by this pool.
+    /// Number of documents that this pool has committed so far.
     Committed(u64),
-    /// A chunk was committed, or a pass has settled something.
+    /// A chunk or a settle pass was committed.
     TaskDone(TaskReport),
     /// A job has ended.
     Ended(Box<Job>),
-    /// The store cannot be used now; work goes on when it can.
+    /// The store cannot be used at present; work continues when it can.
     StoreUnavailable(StoreError),
 }
 
-/// One piece of work that is in the store.
+/// A task that has been committed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskReport {
     /// `chunk` or `settle`.
     pub name: &'static str,
-    /// Whose.
+    /// Its tenant.
     pub tenant: Tenant,
-    /// The job of a chunk.
+    /// The job of a chunk; `None` for a settle pass.
     pub job: Option<JobId>,
-    /// What became of a chunk's documents.
+    /// The outcomes of a chunk's documents.
     pub counts: OutcomeCounts,
-    /// Marks that a pass has answered.
+    /// Number of marks that a settle pass has cleared.
     pub marks_cleared: u64,
     /// Rows written.
     pub rows: u64,
-    /// Why marks are answered without what should follow from them: which rows cannot be read.
+    /// Why a settle pass has cleared marks without doing what they require: rows that cannot be read, records that cannot be written.
     pub damaged: Vec<String>,
-    /// Expressions that fail on records, which a pass has settled without their values.
+    /// Expressions that failed for records in a settle pass; their values are null.
     pub failures: ExpressionFailures,
-    /// From its beginning to its commit.
+    /// The time from its start to its commit.
     pub took: Duration,
 }

@@ -1,4 +1,4 @@
-//! The threads of a process that process chunks of the queue: leases, chunks in progress, and settling while they work.
+//! The threads of a process that process chunks of the queue: leasing, chunks in progress, and settling while they work.
 
 use super::event::{TaskReport, WorkerEvent, WorkerOptions};
 use crate::chunk::{ChunkInput, ChunkUnit};
@@ -20,44 +20,44 @@ use stook_store::journal::OutcomeCounts;
 use stook_store::queue::{JobFile, JobId, LeasedChunk};
 use stook_store::{LeaseToken, PassReport, PendingCommit, Priority, SettlePass, Store, StoreError, Tenant, Unit};
 
-/// How often a chunk may fail before it is dead.
+/// The number of failures after which a chunk is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
-/// Seconds a chunk waits after its first failure; four times as long after each further one.
+/// Seconds until a chunk is tried again after its first failure; four times as long after each further one.
 const FIRST_DELAY: u64 = 1;
-/// Chunks of one job leased at once.
+/// Number of chunks that are leased at once if only one job is processed.
 const LEASE_CHUNKS: usize = 32;
-/// Documents of mapped chunks that a worker leaves to the store while it goes on, until they are written.
+/// The maximum number of documents, in chunks submitted by one worker, that the store has not yet written.
 const IN_FLIGHT: u64 = 2_000;
-/// The same, until they are committed.
+/// The maximum number of documents, in chunks submitted by one worker, that are not yet committed.
 const UNCOMMITTED: u64 = 50_000;
-/// How much nicer than others the threads are: they get a tenth of a processor that others want. Others are those that answer
-/// requests of this process, and the one that writes, for which all of them wait in the end.
+/// The niceness of worker threads relative to the process: they get a tenth of a processor that other threads want. These are the threads that
+/// process requests, and the one that writes, for which all the others wait in the end.
 const NICE: i32 = 10;
-/// Time until chunks are looked for again, at first.
+/// The first pause before chunks are looked for again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// Longest time until somebody looks again who waits for the end of one job.
+/// The longest such pause if only one job is processed, so that its end is noticed soon.
 const AT_THE_END: Duration = Duration::from_millis(5);
-/// Time until marks are looked for again that others may have left.
+/// The pause before marks are looked for again, which other processes may have written.
 const MARKS_PAUSE: Duration = Duration::from_millis(20);
-/// Longest time until somebody who waits looks again.
+/// The longest pause of a thread that waits for work.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// A job as workers need it.
+/// What workers need to know of a job.
 enum ActiveJob {
-    /// Documents to be imported.
+    /// An import of documents.
     Import { context: JobContext, files: Vec<JobFile> },
-    /// Tags of a collection, by name, to be evaluated.
+    /// An evaluation of tags of the collection with this name.
     Tags { tenant: Tenant, of: String },
 }
 
-/// A chunk that is ready to be written.
+/// A chunk that is ready to be submitted.
 struct PreparedChunk {
     unit: Box<dyn Unit>,
     documents: u64,
     counts: OutcomeCounts,
 }
 
-/// Workers of one process.
+/// The workers of one process.
 pub(crate) struct WorkerPool<'c> {
     store: &'c dyn Store,
     options: &'c WorkerOptions,
@@ -66,7 +66,7 @@ pub(crate) struct WorkerPool<'c> {
     leases: Mutex<LeaseQueue>,
     changed: Condvar,
     jobs: Mutex<HashMap<JobId, Arc<ActiveJob>>>,
-    /// Documents committed so far.
+    /// Number of documents committed so far.
     pub(super) committed: AtomicU64,
     failure: Mutex<Option<EngineError>>,
     rules: Arc<SettleRules>,
@@ -74,15 +74,15 @@ pub(crate) struct WorkerPool<'c> {
 
 #[derive(Default)]
 struct LeaseQueue {
-    /// Leased chunks that no worker has begun.
+    /// Leased chunks that no worker has started.
     ready: VecDeque<LeasedChunk>,
-    /// Everything that is leased, to be kept alive.
+    /// All leases that are held, to be renewed.
     held: Vec<LeaseToken>,
-    /// Nothing more comes.
+    /// Whether no more chunks will come.
     over: bool,
 }
 
-/// A chunk on its way into the store.
+/// A chunk that has been submitted to the store.
 struct CommittingChunk {
     lease: LeasedChunk,
     documents: u64,
@@ -105,7 +105,7 @@ impl<'c> WorkerPool<'c> {
         Self { store, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
     }
 
-    /// Works until nothing waits and `is_over`, or it is told to stop.
+    /// Works until no chunk is left and `is_over` returns true, or until the pool is stopped.
     pub(crate) fn work(&self, is_over: impl Fn() -> Result<bool> + Sync) -> Result<()> {
         std::thread::scope(|scope| {
             let ended = Arc::new(AtomicBool::new(false));
@@ -129,7 +129,7 @@ impl<'c> WorkerPool<'c> {
         });
         let held = std::mem::take(&mut self.leases().held);
         if !held.is_empty() {
-            // where this fails, the leases run out
+            // if this fails, the leases expire
             let _ = self.store.return_unstarted(&held);
         }
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -139,17 +139,17 @@ impl<'c> WorkerPool<'c> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Says of the jobs at hand that nobody works on them any more, where nobody else does.
+    /// Marks the jobs of this pool as interrupted, unless other workers process them.
     fn leave(&self) {
         let mut jobs: Vec<JobId> = self.jobs.lock().map(|jobs| jobs.keys().copied().collect()).unwrap_or_default();
         jobs.extend(self.options.only.filter(|only| !jobs.contains(only)));
         for job in jobs {
-            // where this fails, leases that run out say the same
+            // if this fails, the expiring leases have the same effect
             let _ = self.store.interrupt_job(job);
         }
     }
 
-    /// Ends all work because of an error; the first one is kept.
+    /// Ends all work because of an error; the first error is kept.
     pub(crate) fn guard(&self, result: Result<()>) {
         if let Err(error) = result {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -158,7 +158,7 @@ impl<'c> WorkerPool<'c> {
         }
     }
 
-    /// Whether work is to end, for whatever reason.
+    /// Whether work is to end, for any reason.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst) || self.leases().over
     }
@@ -167,8 +167,8 @@ impl<'c> WorkerPool<'c> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leases chunks ahead of the workers: of one job many at once, of all jobs no more than there are workers, because what
-    /// is leased has been decided.
+    /// Leases chunks ahead of the workers: many at once if only one job is processed, otherwise no more than there are workers, because a later
+    /// job with a higher priority cannot displace chunks that are leased.
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let workers = self.options.workers.max(1);
         let chunk = CHUNK_DOCUMENTS as usize;
@@ -176,7 +176,7 @@ impl<'c> WorkerPool<'c> {
             Some(_) => (LEASE_CHUNKS * chunk, LEASE_CHUNKS * chunk / 4),
             None => (workers * chunk, workers * chunk / 2),
         };
-        // documents of the chunks that were leased last
+        // number of documents in the chunks leased last
         let mut usual = chunk;
         let longest = if self.options.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
         let (mut pause, mut over) = (FIRST_PAUSE, false);
@@ -200,7 +200,7 @@ impl<'c> WorkerPool<'c> {
             } else if over {
                 break;
             } else {
-                // what was added between the two questions is found by leasing once more
+                // chunks that were added between the two calls are found by leasing once more
                 over = is_over()?;
                 if !over {
                     self.store.wait_for_chunks(pause);
@@ -213,7 +213,7 @@ impl<'c> WorkerPool<'c> {
         Ok(())
     }
 
-    /// Runs settle passes for all jobs until all work is done, the job of this pool is settled, or it is stopped.
+    /// Runs settle passes until the workers are done and everything, or this pool's job, is settled; or until the pool is stopped.
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.give_way();
         let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
@@ -229,7 +229,7 @@ impl<'c> WorkerPool<'c> {
             if is_stopping() {
                 return Ok(());
             }
-            // what is done before this is known is seen by the round
+            // everything that was committed before `done` was set is seen by this round
             let over = done.load(Ordering::SeqCst);
             let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
                 let PassReport { marks_cleared: answered, rows, damaged, failures } = passed.clone();
@@ -263,12 +263,12 @@ impl<'c> WorkerPool<'c> {
 
     fn give_way(&self) {
         if cfg!(target_os = "linux") {
-            // there it is the thread's own; where it is refused everybody has the same share
+            // on Linux this applies to the thread; if it is refused, all threads have equal shares
             let _ = rustix::process::nice(NICE);
         }
     }
 
-    /// The next chunk for a worker; one that has nothing else to do waits for it.
+    /// The next chunk for a worker; with `waits`, waits until there is one.
     fn next(&self, waits: bool) -> Option<LeasedChunk> {
         let mut leases = self.leases();
         loop {
@@ -285,7 +285,7 @@ impl<'c> WorkerPool<'c> {
         }
     }
 
-    /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
+    /// Runs one worker: maps, consolidates and submits leased chunks, of which only a limited number is in memory.
     fn serve(&self) -> Result<()> {
         self.give_way();
         let mut in_flight: VecDeque<CommittingChunk> = VecDeque::new();
@@ -313,7 +313,7 @@ impl<'c> WorkerPool<'c> {
         }
     }
 
-    /// Makes what is to be written of a chunk, and leaves it to the store.
+    /// Prepares a chunk and submits it to the store.
     fn submit(&self, lease: LeasedChunk) -> Result<Option<CommittingChunk>> {
         let began = Instant::now();
         // a chunk that panics fails like any other
@@ -362,7 +362,7 @@ impl<'c> WorkerPool<'c> {
         Ok(opened)
     }
 
-    /// Waits for a submitted chunk.
+    /// Waits until a submitted chunk is committed.
     fn finish(&self, chunk: CommittingChunk) -> Result<()> {
         match chunk.pending.wait() {
             Ok(receipt) => {
@@ -382,17 +382,17 @@ impl<'c> WorkerPool<'c> {
                 (self.tell)(WorkerEvent::TaskDone(stage));
                 self.let_go(lease_token(&chunk.lease))
             }
-            // another one of its transaction has failed
+            // another chunk of the same transaction has failed
             Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
-            // another worker has it, or the job was cancelled: nothing was written, nothing is lost
+            // another worker has leased the chunk, or the job was cancelled: nothing was written, and nothing is lost
             Err(StoreError::Fenced(_)) => self.let_go(lease_token(&chunk.lease)),
             Err(error) if self.is_of_chunk(&error) => self.release_failed(&chunk.lease, &error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether a failure may be the chunk's own; others stop the work. A chunk may be too large for a slow store: then the next one
-    /// goes on, unless somebody waits for this job.
+    /// Whether a failure may be caused by the chunk; any other stops the work. A chunk may be too large for a slow store: then the next chunks are
+    /// processed, unless this pool processes one job only.
     fn is_of_chunk(&self, error: &StoreError) -> bool {
         matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.options.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
@@ -403,7 +403,7 @@ impl<'c> WorkerPool<'c> {
         self.let_go(own)
     }
 
-    /// Forgets a lease; who had the last of a job tells when the job has ended.
+    /// Forgets a lease. If it was the last one of a job that has ended, reports the end.
     fn let_go(&self, own: LeaseToken) -> Result<()> {
         let job = own.chunk.job;
         let mut leases = self.leases();
@@ -419,7 +419,7 @@ impl<'c> WorkerPool<'c> {
         Ok(())
     }
 
-    /// Prolongs leases and tells of progress until everything has ended.
+    /// Renews leases and reports progress until all threads have ended.
     fn keep_alive(&self, ended: &AtomicBool) {
         let mut renewed = Instant::now();
         loop {

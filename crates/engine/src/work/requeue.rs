@@ -1,4 +1,4 @@
-//! Mending the queue: chunks made smaller, taken out as text, put back.
+//! Repairs the queue: makes chunks smaller, dumps them as text, and loads them again.
 
 use crate::chunk::read;
 use crate::job::file::syntax;
@@ -11,10 +11,10 @@ use stook_store::Store;
 use stook_store::admin::AdminStore;
 use stook_store::queue::{ChunkId, ChunkSlice, NewChunk};
 
-/// Puts chunks of at most `documents` documents in the place of one; returns how many.
+/// Replaces a chunk by chunks of at most `documents` documents; returns how many there are.
 ///
 /// # Errors
-/// When the chunk is leased or gone, or its bytes cannot be read.
+/// When the chunk is leased or no longer in the queue, or its bytes cannot be read.
 pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documents: u32) -> Result<usize> {
     let slice = store.chunk(chunk)?.slice;
     let job = store.job(chunk.job)?;
@@ -25,7 +25,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let scanner = Scanner::resume(syntax, source, &slice.head);
     let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::range(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    // end, documents, and what a scanner knows after the first of them
+    // end, number of documents, and the scanner's state at the start of each new chunk
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();
     let mut counted = 0;
     while reader.next().map_err(failed)?.is_some() {
@@ -66,35 +66,35 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     Ok(count)
 }
 
-/// A chunk as text, with its bytes: it can be looked at, mended and put back, also after its file is gone.
+/// A chunk as text, with its bytes: it can be inspected, corrected and loaded again, even if its file no longer exists.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ChunkDump {
     /// The job.
     pub job: u64,
-    /// Number inside the job.
+    /// Its number inside the job.
     pub ordinal: u32,
-    /// The file, from 0.
+    /// The number of its file, from 0.
     pub file: usize,
     /// Position of the first byte in the file.
     pub offset: u64,
-    /// Documents of the file before it.
+    /// Number of documents of the file before it.
     pub file_documents: u64,
-    /// Documents of the job before it.
+    /// Number of documents of the job before it.
     pub documents_before: u64,
-    /// Documents in it.
+    /// Number of its documents.
     pub documents: u32,
-    /// Whether the file ends with it.
+    /// Whether it is the last chunk of its file.
     #[serde(default)]
     pub is_last: bool,
-    /// Why it failed last.
+    /// The reason of its last failure.
     pub reason: Option<String>,
-    /// What a scanner needs to know of the bytes before, in base64.
+    /// What a scanner must know of the bytes before it, in base64.
     pub head: String,
     /// The bytes, in base64.
     pub bytes: String,
 }
 
-/// Reads a chunk of the queue.
+/// Dumps a chunk of the queue.
 ///
 /// # Errors
 /// When it is not in the queue, or its bytes cannot be read.
@@ -121,7 +121,7 @@ pub fn dump(store: &AdminStore, chunk: ChunkId) -> Result<ChunkDump> {
     })
 }
 
-/// Puts a dumped chunk back into the queue of its job.
+/// Loads a dumped chunk into the queue of its job.
 ///
 /// # Errors
 /// When the chunk is leased or done already, or the text is damaged.

@@ -1,4 +1,4 @@
-//! Serves jobs as long as a process lives, also where the store fails for a while.
+//! Processes jobs as long as a process lives, even if the store fails for a while.
 
 use super::event::{WorkerEvent, WorkerOptions};
 use super::pool::{LOOK_AGAIN, WorkerPool};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_store::{Store, StoreError};
 
-/// Serves every live job until `stop` says otherwise, or no chunk is left. When the store fails (a server that is gone, a full
-/// disk) it is tried again.
+/// Processes all live jobs until `stop` is set or, with `drain`, no chunk is left. When the store fails (a server that is down, a full disk), tries
+/// again later.
 ///
 /// # Errors
 /// When the definition has changed, or the store is damaged.

@@ -483,8 +483,7 @@ impl<'c> DocumentMapper<'c> {
     }
 
     /// Turns an issue of a value into a warning, which leaves the value out, or a failure of the document. In a source with `replaces:` nothing may
-    /// be left
-    /// out: the last readable value could not be kept, because the delivery retires it.
+    /// be left out: the last readable value could not be kept, because the delivery retires it.
     fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
         match trouble {
             ValueIssue::Warning(reason) if self.source.replaces.is_some() => {

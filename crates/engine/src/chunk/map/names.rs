@@ -42,8 +42,8 @@ pub(super) struct DocumentScope<'s, 'c> {
     pub(super) meta: &'s Envelope<'s>,
 }
 
-/// The values of a collection's fields, of which only those mapped so far are variables: until `ref: { expr: ref }` is done, `ref`
-/// is the `let` value.
+/// The values of a collection's fields, of which only those mapped so far are variables: until `ref: { expr: ref }` is done, `ref` is the `let`
+/// value.
 #[derive(Clone, Copy)]
 pub(super) struct MappedFields<'s> {
     pub(super) collection: &'s Collection,

@@ -158,8 +158,7 @@ impl PassState<'_> {
     }
 
     /// Merges files that have the same as-of time and begin at the same position, such as a file that was imported twice: the result is allowed if
-    /// one
-    /// of them is, and has the keys of all.
+    /// one of them is, and has the keys of all.
     fn merged(
         &mut self,
         context: &mut dyn PassContext,

@@ -59,8 +59,7 @@ type FilePartRow = (u64, u64, Option<u64>, bool);
 
 impl FilePart {
     /// Adds a document: its scope and position, the names of its contributions (see [`contribution_name`](super::names::contribution_name)), and its
-    /// as-of time. A document that
-    /// was skipped may have no known names.
+    /// as-of time. A document that was skipped may have no known names.
     pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
         let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
         (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));

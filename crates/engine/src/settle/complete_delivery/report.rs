@@ -259,8 +259,7 @@ impl<'t> RetirementDryRun<'t> {
     }
 
     /// Counts the records of which a contribution that one of these edges is about still counts. An edge remains if the contribution has moved to
-    /// another
-    /// scope, or to another position in it.
+    /// another scope, or to another position in it.
     fn standing(&self, edges: &[(Edge, EdgeAge)]) -> Result<u64> {
         let mut named: BTreeMap<(CollectionId, Key), Vec<(String, EdgeAge)>> = BTreeMap::new();
         for (edge, age) in edges {

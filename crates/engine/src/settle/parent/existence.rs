@@ -100,8 +100,7 @@ impl PassState<'_> {
     }
 
     /// What becomes of a parent that children link to: it has a contribution of each link through which they do, even if documents contribute to it,
-    /// too.
-    /// Without any contribution it is deleted. `is_all` says whether `told` has the children of all groups.
+    /// too. Without any contribution it is deleted. `is_all` says whether `told` has the children of all groups.
     fn made(
         &self,
         (collection, key): (CollectionId, &Key),
