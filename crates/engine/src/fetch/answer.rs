@@ -1,4 +1,4 @@
-//! What a service has answered, as it is noted in the store: as an edge per answer, found by what was asked.
+//! Answers of services, as they are stored: one edge for each, found by the path that was requested.
 
 use super::bind::{BoundArguments, QueryConditions, pieces, type_of};
 use super::url::path;
@@ -12,17 +12,17 @@ use stook_store::plan::Comparison;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, SettlingChanges, StartRange, Store, Tenant};
 
-/// How far an answer is.
+/// How far an answer is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerState {
-    /// It is on its way.
+    /// It is being fetched.
     Running,
-    /// All of it is here.
+    /// All of it was fetched.
     Complete,
-    /// Some of it is here.
+    /// Some of it was fetched.
     Partial,
-    /// Nothing of it is.
+    /// None of it was fetched.
     Failed,
 }
 
@@ -38,7 +38,7 @@ impl AnswerState {
     }
 }
 
-/// A condition that a service was told, as it is noted: as an array of three.
+/// A condition that was passed to a service, as it is stored: an array of its three members.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NotedCondition {
     /// The call's argument.
@@ -55,34 +55,34 @@ impl Serialize for NotedCondition {
     }
 }
 
-/// What a service answered. Times are in microseconds.
+/// An answer of a service. Times are in microseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServiceAnswer {
-    /// What it was asked, after its URL.
+    /// The requested path with its arguments, after the service's URL.
     pub asked: String,
     /// The call's name.
     pub call: String,
-    /// Conditions it was told.
+    /// The conditions that were passed.
     pub told: Vec<NotedCondition>,
-    /// When it was asked.
+    /// When fetching started.
     pub begun: i64,
-    /// When all of it was here.
+    /// When fetching ended.
     pub ended: i64,
-    /// Until when it is fresh.
+    /// The time until which it is fresh.
     pub expires: i64,
-    /// How far it is.
+    /// How far it is complete.
     pub state: AnswerState,
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Those of them that could not be read.
+    /// Number of documents that could not be read.
     pub failed: u64,
-    /// Values that were left out because they do not fit what they are to be.
+    /// Number of documents with values that were left out because they cannot be converted to their field's type.
     #[serde(default)]
     pub unreadable: u64,
-    /// The first of them, and why.
+    /// The first of these issues.
     #[serde(default)]
     pub example: Option<String>,
-    /// Records of which the source had said something that this answer does not.
+    /// Number of records to which the source had contributed, but which this answer does not contain.
     pub retired: u64,
     /// The jobs that imported it.
     pub jobs: Vec<JobId>,
@@ -91,7 +91,7 @@ pub struct ServiceAnswer {
 }
 
 impl ServiceAnswer {
-    /// One that says why there is none.
+    /// An answer that failed.
     pub fn failed(asked: &str, now: i64, reason: String) -> Self {
         Self { reason: Some(reason), state: AnswerState::Failed, ended: now, ..Self::begun(asked, "", Vec::new(), now, now) }
     }
@@ -117,26 +117,26 @@ impl ServiceAnswer {
     }
 }
 
-/// Longest name under which an answer is noted as it is; longer ones by their hash.
+/// The maximum length of a request under which an answer is stored as it is; a longer one is replaced by its hash.
 const LONGEST: usize = 300;
-/// Where answers to more than equalities are listed.
+/// The target of edges to answers with conditions other than equalities.
 const WIDE: &str = "*";
-/// Where it is noted what a source was asked: its name, or [`WIDE`] for several.
+/// The target of the edge that has the name of a source's only request, or [`WIDE`] if there were several.
 const ANY: &str = "?";
-/// What was tried since the last whole answer.
+/// The child of the edge to the last attempt since the last complete answer.
 const TRIED: &str = "tried";
-/// Where whole answers are listed by when they were asked for.
+/// The target of edges to complete answers, ordered by the time they were requested.
 const RECENT: &str = "!";
-/// How long an answer to more than equalities is listed when it is no longer fresh, in microseconds.
+/// How long an answer with conditions other than equalities is kept after it has expired, in microseconds.
 const LISTED: i64 = 24 * 3600 * 1_000_000;
-/// Most equalities of which each selection is looked for.
+/// The maximum number of equalities of which every subset is looked for.
 const MOST_EQUALITIES: usize = 4;
 
 fn name(asked: &str) -> String {
     if asked.len() <= LONGEST && !asked.contains('\0') { asked.to_owned() } else { blake3::hash(asked.as_bytes()).to_hex().to_string() }
 }
 
-/// Answers of a source.
+/// The stored answers of a source.
 pub struct AnswerStore<'k> {
     pub store: &'k dyn Store,
     pub tenant: &'k Tenant,
@@ -150,18 +150,18 @@ impl AnswerStore<'_> {
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 
-    /// What came of what was asked exactly so: the last whole answer, and what was tried since.
+    /// The answers to exactly this request: the last complete one, and the last attempt since.
     pub fn of(&self, asked: &str) -> Result<Vec<ServiceAnswer>> {
         self.at(&name(asked))
     }
 
-    /// Whether it was asked anything else before.
+    /// Whether the source was ever sent another request.
     pub fn has_others(&self, asked: &str) -> Result<bool> {
         let own = name(asked);
         Ok(self.store.edges(self.tenant, self.asks.id, ANY)?.iter().any(|edge| edge.payload != own.as_bytes()))
     }
 
-    /// A whole answer that is enough for a query; the one that is fresh for longest.
+    /// A complete answer that has all that a query needs; of several, the one that is fresh for longest.
     pub fn covering(&self, conditions: &QueryConditions<'_>, now: i64) -> Result<Option<ServiceAnswer>> {
         let mut best: Option<ServiceAnswer> = None;
         let mut consider = |answers: Vec<ServiceAnswer>| {
@@ -183,7 +183,7 @@ impl AnswerStore<'_> {
         Ok(best)
     }
 
-    /// What would have been asked by selections of a query's equalities.
+    /// The requests that would result from every subset of a query's equalities.
     fn exact(&self, conditions: &QueryConditions<'_>) -> Vec<String> {
         let mut asked = Vec::new();
         for call in &self.asks.calls {
@@ -203,7 +203,7 @@ impl AnswerStore<'_> {
         asked
     }
 
-    /// The call and conditions of an answer, if the definition still has them.
+    /// The call and the conditions of an answer, if the definition still has them.
     pub fn told(&self, answer: &ServiceAnswer) -> Option<(usize, BoundArguments)> {
         let (index, call) = self.asks.calls.iter().enumerate().find(|(_, call)| call.name == answer.call)?;
         let mut told = BoundArguments::new();
@@ -214,7 +214,7 @@ impl AnswerStore<'_> {
         Some((index, told))
     }
 
-    /// Notes an answer.
+    /// Stores an answer.
     pub fn note(&self, answer: &ServiceAnswer, is_wide: bool) -> Result<()> {
         let edge = |target: &str, start: i64, child: &str, payload: Vec<u8>| {
             EdgeChange::Put(Edge { link: self.asks.id, target: target.into(), group: SmolStr::default(), start, child: child.into(), payload })
@@ -224,7 +224,7 @@ impl AnswerStore<'_> {
         let first = self.store.edges(self.tenant, self.asks.id, ANY)?.pop();
         let any = if first.is_none_or(|first| first.payload == own.as_bytes()) { own.clone() } else { WIDE.to_owned() };
         let whole = answer.state == AnswerState::Complete;
-        // what is tried leaves the last whole answer as it is
+        // an incomplete attempt does not replace the last complete answer
         let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, if whole { "" } else { TRIED }, payload.clone())];
         if whole {
             let tried = Edge {
@@ -253,7 +253,7 @@ impl AnswerStore<'_> {
         Ok(())
     }
 
-    /// A whole answer is not fresh any more, where it is still the newest to what was asked.
+    /// Marks a complete answer as expired, if it is still the newest one to its request.
     pub fn expire(&self, answer: &ServiceAnswer, now: i64) -> Result<()> {
         let is_newest = self.of(&answer.asked)?.iter().any(|own| own.begun == answer.begun && own.state == AnswerState::Complete);
         match self.told(answer).filter(|_| is_newest) {
@@ -262,7 +262,7 @@ impl AnswerStore<'_> {
         }
     }
 
-    /// Whole answers that were asked for after a time.
+    /// The complete answers that were requested after a time.
     pub fn newer(&self, than: i64) -> Result<Vec<ServiceAnswer>> {
         let range = StartRange { target: RECENT.into(), low: than + 1, high: i64::MAX };
         let edges = self.store.edges_starting_between(self.tenant, self.asks.id, &[range])?;
@@ -270,7 +270,7 @@ impl AnswerStore<'_> {
     }
 }
 
-/// Conditions as they are noted.
+/// Converts conditions to their stored form.
 pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Vec<NotedCondition> {
     let one = |(place, test): &(usize, Comparison)| {
         let arg = &call.args[*place];
@@ -299,7 +299,7 @@ fn test_of(kind: &str, json: &Json, ty: &FieldType) -> Option<Comparison> {
     })
 }
 
-/// Whether conditions are more than equalities.
+/// Whether there are no conditions, or any that are not equalities.
 pub fn is_wide(told: &BoundArguments) -> bool {
     told.is_empty() || told.iter().any(|(_, test)| !matches!(test, Comparison::Equal(_)))
 }

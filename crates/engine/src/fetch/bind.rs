@@ -1,7 +1,7 @@
-//! Which call answers a query, and whether an answer to another query does.
+//! Chooses the call that answers a query, and decides whether an answer to another query does.
 //!
-//! An argument tells the service a condition that every document of its answer satisfies and that can be checked here. So any call
-//! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
+//! An argument passes a condition to the service which every document of its answer satisfies and which can be checked here. So any call
+//! whose arguments follow from the query's conditions returns at least what the query needs, and the store filters out the rest.
 
 use crate::content::order::order;
 use std::cmp::Ordering;
@@ -12,22 +12,22 @@ use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Aggregate, Comparison, PlanColumn, QueryPlan};
 
-/// What a service is told: arguments of a call, each with the condition on its field.
+/// Conditions that are passed to a call, each with the position of its argument.
 pub type BoundArguments = Vec<(usize, Comparison)>;
 
-/// Conditions of a query by field, and what it needs besides.
+/// The conditions of a query by field, and what else it needs.
 pub struct QueryConditions<'p> {
     by_field: Vec<(FieldId, &'p Comparison)>,
-    /// Conditions on members of the struct that a row is of.
+    /// Conditions on members of the struct that is a row of the query.
     of_row: Vec<(FieldId, &'p Comparison)>,
-    /// The list that rows are structs of.
+    /// The list whose elements are the rows.
     each: Option<FieldId>,
-    /// Lists that may be told in part, of which the query needs all there is.
+    /// Lists that a service may return in part, but of which the query needs all elements.
     complete_lists: Vec<FieldId>,
 }
 
 impl<'p> QueryConditions<'p> {
-    /// Those that are about fields; the key is one where it is text. With what else the query reads.
+    /// The conditions of a query that are on fields, including the key if it is text, and what else the query reads.
     pub fn of(collection: &Collection, asks: &ServiceBinding, plan: &'p QueryPlan, aggregates: &[Aggregate]) -> Self {
         let key = key_field(collection);
         let (mut by_field, mut of_row) = (Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ impl<'p> QueryConditions<'p> {
         Self { by_field, of_row, each: plan.each, complete_lists: whole }
     }
 
-    /// Lists of which the query needs all there is, as a text.
+    /// The lists of which the query needs all elements, as text.
     pub fn needs(&self) -> String {
         format!("{:?}", self.complete_lists)
     }
@@ -65,7 +65,7 @@ impl<'p> QueryConditions<'p> {
         self.by_field.iter().chain(&self.of_row).filter(move |(own, _)| *own == field).map(|(_, test)| *test)
     }
 
-    /// Whether a condition on a field holds of everything that the query asks for. A call's default stands for a missing one.
+    /// Whether the query's conditions on a field imply `test`. A call's default replaces a missing condition.
     fn imply(&self, field: FieldId, test: &Comparison, default: Option<&Comparison>) -> bool {
         let mut own = self.on(field).peekable();
         match (own.peek(), default) {
@@ -74,7 +74,7 @@ impl<'p> QueryConditions<'p> {
         }
     }
 
-    /// What a call was told that the query does not say.
+    /// The conditions that are passed to a call by default, because the query has none on these fields.
     pub fn by_default(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
         let is_said = |field: FieldId| self.on(field).next().is_some();
         let assumed = told.iter().filter_map(|(place, test)| match test {
@@ -87,7 +87,7 @@ impl<'p> QueryConditions<'p> {
         Some(assumed.collect::<Vec<_>>().join(" ")).filter(|assumed| !assumed.is_empty())
     }
 
-    /// The condition that an argument needs.
+    /// The condition that an argument requires.
     fn wanted(&self, collection: &Collection, arg: &CallArgument) -> MissingCondition {
         let name = &collection.fields[arg.field].name;
         if self.on(arg.field).next().is_none() {
@@ -102,7 +102,7 @@ impl<'p> QueryConditions<'p> {
         })
     }
 
-    /// Whether an answer to what a call was told is enough for the query.
+    /// Whether an answer of a call with these arguments has all that the query needs.
     pub fn are_covered(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> bool {
         told.iter().all(|(place, test)| {
             let Some(arg) = call.args.get(*place) else { return false };
@@ -110,20 +110,20 @@ impl<'p> QueryConditions<'p> {
         })
     }
 
-    /// Whether a query needs of a list only elements of which a condition on a member holds; true for other fields.
+    /// Whether the query needs only those elements of a list that satisfy a condition on a member; true for fields that are not members of lists.
     fn bears_part(&self, collection: &Collection, field: FieldId, test: &Comparison) -> bool {
         let Some((list, _)) = collection.member(field) else { return true };
         let is_told = |own: &(FieldId, &Comparison)| own.0 == field && implies(own.1, test);
         let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();
         let of_row = if self.each == Some(list) { self.of_row.iter().any(is_told) } else { any.peek().is_some() };
-        // each of several conditions may hold of another element
+        // several conditions may be satisfied by different elements
         of_row && any.all(is_told) && !self.complete_lists.contains(&list)
     }
 
-    /// What a call is told of the query; of equalities only those that `wanted` says.
+    /// The arguments that a call gets from the query; from equalities only those for which `wanted` returns true.
     ///
     /// # Errors
-    /// Which condition the call needs and the query has not.
+    /// Returns the condition that the call requires and the query does not have.
     pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(usize) -> bool) -> Result<BoundArguments, MissingCondition> {
         let mut told = BoundArguments::new();
         let mut in_part = false;
@@ -131,7 +131,7 @@ impl<'p> QueryConditions<'p> {
             let is_part = collection.member(arg.field).is_some();
             let bears = |test: &Comparison| !is_part || (!in_part && self.bears_part(collection, arg.field, test));
             let found = self.on(arg.field).filter(|_| wanted(place)).find_map(|test| take(collection, arg, test).filter(bears));
-            // of one list only: what holds of two need not be told of either
+            // at most one condition on members is passed: it names the part of a list that the answer contains
             in_part |= is_part && found.is_some();
             match found.or_else(|| default(collection, arg)) {
                 Some(test) => told.push((place, test)),
@@ -143,26 +143,26 @@ impl<'p> QueryConditions<'p> {
     }
 }
 
-/// A condition that a call needs.
+/// A condition that a call requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissingCondition {
-    /// One on this field.
+    /// Any condition on this field.
     Any(String),
-    /// Another one than the query has, in words.
+    /// A condition of another form than the query has, in words.
     Form(String),
 }
 
-/// The field that is the key, where it is text.
+/// The key field, if it is text.
 pub fn key_field(collection: &Collection) -> Option<FieldId> {
     collection.key_field().filter(|field| collection.fields[*field].ty == FieldType::Text)
 }
 
-/// The type of what an argument says: that of one element where its field has several.
+/// The type of an argument's values: the type of one element if its field is a list.
 pub fn type_of<'c>(collection: &'c Collection, arg: &CallArgument) -> &'c FieldType {
     collection.fields[arg.field].golden_type().element()
 }
 
-/// Of which list an answer tells only some elements, and which: a contributor's part. Nothing for an answer that tells the whole.
+/// If an answer returns only some elements of a list, which ones: the part of its contributor's name.
 pub fn part(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
     told.iter().find_map(|(place, test)| {
         let arg = &call.args[*place];
@@ -171,7 +171,7 @@ pub fn part(collection: &Collection, call: &ServiceCall, told: &BoundArguments) 
     })
 }
 
-/// What a part is called by; nothing where it could not be told from a pattern, or is too long.
+/// The name of a part; `None` if it could not be distinguished from a pattern or is too long.
 fn pattern(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Option<String> {
     let text = match test {
         Comparison::Equal(value) => Some(value.show(type_of(collection, arg))).filter(|text| !text.contains('*'))?,
@@ -185,7 +185,7 @@ fn default(collection: &Collection, arg: &CallArgument) -> Option<Comparison> {
     from_text(text, type_of(collection, arg), None).ok().map(Comparison::Equal)
 }
 
-/// What an argument takes of a condition.
+/// The condition that an argument can take from `test`, if any.
 fn take(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Option<Comparison> {
     let ty = type_of(collection, arg);
     let fits = |value: &Value| *value != Value::Null && arg.matches.as_ref().is_none_or(|shape| shape.is_match(&value.show(ty)));
@@ -200,7 +200,7 @@ fn take(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Optio
             let shown = pieces(test)?.join("*");
             arg.matches.as_ref().is_none_or(|shape| shape.is_match(&shown)).then(|| test.clone())
         }
-        // a service's bounds are included, so what it is told may be a little wider
+        // the bounds of services are inclusive, so the range that is passed may be slightly wider
         (ArgumentForm::From, _) => bounds(test)?.0.map(|low| Comparison::Range { low: Some((low, true)), high: None }),
         (ArgumentForm::To, _) => bounds(test)?.1.map(|high| Comparison::Range { low: None, high: Some((high, true)) }),
         _ => None,
@@ -208,7 +208,7 @@ fn take(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Optio
     taken.filter(|test| collection.member(arg.field).is_none() || pattern(collection, arg, test).is_some())
 }
 
-/// The smallest and the largest value that a condition lets pass.
+/// The lowest and the highest value that satisfy a condition, if there are bounds.
 fn bounds(test: &Comparison) -> Option<(Option<Value>, Option<Value>)> {
     match test {
         Comparison::Equal(value) => Some((Some(value.clone()), Some(value.clone()))),
@@ -222,7 +222,7 @@ fn bounds(test: &Comparison) -> Option<(Option<Value>, Option<Value>)> {
     }
 }
 
-/// The pieces of a pattern between its stars.
+/// The parts of a pattern between its stars.
 pub fn pieces(test: &Comparison) -> Option<Vec<String>> {
     match test {
         Comparison::Prefix(prefix) => Some(vec![prefix.clone(), String::new()]),
@@ -231,7 +231,7 @@ pub fn pieces(test: &Comparison) -> Option<Vec<String>> {
     }
 }
 
-/// Whether a value satisfies what an argument may say.
+/// Whether a value satisfies a condition.
 pub fn holds(test: &Comparison, value: &Value) -> bool {
     let above = |low: &Option<(Value, bool)>| match low {
         None => true,
@@ -253,9 +253,9 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
     }
 }
 
-/// Whether everything that satisfies `narrow` satisfies `wide`.
+/// Whether every value that satisfies `narrow` satisfies `wide`.
 pub fn implies(narrow: &Comparison, wide: &Comparison) -> bool {
-    // only a star of the wider pattern takes a star of the narrower one
+    // a star of the narrower pattern can only be matched by a star of the wider one
     const STAR: &str = "\0";
     match (narrow, wide) {
         (Comparison::Equal(value), _) => holds(wide, value),
@@ -327,7 +327,7 @@ mod tests {
         assert!(implies(&Comparison::Equal(Value::Int(5)), &range(Some((1, true)), Some((10, true)))));
     }
 
-    /// Whatever one test implies of another holds of values.
+    /// If one condition implies another, every value that satisfies the first satisfies the second.
     #[test]
     fn what_is_implied_holds() {
         let texts = ["", "a", "b", "ab", "ba", "aab", "aba", "abab", "bab", "abb"];

@@ -1,4 +1,4 @@
-//! One call of one service: its pages are requested and imported, and what the answer does not repeat is withdrawn.
+//! One call of a service: its pages are requested and imported, and what a complete answer does not repeat is withdrawn.
 
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer, is_wide, noted};
 use super::bind::{BoundArguments, part};
@@ -14,24 +14,24 @@ use stook_store::journal::Outcome;
 use stook_store::queue::JobState;
 use stook_store::{Store, Tenant};
 
-/// What a service is asked.
+/// A call to be made.
 pub struct FetchRequest<'q> {
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: &'q Tenant,
     /// The source's index.
     pub source: SourceId,
     /// The call's index.
     pub call: usize,
-    /// What it is told.
+    /// The conditions to pass.
     pub arguments: BoundArguments,
-    /// The same as it is asked.
+    /// The path with its arguments.
     pub request: &'q str,
 }
 
-/// Asks, imports, and notes what came of it.
+/// Makes a call, imports its pages and stores the answer.
 ///
 /// # Errors
-/// When the store fails; what is wrong with a service stands in the answer.
+/// When the store fails; failures of the service are part of the answer.
 pub fn fetch(
     rules: &Arc<SettleRules>,
     store: &dyn Store,
@@ -49,7 +49,7 @@ pub fn fetch(
     let old = known.of(question.request)?;
     let asked_before = !old.is_empty();
     for old in old.iter().filter(|old| old.state == AnswerState::Running && old.expires < begun) {
-        // whoever had asked is gone
+        // the process that made this call has died
         for job in &old.jobs {
             if store.job_state(*job).is_ok_and(|state| !state.is_final()) {
                 store.end_job(*job, JobState::Cancelled, "superseded by a newer fetch")?;
@@ -89,7 +89,7 @@ pub fn fetch(
             let first =
                 fetching.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
             let (failed, all) = (answer.failed, answer.documents);
-            // an error may be a document of the format
+            // an error message may be a document of the same format
             let first = if answer.state == AnswerState::Failed { format!("{first}, which begins with: {}", fetching.beginning) } else { first };
             answer.reason = Some(format!("{failed} of {all} documents could not be read{first}; see the journal of job {}", jobs.join(", ")));
         }
@@ -105,14 +105,14 @@ pub fn fetch(
     answer.ended = store.clock();
     answer.expires = answer.ended.saturating_add(ttl);
     known.note(&answer, wide)?;
-    // the last whole answer keeps its jobs, and what was tried since; somebody may have asked meanwhile
+    // keep the jobs of the last complete answer and of attempts since, which another process may have stored meanwhile
     let kept = known.of(question.request)?;
     for job in old.iter().flat_map(|old| &old.jobs).filter(|job| !kept.iter().any(|kept| kept.jobs.contains(job))) {
         if store.job_state(*job).is_ok_and(JobState::is_final) {
             store.forget_job(*job)?;
         }
     }
-    // what was said here meanwhile may be older than what another one did not say
+    // documents that were imported here may be older than a newer answer that does not contain them
     for newer in known.newer(begun)? {
         if let Some((call, told)) = known.told(&newer) {
             fetching.retire(&known, (&asks.calls[call], &told), newer.begun)?;

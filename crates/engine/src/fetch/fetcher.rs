@@ -19,36 +19,36 @@ use stook_store::plan::{Aggregate, QueryPlan};
 use stook_store::wanted;
 use stook_store::{Store, Tenant};
 
-/// Asks services for one process: what is asked by several queries at once is asked once.
+/// Fetches from services for one process; a call that several queries need at once is made once.
 pub struct Fetcher {
     rules: Arc<SettleRules>,
     limits: Vec<ServiceLimits>,
     in_flight: Mutex<HashMap<FetchKey, Arc<InFlightFetch>>>,
-    /// Answers that queries were given lately, with when they were looked up, by tenant, source and conditions.
+    /// Answers that were used lately, with the time when they were looked up, by tenant, source and conditions.
     recent: Mutex<HashMap<FetchKey, (Instant, ServiceAnswer)>>,
-    /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
+    /// Answers that queries have used, of services that are fetched ahead, by request, with the number of uses.
     in_demand: Mutex<HashMap<FetchKey, (ServiceAnswer, u32)>>,
     /// The newest answer of each source, by tenant.
     newest: Mutex<HashMap<(Tenant, SourceId), ServiceAnswer>>,
     stop: AtomicBool,
 }
 
-/// How often an answer must have been needed to be asked for ahead.
+/// The number of times that an answer must have been used to be fetched ahead.
 const OFTEN: u32 = 2;
-/// Most questions that are asked ahead at once.
+/// The maximum number of calls that are made ahead at once.
 const MOST_AHEAD: usize = 32;
-/// How long an answer is used again without asking the store, where another process may have noted a newer one.
+/// How long an answer is used without reading the store, where another process may have put a newer one.
 const LATELY: Duration = Duration::from_secs(1);
-/// Most answers that are remembered so.
+/// The maximum number of answers in each of these two maps.
 const MOST_LATELY: usize = 10_000;
 
-/// Tenant, source, and what is asked.
+/// Tenant, source, and conditions or request.
 type FetchKey = (Tenant, SourceId, String);
 
-/// How often who waits for a service looks whether that is still wanted.
+/// How often a query that waits for a service checks whether it has been cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A question on its way.
+/// A call in progress.
 pub(super) struct InFlightFetch {
     ended: Mutex<Option<ServiceAnswer>>,
     changed: Condvar,
@@ -60,7 +60,7 @@ impl InFlightFetch {
         while ended.is_none() {
             let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
             if let Some(wanted) = wanted::CancelToken::now() {
-                // the call continues: other queries may wait for it, and its answer is stored
+                // the call continues after this: other queries may wait for it, and its answer is stored
                 left = Some(left.min(LOOK_AGAIN)).filter(|_| !wanted.is_over())?;
             }
             ended = self.changed.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A source that a query may be answered from.
+/// A source that may have documents for a query.
 pub(super) struct CandidateSource<'c> {
     pub(super) index: SourceId,
     pub(super) source: &'c Source,
@@ -83,7 +83,7 @@ pub(super) struct CandidateSource<'c> {
 }
 
 impl<'c> CandidateSource<'c> {
-    /// A source, if it is asked.
+    /// The source with this id, if it is fetched from.
     fn of(catalogue: &'c Catalogue, index: SourceId) -> Option<Self> {
         let source = &catalogue.sources[index];
         let asks = source.asks.as_ref()?;
@@ -91,7 +91,7 @@ impl<'c> CandidateSource<'c> {
         Some(Self { index, source, asks, service, collection })
     }
 
-    /// That it was not asked.
+    /// The status of a source that is not fetched from.
     pub(super) fn unasked(&self) -> ServiceStatus {
         ServiceStatus {
             service: self.service.name.clone(),
@@ -110,14 +110,14 @@ impl<'c> CandidateSource<'c> {
     }
 }
 
-/// What is to be done about a source.
+/// What to do about a source.
 pub(super) enum FetchStep {
     Done(ServiceStatus),
     Wait(ServiceStatus, Arc<InFlightFetch>),
 }
 
 impl Fetcher {
-    /// Nobody has been asked yet.
+    /// A fetcher that has made no calls yet.
     pub fn new(catalogue: &Arc<Catalogue>) -> Arc<Self> {
         let limits = catalogue.services.iter().map(ServiceLimits::new).collect();
         Arc::new(Self {
@@ -135,18 +135,18 @@ impl Fetcher {
         &self.rules.catalogue
     }
 
-    /// Whether any call of a collection's sources takes a condition on a field.
+    /// Whether any call of a collection's sources has an argument for a field.
     pub(super) fn takes(&self, collection: CollectionId, field: FieldId) -> bool {
         self.candidates(collection).any(|candidate| candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.field == field))
     }
 
-    /// The longest that an answer of a source may take.
+    /// The longest time that fetching an answer of a source may take.
     pub(super) fn deadline(&self, source: SourceId) -> Duration {
         self.rules.catalogue.sources[source].asks.as_ref().map_or(Duration::ZERO, |asks| self.limits[asks.service].deadline)
     }
 
-    /// How things stand with each source that is asked: what this process was last answered for a tenant, and how many questions of it
-    /// are on their way.
+    /// The status of each source that is fetched from: the newest answer that this process has fetched for a tenant, and the number of its calls in
+    /// progress.
     pub fn services(&self, tenant: &Tenant) -> Vec<(ServiceStatus, usize)> {
         let catalogue = &self.rules.catalogue;
         let candidates = catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index));
@@ -161,7 +161,7 @@ impl Fetcher {
             .collect()
     }
 
-    /// No more requests are made; those on their way end in failure.
+    /// Prevents further requests; those in progress fail.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -172,7 +172,7 @@ impl Fetcher {
         catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
     }
 
-    /// Looks for an answer of a source that covers a plan, or asks for one.
+    /// Looks for an answer of a source that covers a plan; if there is none, starts a call.
     pub(super) fn step(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
@@ -233,7 +233,7 @@ impl Fetcher {
         };
         let asked = path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
         let status = ServiceStatus { default_arguments: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
-        // what has just failed is not asked again at once
+        // a call that has just failed is not repeated at once
         if wish.when != FetchPolicy::Always {
             let failed = |answer: &ServiceAnswer| matches!(answer.state, AnswerState::Failed | AnswerState::Partial) && answer.expires > now;
             if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
@@ -253,8 +253,8 @@ impl Fetcher {
         }
     }
 
-    /// Asks again for answers that will soon be no longer fresh and that queries have needed since they came, those that were needed
-    /// most first. To be called now and then.
+    /// Fetches again answers that will expire soon and that queries have used since they were fetched, the most used ones first. To be called at
+    /// intervals.
     ///
     /// # Errors
     /// When the store fails.
@@ -269,7 +269,7 @@ impl Fetcher {
             if is_due {
                 due.push((*times, place.clone(), answer.clone()));
             }
-            // those that are too many now have their turn later
+            // those over the limit are fetched by a later refresh
             !soon || is_due
         });
         due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
@@ -278,7 +278,7 @@ impl Fetcher {
             let (tenant, source, asked) = place;
             let Some(candidate) = CandidateSource::of(catalogue, source) else { continue };
             let known = candidate.known(&**store, &tenant);
-            // somebody may have asked meanwhile
+            // another process may have fetched it meanwhile
             let is_newest = !known.of(&asked)?.iter().any(|other| other.begun > answer.begun && other.state != AnswerState::Failed);
             if let Some((call, told)) = known.told(&answer).filter(|_| is_newest) {
                 self.fly(store, &tenant, source, (call, told, asked));
@@ -287,13 +287,13 @@ impl Fetcher {
         Ok(())
     }
 
-    /// There is a new answer of a source: what was known of older ones is looked up again.
+    /// Forgets what is known of a source's older answers, after a new one.
     fn forget(&self, (tenant, source, asked): &FetchKey) {
         lock(&self.recent).retain(|(whose, own, _), _| whose != tenant || own != source);
         lock(&self.in_demand).remove(&(tenant.clone(), *source, asked.clone()));
     }
 
-    /// Asks a call on a thread of its own, if that is not on its way.
+    /// Starts a call on a thread of its own, unless it is already in progress.
     fn fly(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
@@ -329,7 +329,7 @@ impl Fetcher {
     }
 }
 
-/// The call that takes most of a query's conditions, and of those the cheapest; or the conditions that are missing.
+/// The call that takes most of a query's conditions, and of several the cheapest; or the conditions that are missing.
 pub(super) fn choose(candidate: &CandidateSource<'_>, conditions: &QueryConditions<'_>) -> std::result::Result<(usize, BoundArguments), String> {
     let mut best: Option<(usize, BoundArguments)> = None;
     let mut missing: Vec<MissingCondition> = Vec::new();

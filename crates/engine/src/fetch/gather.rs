@@ -1,9 +1,9 @@
-//! Fetches what a query needs, collection after collection: first of its own records, then of those it reads through links.
+//! Fetches what a query needs, one collection after the other: first its own records, then those it reads through links.
 //!
-//! Linked records are asked for with what the query's conditions say of them (`implied.rs`), and with the values of the link's fields in the
-//! records that are here by then. Where a source of the query's own collection requires a condition that the query has through a link alone, it
-//! is the other way round. The conditions that are read through links are served first, as fewer records then remain of which columns
-//! are read.
+//! Linked records are fetched with the conditions that the query's own imply for them (`implied.rs`), and with the values of the link's fields in
+//! the records that are stored by then. If a source of the query's own collection requires a condition that the query has only through a link, the
+//! linked records are fetched first. Conditions on linked records are processed before columns, because they leave fewer records whose columns
+//! must be read.
 
 use super::bind::QueryConditions;
 use super::fetcher::{CandidateSource, FetchStep, Fetcher, choose};
@@ -22,14 +22,14 @@ use stook_catalogue::value::Value;
 use stook_store::Store;
 use stook_store::plan::{Aggregate, Comparison, Condition, PlanColumn, QueryPlan};
 
-/// Most calls that a query makes for records it reads through links.
+/// The maximum number of calls that a query makes for records it reads through links.
 const MAX_LINKED_CALLS: usize = 100;
-/// Up to this many calls are made, one for each value, instead of one that asks for everything.
+/// Up to this many calls are made, one for each value, instead of one call without a condition.
 const FEW_CALLS: usize = 20;
-/// Links after links that are followed.
+/// The maximum number of links that are followed one after the other.
 const MAX_DEPTH: usize = 8;
 
-/// What one query needs, and what became of it.
+/// What one query needs, and what has become of it.
 struct Gathering<'g> {
     fetcher: &'g Arc<Fetcher>,
     store: &'g Arc<dyn Store>,
@@ -37,44 +37,44 @@ struct Gathering<'g> {
     began: Instant,
     statuses: Vec<ServiceStatus>,
     calls_left: usize,
-    /// What was asked of linked sources.
+    /// Requests to sources of linked records that have been made.
     asked: HashSet<(SourceId, String)>,
 }
 
-/// Whether everything has answered that was asked.
+/// Whether everything that was requested has been answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Answered,
     Running,
 }
 
-/// Linked records to be asked for.
+/// Linked records to be fetched.
 struct LinkedPlan {
-    /// Which of them.
+    /// Which records.
     plan: QueryPlan,
-    /// How the query reads them, as it is shown.
+    /// The link by which the query reads them, for the status.
     through: String,
-    /// The field at their end of the link with its values, where several are known.
+    /// The field at their end of the link, with its values, if several are known.
     values: Option<(PlanColumn, LinkedValues)>,
-    /// Sources of which nothing is read are not asked.
+    /// The fields that are read; a source that has none of them is not fetched from, if another has.
     read: Vec<FieldId>,
-    /// The only sources to be asked.
+    /// If given, only these sources are fetched from.
     sources: Option<Vec<SourceId>>,
 }
 
 #[derive(Clone)]
 enum LinkedValues {
     Some(Vec<Value>),
-    /// More than a query may ask for one by one.
+    /// More values than a query may make calls for; the first of them.
     TooMany(Value),
 }
 
 impl Fetcher {
-    /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One
-    /// status for each source of the collection, and one for each call of a collection that is read through a link.
+    /// Makes sure that the store has what services know about a plan's records and about what is read of them: rows, or aggregates. Returns one
+    /// status for each source of the collection, and one for each call for a collection that is read through a link.
     ///
     /// # Errors
-    /// When the store fails. That a service fails is said by its status.
+    /// When the store fails. Failures of services are in their statuses.
     pub fn fetch(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
@@ -93,7 +93,7 @@ impl Fetcher {
         Ok(gathering.statuses)
     }
 
-    /// Whether services know anything of what a plan reads.
+    /// Whether any service has documents for what a plan reads.
     pub fn concerns(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
         let catalogue = self.catalogue();
         let is_linked = |column: &PlanColumn| reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.asks_for(read));
@@ -104,7 +104,7 @@ impl Fetcher {
     }
 }
 
-/// What a plan reads besides its conditions.
+/// The columns that a plan reads apart from its conditions.
 fn shown<'p>(plan: &'p QueryPlan, aggregates: &'p [Aggregate]) -> impl Iterator<Item = &'p PlanColumn> {
     let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
     rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column))
@@ -119,7 +119,7 @@ fn reads_of(catalogue: &Catalogue, collection: CollectionId, column: &PlanColumn
     }
 }
 
-/// The records because of which those of a collection exist.
+/// The children because of which records of a collection exist.
 fn creating(catalogue: &Catalogue, collection: CollectionId) -> Vec<LinkedRead> {
     catalogue.creating_links(collection).map(|link| LinkedRead { link, end: LinkEnd::Children, fields: Vec::new() }).collect()
 }
@@ -129,10 +129,10 @@ impl Gathering<'_> {
         self.fetcher.catalogue()
     }
 
-    /// Waits for what was begun, and notes what became of it.
+    /// Waits for the calls that were started, and collects their statuses.
     fn wait(&mut self, steps: Vec<(SourceId, FetchStep)>, through: Option<&str>) -> Progress {
         let longest = steps.iter().filter(|(_, step)| matches!(step, FetchStep::Wait(..))).map(|(source, _)| self.fetcher.deadline(*source)).max();
-        // what was asked already has less left than this
+        // calls that were already in progress end earlier
         let until = self.wish.time.map_or(Instant::now() + longest.unwrap_or(Duration::ZERO), |time| self.began + time);
         let mut progress = Progress::Answered;
         for (_, step) in steps {
@@ -154,7 +154,7 @@ impl Gathering<'_> {
         progress
     }
 
-    /// The sources of a plan's own collection.
+    /// Fetches from the sources of a plan's own collection.
     fn fetch_own(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
         let mut steps = Vec::new();
         for candidate in self.fetcher.candidates(plan.collection) {
@@ -163,7 +163,8 @@ impl Gathering<'_> {
         Ok(self.wait(steps, None))
     }
 
-    /// Own sources that require a condition which the query has only through a link: they are told what the linked records say.
+    /// Fetches from sources of the own collection that require a condition which the query has only through a link, with values of the linked
+    /// records.
     fn fetch_own_by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let is_unasked = |status: &ServiceStatus| status.through.is_none() && status.state() == "unasked";
@@ -197,7 +198,7 @@ impl Gathering<'_> {
                     return Ok(Progress::Running);
                 }
             }
-            // what one link tells is enough
+            // the values of one link are enough
             if unasked.is_empty() {
                 self.statuses.retain(|status| !is_unasked(status));
                 break;
@@ -206,7 +207,7 @@ impl Gathering<'_> {
         Ok(Progress::Answered)
     }
 
-    /// Everything that a plan reads through links.
+    /// Fetches everything that a plan reads through links.
     fn fetch_linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let reads = |column: &PlanColumn| {
@@ -222,7 +223,7 @@ impl Gathering<'_> {
                 return Ok(Progress::Running);
             }
         }
-        // of a row's struct nothing is known before it is read
+        // nothing is known about the elements that are rows before their records are read
         let of_records = || plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned();
         let all =
             QueryPlan { collection: plan.collection, conditions: of_records().collect(), ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
@@ -254,7 +255,7 @@ impl Gathering<'_> {
         Ok(Progress::Answered)
     }
 
-    /// What is read by one link: what must hold of it, and of the records that `readers` finds, if they must be here already.
+    /// Fetches what is read through one link: records that satisfy `test`, and only if `readers` finds any record that reads them.
     fn fetch_read(
         &mut self,
         plan: &QueryPlan,
@@ -274,7 +275,7 @@ impl Gathering<'_> {
         let mut conditions = passed_on(&catalogue, plan.collection, read, &plan.conditions);
         conditions.extend(test.cloned());
         let is_named = |column: PlanColumn| conditions.iter().any(|condition| condition.column == column);
-        // the whole list, where it decides to whom a record belongs and nothing is said of it
+        // read a complete list if its elements decide which record reads them and no condition is on it
         let of_link = pairs.iter().map(|pair| pair.other).filter(|column| !is_named(*column)).filter_map(PlanColumn::field);
         let lists: Vec<FieldId> = of_link.filter(|field| other.member(*field).is_some()).collect();
         let columns: Vec<FieldId> = if test.is_some() { lists } else { read.fields.iter().copied().chain(lists).collect() };
@@ -306,11 +307,11 @@ impl Gathering<'_> {
         self.alternatives(closed(other, &conditions).into_iter().map(one).collect(), depth)
     }
 
-    /// The values of a link's field in records.
+    /// The values that a link's field has in the records that `readers` finds.
     fn values(&self, readers: &QueryPlan, pair: &EqualFields, (own, other): (&Collection, &Collection)) -> Result<LinkedValues> {
         let mut plan = QueryPlan { columns: vec![pair.own], ..readers.clone() };
         if plan.limit.is_none_or(|limit| limit > MAX_LINKED_CALLS as u64) {
-            // where there are more records than that, there may still be fewer values
+            // even if there are more records than that, there may be fewer distinct values
             plan = QueryPlan { sort: Vec::new(), offset: 0, limit: Some(MAX_LINKED_CALLS as u64 + 1), distinct: true, ..plan };
         }
         let mut values: Vec<Value> = Vec::new();
@@ -329,7 +330,7 @@ impl Gathering<'_> {
         })
     }
 
-    /// Sources are asked of which something is read, or by which it is found.
+    /// The fields for which sources are fetched from: those that are read, and those by which records are found.
     fn needed_of(&self, collection: CollectionId, wanted: &[FieldId], of_link: &[FieldId]) -> Vec<FieldId> {
         let catalogue = self.catalogue();
         let bases = |fields: &[FieldId]| {
@@ -344,7 +345,7 @@ impl Gathering<'_> {
         if !wanted.is_empty() {
             let of_wanted = |candidate: &CandidateSource<'_>| wanted.iter().any(|field| says(candidate, *field));
             for field in bases(of_link) {
-                // who says what is read also says whose it is
+                // a source of the fields that are read also has the link's field
                 if !self.fetcher.candidates(collection).filter(of_wanted).all(|candidate| says(&candidate, field)) {
                     needed.push(field);
                 }
@@ -353,7 +354,8 @@ impl Gathering<'_> {
         needed
     }
 
-    /// Asks for linked records, and for what is read through them. Of several sets of conditions, those that can be asked are enough.
+    /// Fetches linked records, and what is read through them. Of several alternative sets of conditions, it is enough if some can be passed to
+    /// services.
     fn alternatives(&mut self, linked: Vec<LinkedPlan>, depth: usize) -> Result<Progress> {
         let mut unasked = Vec::new();
         let (alone, mut is_asked) = (linked.len() == 1, false);
@@ -382,7 +384,7 @@ impl Gathering<'_> {
         Ok(Progress::Answered)
     }
 
-    /// Asks the sources of linked records.
+    /// Fetches from the sources of linked records.
     fn ask(&mut self, own: &LinkedPlan, unasked: &mut Vec<ServiceStatus>) -> Result<Progress> {
         let says = |candidate: &CandidateSource<'_>| candidate.source.feeds[0].map.iter().any(|rule| own.read.contains(&rule.field));
         let mut candidates: Vec<CandidateSource<'_>> = self.fetcher.candidates(own.plan.collection).collect();
@@ -415,7 +417,7 @@ impl Gathering<'_> {
         Ok(self.wait(steps, Some(&own.through)))
     }
 
-    /// With which conditions a source is asked: at once, or for one value after the other.
+    /// The plans by which a source is fetched from: one for all values, or one for each value.
     fn plans(&self, own: &LinkedPlan, candidate: &CandidateSource<'_>) -> std::result::Result<Vec<QueryPlan>, String> {
         let told = |plan: &QueryPlan| {
             let conditions = QueryConditions::of(candidate.collection, candidate.asks, plan, &[]);
@@ -455,7 +457,7 @@ impl Gathering<'_> {
     }
 }
 
-/// A link as it is shown.
+/// The name of a link, for statuses.
 fn name_of(catalogue: &Catalogue, read: &LinkedRead) -> String {
     let link = &catalogue.links[read.link];
     format!("{}.{}", catalogue.collections[link.child_collection].name, link.name)

@@ -1,8 +1,8 @@
-//! What the conditions of a query say of other fields of the same record, and of records at the other end of a link.
+//! What the conditions of a query imply for other fields of the same record, and for records at the other end of a link.
 //!
-//! A condition that holds of a value holds of its copies, and one that holds of a copy holds of what it copies. So `site dataset=D`, where
-//! `datasets` is derived as `blocks.dataset`, needs the blocks of which `dataset=D` holds; and a link by equal fields passes on what is said
-//! of the field at this end.
+//! A condition on a field implies the same condition on its copies, and on the field that it copies. So `site dataset=D`, where
+//! `datasets` is derived as `blocks.dataset`, needs the blocks with `dataset=D`; and a link by equal fields passes on conditions on the
+//! field at this end.
 
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::{CollectionId, FieldId};
@@ -11,31 +11,31 @@ use stook_catalogue::links::{Derivation, LinkEnd, LinkedRead, TargetRule};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Comparison, Condition, PlanColumn};
 
-/// Most sets of conditions that one set may stand for.
+/// The maximum number of alternative sets of conditions.
 const MOST_ALTERNATIVES: usize = 8;
 
-/// Fields at the two ends of a link that are equal.
+/// A pair of fields at the two ends of a link that are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EqualFields {
-    /// In the records that read.
+    /// The field of the record that reads.
     pub own: PlanColumn,
-    /// In those that are read.
+    /// The field of the record that is read.
     pub other: PlanColumn,
 }
 
-/// Where a condition on a field is one on a field of linked records.
+/// A condition on linked records that follows from a condition on a field.
 pub(super) struct LinkedCondition {
     pub read: LinkedRead,
-    /// What must hold of at least one of them.
+    /// What at least one of them must satisfy.
     pub test: Option<Condition>,
 }
 
-/// Whether a condition needs a value of which it holds.
+/// Whether a condition needs a value that satisfies it.
 fn is_positive(test: &Comparison) -> bool {
     !matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_))
 }
 
-/// The column that is the key: the field it is made of, where there is one.
+/// The column of the key: its field, if there is one.
 pub(super) fn key_column(collection: &Collection) -> PlanColumn {
     collection.key_field().map_or(PlanColumn::Key, PlanColumn::Field)
 }
@@ -47,20 +47,20 @@ fn type_of(collection: &Collection, column: PlanColumn) -> &FieldType {
     }
 }
 
-/// A value as another column has it.
+/// Converts a value to the type of another column.
 pub(super) fn converted(value: &Value, (from, of): (&Collection, PlanColumn), (to, column): (&Collection, PlanColumn)) -> Option<Value> {
     let (from, to) = (type_of(from, of), type_of(to, column));
     if from == to { Some(value.clone()) } else { from_text(&value.show(from), to, None).ok() }.filter(|value| *value != Value::Null)
 }
 
-/// The own fields whose values a field copies, where it does nothing else.
+/// The fields of the same record that a field copies, if it does nothing else.
 fn copied(collection: &Collection, field: FieldId) -> Option<Vec<FieldId>> {
     let Some(Derivation::SameRecord(expression)) = &collection.fields[field].derive else { return None };
     let paths = expression.copies()?;
     paths.iter().map(|path| Some(collection.field(&path.join("."))?.0)).collect()
 }
 
-/// The one field with one value that a field is, or copies.
+/// The single field with a single value that a field is or copies.
 fn single(collection: &Collection, field: FieldId) -> Option<FieldId> {
     let is_one = |field: FieldId| !collection.fields[field].golden_type().is_list() && collection.member(field).is_none();
     match copied(collection, field).as_deref() {
@@ -69,7 +69,7 @@ fn single(collection: &Collection, field: FieldId) -> Option<FieldId> {
     }
 }
 
-/// Conditions, and what follows from them for copies and for what is copied; several sets where a copy is of one of several fields.
+/// Adds the conditions that follow for copies and for copied fields; returns several sets if a field copies one of several.
 pub(super) fn closed(collection: &Collection, conditions: &[Condition]) -> Vec<Vec<Condition>> {
     let mut all = vec![Vec::new()];
     for condition in conditions {
@@ -114,7 +114,7 @@ pub(super) fn closed(collection: &Collection, conditions: &[Condition]) -> Vec<V
     all
 }
 
-/// What a condition on a field that is read through links asks of the linked records.
+/// What a condition on a field that is read through links requires of the linked records.
 pub(super) fn linked_conditions(catalogue: &Catalogue, index: CollectionId, condition: &Condition) -> Vec<LinkedCondition> {
     let field = match condition.column {
         PlanColumn::Field(field) => field,
@@ -128,7 +128,7 @@ pub(super) fn linked_conditions(catalogue: &Catalogue, index: CollectionId, cond
     narrow.unwrap_or_else(|| catalogue.linked_reads(index, field).into_iter().map(|read| LinkedCondition { read, test: None }).collect())
 }
 
-/// The same, where the field only copies what it reads.
+/// The same for a field that only copies what it reads.
 fn narrowed(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &Comparison) -> Option<Vec<LinkedCondition>> {
     let collection = &catalogue.collections[index];
     let end = LinkEnd::Targets;
@@ -154,7 +154,7 @@ fn narrowed(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &C
                     None => return None,
                 };
                 let fields = if let PlanColumn::Field(field) = column { vec![field] } else { Vec::new() };
-                // a value that is converted on the way is compared as something else there
+                // a value that is converted when it is copied would compare differently
                 let is_same = type_of(target, column) == type_of(collection, PlanColumn::Field(field));
                 is_same.then(|| LinkedCondition { read: LinkedRead { link, end, fields }, test: Some(Condition { column, test: test.clone() }) })
             };
@@ -164,7 +164,7 @@ fn narrowed(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &C
     }
 }
 
-/// The fields at both ends of a link that are equal, from the end that reads.
+/// The pairs of fields that are equal at both ends of a link, seen from the end that reads.
 pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<EqualFields> {
     let link = &catalogue.links[read.link];
     let (child, target) = (&catalogue.collections[link.child_collection], &catalogue.collections[link.target_collection]);
@@ -174,7 +174,7 @@ pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<Equa
             (Some(name), _) if child.field(name).is_some() => {
                 child.field(name).map(|(field, _)| (PlanColumn::Field(field), key_column(target))).into_iter().collect()
             }
-            // the keys themselves are known at the child's end only
+            // a child knows the keys of its targets, but a target does not know those of its children
             (_, LinkEnd::Targets) => vec![(PlanColumn::Field(link.field), key_column(target))],
             (_, LinkEnd::Children) => Vec::new(),
         },
@@ -186,7 +186,7 @@ pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<Equa
     pairs.into_iter().map(turned).collect()
 }
 
-/// The name that a template consists of.
+/// The name, if a template consists of nothing else.
 fn only_name(template: &Template) -> Option<&str> {
     match template.parts.as_slice() {
         [TemplatePart::Name(name)] => Some(name),
@@ -194,7 +194,7 @@ fn only_name(template: &Template) -> Option<&str> {
     }
 }
 
-/// What conditions on the records that read say of those that are read.
+/// The conditions on the records that are read that follow from conditions on those that read.
 pub(super) fn passed_on(catalogue: &Catalogue, index: CollectionId, read: &LinkedRead, conditions: &[Condition]) -> Vec<Condition> {
     let (own, other) = (&catalogue.collections[index], &catalogue.collections[read.collection(catalogue)]);
     let mut passed = Vec::new();

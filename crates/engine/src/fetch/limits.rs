@@ -1,13 +1,13 @@
-//! How many requests a service is sent at one time, and for how long.
+//! How many requests a service is sent at a time, and at which intervals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Service;
 
-/// What a service bears, of all questions of this process.
+/// The limits of a service, for all calls of this process.
 pub struct ServiceLimits {
-    /// For all requests of an answer.
+    /// The longest time for all requests of an answer.
     pub deadline: Duration,
     pub(super) timeout: Duration,
     pub(super) interval: Duration,
@@ -18,7 +18,7 @@ pub struct ServiceLimits {
 
 struct LimitState {
     requests: usize,
-    /// When the next request may begin.
+    /// The earliest time of the next request.
     next: Instant,
 }
 
@@ -35,7 +35,7 @@ impl ServiceLimits {
         }
     }
 
-    /// Waits until a request may begin; nothing when it is too late for one.
+    /// Waits until a request may be sent; `None` if that is later than `until` or `stop` is set.
     pub(super) fn enter(&self, until: Instant, stop: &AtomicBool) -> Option<RequestSlot<'_>> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -52,14 +52,14 @@ impl ServiceLimits {
                 busy.next = busy.next.max(now - self.interval) + self.interval;
                 return Some(RequestSlot(self));
             };
-            // `stop` is not notified
+            // `stop` does not notify, so it is polled
             let wait = wait.min(Duration::from_millis(200));
             busy = self.freed.wait_timeout(busy, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// A request on its way.
+/// The right to send a request, held while it is in progress.
 pub(super) struct RequestSlot<'l>(&'l ServiceLimits);
 
 impl Drop for RequestSlot<'_> {

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-/// Whether services are asked for a query.
+/// When a query fetches from services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FetchPolicy {
-    /// Where no answer is here that is whole and fresh.
+    /// If there is no complete and fresh answer.
     #[default]
     Needed,
-    /// Whatever is here.
+    /// Always, whatever is stored.
     Always,
-    /// Not before the query is answered, if there is any whole answer: a new one is asked for meanwhile.
+    /// Does not make the query wait if there is any complete answer: if that has expired, a new one is fetched meanwhile.
     Background,
     /// Not at all.
     Never,
 }
 
-/// All of these with their names.
+/// All policies with their names.
 pub const WHEN: [(&str, FetchPolicy); 4] =
     [("needed", FetchPolicy::Needed), ("always", FetchPolicy::Always), ("later", FetchPolicy::Background), ("never", FetchPolicy::Never)];
 
 impl FetchPolicy {
-    /// The one with a name.
+    /// The policy with a name.
     pub fn named(name: &str) -> Option<Self> {
         WHEN.iter().find(|(known, _)| *known == name).map(|(_, when)| *when)
     }
 }
 
-/// How a query wants to be answered.
+/// How a query fetches from services.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FetchOptions {
-    /// Whether services are asked.
+    /// When it fetches.
     pub when: FetchPolicy,
-    /// How long to wait; without it as long as the services may take.
+    /// How long it waits; if `None`, as long as the services may take.
     pub time: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What a response says of itself: how long it is fresh, and where the next page is.
+//! What a response says about itself: how long it is fresh, and where the next page is.
 
 use crate::service::http::http_date;
 use crate::{EngineError, Result};
@@ -10,7 +10,7 @@ use stook_formats::Syntax;
 use stook_formats::read::DocumentReader;
 use ureq::http::HeaderMap;
 
-/// How long a response says that it is fresh, in microseconds.
+/// How long a response is fresh by its headers, in microseconds.
 pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let seconds = |seconds: i64| seconds.clamp(0, 365 * 24 * 3_600) * 1_000_000;
@@ -27,7 +27,7 @@ pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
     Some((expires - now).clamp(0, seconds(i64::MAX)))
 }
 
-/// The text of a member of the top object, without reading the rest into memory.
+/// The text of a member of the top-level object, without loading the rest into memory.
 pub(super) fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
     struct Member<'n>(&'n str);
     impl<'de> Visitor<'de> for Member<'_> {
@@ -54,7 +54,7 @@ pub(super) fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
     reader.deserialize_map(Member(name)).map_err(|error| EngineError::Wrong(format!("its page cannot be read: {error}")))
 }
 
-/// The text of the first element of a name.
+/// The text of the first element with a name.
 pub(super) fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
     let wrong = |error: String| EngineError::Wrong(format!("its page cannot be read: {error}"));
     let open: Box<dyn Read + Send> = Box::new(BufReader::new(File::open(file).map_err(|error| wrong(error.to_string()))?));

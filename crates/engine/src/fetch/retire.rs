@@ -18,8 +18,8 @@ use stook_store::SettlePass;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, keys_of};
 
 impl FetchRun<'_> {
-    /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had. They may be there
-    /// with other values: older answers that would have those are not fresh any more.
+    /// Withdraws what the source contributed, before a complete answer was requested, to records that the answer should contain but does not. These
+    /// may still exist with other values: older answers that would contain them then are marked as expired.
     pub(super) fn retire(&self, known: &AnswerStore<'_>, (call, told): (&ServiceCall, &BoundArguments), begun: i64) -> Result<u64> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
@@ -29,7 +29,7 @@ impl FetchRun<'_> {
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
         let wider = Arc::new(BroaderAnswers::of(known, &tests, key, begun)?);
-        // a condition on members chose elements, not records
+        // conditions on members select elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
         let old = PreviousContributions { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
         let removes: RemoveContributions = match part(collection, call, told) {
@@ -55,42 +55,42 @@ impl FetchRun<'_> {
     }
 }
 
-/// What a call was told, by field.
+/// The conditions that were passed to a call, by field.
 fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(FieldId, Comparison)> {
     told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect()
 }
 
-/// Whether tests by field hold of values.
+/// Whether values satisfy conditions by field.
 fn hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
     tests.iter().all(|(field, test)| values.get(field.index()).is_some_and(|value| holds(test, value)))
 }
 
-/// What a source said of some records before it was asked again.
+/// What a source contributed to some records before a new answer was requested.
 struct PreviousContributions {
     source: String,
-    /// When it was asked again.
+    /// When the new answer was requested.
     begun: i64,
-    /// Conditions that it was told, by field.
+    /// The conditions that were passed, by field.
     tests: Vec<(FieldId, Comparison)>,
-    /// Answers that are not fresh any more when something of theirs is not said again.
+    /// Older answers that are marked as expired if they would contain contributions that are withdrawn.
     wider: Arc<BroaderAnswers>,
 }
 
-/// Older answers of a source that would also have records of which a newer one says nothing because they have changed.
+/// Older answers of a source that may also contain records that a newer one lacks because they have changed.
 struct BroaderAnswers(Vec<BroaderAnswer>);
 
 struct BroaderAnswer {
     answer: ServiceAnswer,
-    /// What it was told of records.
+    /// The conditions on records that were passed.
     tests: Vec<(FieldId, Comparison)>,
-    /// Whether it would have something that is not said again.
+    /// Whether it may contain a record of a withdrawn contribution.
     is_stale: AtomicBool,
 }
 
 impl BroaderAnswers {
-    /// Those that are fresh and whole, and have more than what satisfies `tests`.
+    /// The answers that are fresh and complete and may contain more than what satisfies `tests`.
     fn of(known: &AnswerStore<'_>, tests: &[(FieldId, Comparison)], key: Option<FieldId>, begun: i64) -> Result<Self> {
-        // a record that is not there by its key is nowhere
+        // if a request for a key returns nothing, the record exists nowhere
         if tests.iter().all(|(field, _)| Some(*field) == key) {
             return Ok(Self(Vec::new()));
         }
@@ -108,7 +108,7 @@ impl BroaderAnswers {
         Ok(Self(wider))
     }
 
-    /// Something with these values is not said any more.
+    /// Notes that a contribution with these values is withdrawn.
     fn doubt(&self, values: &[Value]) {
         for older in &self.0 {
             if hold(&older.tests, values) {
@@ -123,20 +123,20 @@ impl BroaderAnswers {
 }
 
 impl PreviousContributions {
-    /// The values of a contribution, if it is what the source said then.
+    /// The values of a contribution, if the source made it before the new answer was requested.
     fn said<'c>(&self, own: &'c Contribution) -> Option<&'c [Value]> {
         let ContributionContent::Values(values) = &own.content else { return None };
         (own.source() == self.source && own.as_of < self.begun && hold(&self.tests, values)).then_some(values)
     }
 
-    /// A whole answer does not say it any more.
+    /// Removes the contributions that a complete answer does not repeat.
     fn retire(&self, contributions: &mut Vec<Contribution>) {
         contributions.iter().filter_map(|own| self.said(own)).for_each(|values| self.wider.doubt(values));
         contributions.retain(|own| self.said(own).is_none());
         self.leave_out_nothing(contributions);
     }
 
-    /// An answer that tells a part does not tell the elements of the part any more.
+    /// Removes the contribution for a part of a list that an answer for this part does not repeat, and puts a deletion of the part in its place.
     fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
         let Some(part) = PartialList::of(collection, contributor) else { return };
         let tells = |values: &&[Value]| values.get(part.list.index()).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
@@ -163,7 +163,7 @@ impl PreviousContributions {
         self.leave_out_nothing(contributions);
     }
 
-    /// That the source knows nothing of a part need not be said where it says nothing else.
+    /// Removes deletions of parts if the source contributes nothing else.
     fn leave_out_nothing(&self, contributions: &mut Vec<Contribution>) {
         let is_said = |own: &Contribution| own.source() == self.source && matches!(own.content, ContributionContent::Values(_));
         if !contributions.iter().any(is_said) {

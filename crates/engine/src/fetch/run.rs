@@ -26,10 +26,10 @@ use stook_store::{Store, Tenant};
 /// The first pause between two attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Troubles of a page that are looked at for the first of a kind.
+/// The number of issues of a page among which the first of a kind is looked for.
 const MOST_LOOKED_AT: usize = 100;
 
-/// Most pages of an answer: a service that always has one more is not asked for ever.
+/// The maximum number of pages of an answer, for services that always return one more.
 const MOST_PAGES: u64 = 100_000;
 
 pub(super) struct FetchRun<'f> {
@@ -40,17 +40,17 @@ pub(super) struct FetchRun<'f> {
     pub(super) service: &'f Service,
     pub(super) limits: &'f ServiceLimits,
     pub(super) until: Instant,
-    /// What the answer tells of a list, if not all.
+    /// The part of the contributor's name, if the answer contains only a part of a list.
     pub(super) part: Option<String>,
     pub(super) stop: &'f AtomicBool,
-    /// How long responses say that they are fresh, in microseconds.
+    /// The shortest time for which any response is fresh by its headers, in microseconds.
     pub(super) ttl: Option<i64>,
-    /// How the last page begins.
+    /// The beginning of the last page.
     pub(super) beginning: String,
 }
 
 impl FetchRun<'_> {
-    /// All pages, each imported when it is here.
+    /// Requests all pages and imports each as soon as it has been received.
     pub(super) fn pages(
         &mut self,
         call: &ServiceCall,
@@ -84,7 +84,7 @@ impl FetchRun<'_> {
             let documents = self.import(&file, answer, note)?;
             let next = match &call.page {
                 None => None,
-                // a service may give less at once than it is asked for: a page is the last one when it is shorter than the first
+                // a service may return fewer documents per page than requested: the last page is the first that is shorter than the first one
                 Some(Pagination::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
                     Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
                 }
@@ -104,7 +104,7 @@ impl FetchRun<'_> {
         Err(EngineError::Wrong(format!("it has more than {MOST_PAGES} pages")))
     }
 
-    /// One response into a file.
+    /// Requests one page into a file.
     fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<()> {
         let late = || format!("it did not answer within {} s", self.limits.deadline.as_secs_f64());
         let pause = |pause: Duration| {
@@ -145,7 +145,7 @@ impl FetchRun<'_> {
         Ok(())
     }
 
-    /// The digest of the first document of a page.
+    /// A digest of the first document of a page.
     fn first_document(&self, file: &Path) -> Result<Option<[u8; 32]>> {
         let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
         let opened = open(file).map_err(wrong)?;
@@ -154,11 +154,11 @@ impl FetchRun<'_> {
         Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
     }
 
-    /// Imports a page; returns its documents.
+    /// Imports a page; returns the number of its documents.
     fn import(&mut self, file: &Path, answer: &mut ServiceAnswer, note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>) -> Result<u64> {
         let opened = open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
         if opened.syntax.is_none() {
-            // a file may be empty, an answer says at least that there is nothing
+            // a file may be empty, but an answer without documents must say so
             let (name, reason) = (String::new(), "contains no document, only white space".to_owned());
             return Err(EngineError::NoDocument { name, reason });
         }
@@ -181,7 +181,7 @@ impl FetchRun<'_> {
         }
         match job.state {
             JobState::Completed | JobState::CompletedWithErrors => {
-                // one object may be a document or an error: if it is left out it was none of those that were asked for
+                // a single object may be a document or an error message: if the source skips it, it is no document
                 let is_one = self.source.records.is_none() && documents == 1 && opened.beginning.trim_ascii_start().starts_with(b"{");
                 let outcomes = [Outcome::Created, Outcome::Updated, Outcome::Unchanged, Outcome::Superseded, Outcome::Withdrawn, Outcome::Failed];
                 if is_one && outcomes.iter().all(|outcome| job.counts.of(*outcome) == 0) {
@@ -200,7 +200,7 @@ impl FetchRun<'_> {
         }
     }
 
-    /// What was wrong with the first document of jobs that had an outcome with trouble.
+    /// The first issue of jobs that belongs to an outcome that is wanted.
     pub(super) fn first_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
         for job in jobs {
             let troubles = self.store.journal(*job, 0, MOST_LOOKED_AT, true)?;

@@ -1,33 +1,33 @@
-//! What became of a service that a query needs, as it is shown with the result.
+//! The status of a service that a query fetches from, as it is shown with the result.
 
 use super::answer::ServiceAnswer;
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use stook_catalogue::value::show_timestamp;
 
-/// What a service had to say to a query.
+/// The status of one source of a query, or of one call.
 #[derive(Debug, Clone)]
 pub struct ServiceStatus {
     /// The service's name.
     pub service: String,
-    /// The source whose documents it gives.
+    /// The source whose documents the service provides.
     pub source: String,
     /// The link through which the query reads its documents, if they are not of the query's own collection.
     pub through: Option<String>,
-    /// What it was asked, after its URL.
+    /// The requested path with its arguments, after the service's URL.
     pub request: Option<String>,
-    /// What it was told that the query does not say: records of which that does not hold are not among its answer.
+    /// The conditions that were passed although the query does not have them: its result lacks records that do not satisfy these.
     pub default_arguments: Option<String>,
     /// Its answer, if there is one.
     pub answer: Option<ServiceAnswer>,
-    /// Whether that was here before.
+    /// Whether the answer was stored before the query.
     pub cached: bool,
-    /// Why there is none, or why it is still on its way.
+    /// Why there is no answer, or why it is not complete yet.
     pub reason: Option<String>,
 }
 
 impl ServiceStatus {
-    /// complete, partial, failed, running, or unasked.
+    /// One of `complete`, `partial`, `failed`, `running` and `unasked`.
     pub fn state(&self) -> &'static str {
         match &self.answer {
             Some(answer) => answer.state.name(),
@@ -36,7 +36,7 @@ impl ServiceStatus {
         }
     }
 
-    /// As it is shown.
+    /// The JSON form.
     pub fn to_json(&self) -> Json {
         let mut shown = json!({ "service": self.service, "source": self.source, "state": self.state() });
         if let Some(through) = &self.through {
@@ -72,13 +72,13 @@ impl ServiceStatus {
         shown
     }
 
-    /// How long its answer took.
+    /// How long fetching its answer took.
     pub fn took(&self) -> Duration {
         let micros = self.answer.as_ref().map_or(0, |answer| (answer.ended - answer.begun).max(0));
         Duration::from_micros(micros as u64)
     }
 
-    /// Why its answer is not complete, or not here.
+    /// Why its answer is missing or not complete.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref().or_else(|| self.answer.as_ref()?.reason.as_deref())
     }

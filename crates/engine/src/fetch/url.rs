@@ -1,4 +1,4 @@
-//! The path of a call with its arguments, and of its further pages.
+//! The path of a call with its arguments, and those of its further pages.
 
 use super::bind::{BoundArguments, pieces, type_of};
 use crate::service::http::encoded;
@@ -6,14 +6,14 @@ use stook_catalogue::definition::{ArgumentForm, Collection, ServiceCall};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::Comparison;
 
-/// What a call asks, after the service's URL; `wildcard` is what stands for any text there.
+/// The path of a call with its arguments, after the service's URL; `wildcard` replaces the stars of patterns.
 pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, wildcard: &str) -> String {
     let mut path = call.get.clone();
     for (place, test) in told {
         let arg = &call.args[*place];
         let ty = type_of(collection, arg);
         let show = |value: &Value| match (ty, value) {
-            // a bound may be a little wider, never narrower
+            // an upper bound is rounded up, so that the range never becomes narrower
             (FieldType::Timestamp, Value::Int(micros)) if arg.epoch => {
                 let rest = micros.rem_euclid(1_000_000);
                 (micros.div_euclid(1_000_000) + i64::from(arg.takes == ArgumentForm::To && rest > 0)).to_string()
@@ -41,7 +41,7 @@ pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, 
     path
 }
 
-/// A URL with further arguments.
+/// A URL with additional arguments.
 pub(super) fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String {
     let mut url = url.to_owned();
     for (name, value) in arguments {
@@ -51,7 +51,7 @@ pub(super) fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String
     url
 }
 
-/// OAI-PMH: nothing stands beside a token but the verb.
+/// In OAI-PMH, a request with a resumption token has no other argument than the verb.
 pub(super) fn with_verb_only(url: &str) -> String {
     let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
     query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
