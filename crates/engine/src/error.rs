@@ -1,11 +1,11 @@
-//! What can go wrong with a whole operation.
+//! The errors of this crate.
 
 use stook_store::StoreError;
 
-/// What can go wrong with a whole operation; single documents fail in the journal.
+/// An error that ends a whole operation; failures of single documents are in the journal instead.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The store says no.
+    /// The store fails or refuses the operation.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A file cannot be read.
@@ -19,12 +19,12 @@ pub enum EngineError {
     /// A file or an answer has no document, and nothing in it says that it is an empty one.
     #[error("{name} {reason}")]
     NoDocument {
-        /// What it is called.
+        /// The name of the file or the answer.
         name: String,
         /// What it looks like, and how it begins.
         reason: String,
     },
-    /// The caller asked for something that makes no sense.
+    /// The request is wrong.
     #[error("{0}")]
     Wrong(String),
 }

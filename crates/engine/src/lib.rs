@@ -1,17 +1,18 @@
-//! From files, services and requests to committed records: jobs are made and cut into chunks, and what follows from a chunk, an edit or a
-//! withdrawal is merged, settled and written.
+//! From files, services and requests to committed records: creates jobs and splits them into chunks, and merges, settles and writes what follows
+//! from chunks, edits and withdrawals.
 //!
-//! The rooms, each of which uses only rooms below it:
+//! The modules, each of which uses only modules below it:
 //!
 //! - [`fetch`] fetches from services what a query needs; [`service`] sends the requests, and collects what is new page by page.
-//! - [`import`] makes jobs of files and uploads and runs them, tries them without writing, and delivers a few documents at once.
+//! - [`import`] creates jobs for files and uploads and runs them, does dry runs, and delivers a few documents at once.
 //! - [`change`] changes single records: edits, transitions, picks, withdrawals.
 //! - [`records`] reads records: explanations, exports, aggregates, damaged rows.
-//! - [`work`] is the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
-//! - [`chunk`] is the way of a chunk from bytes to one unit of work, step by step.
-//! - [`settle`] computes the derived values of records from other records, in passes or at once.
-//! - [`merge`] merges the contributions of one record to its content and to the outcomes of documents.
-//! - [`job`] is what all work of a job shares; [`relations`] what records pass to each other; `content` what follows for a record from its own values.
+//! - [`work`] has the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
+//! - [`chunk`] turns a chunk into one unit of work, step by step.
+//! - [`settle`] computes the derived values of records from other records, in passes or inline.
+//! - [`merge`] merges the contributions of one record into its content and the outcomes of documents.
+//! - [`job`] has what all work of a job shares; [`relations`] what records pass to each other; `content` what follows for a record from its own
+//!   values.
 
 pub mod change;
 pub mod chunk;

@@ -1,8 +1,8 @@
-//! Edits of single records: contributions of the source `api`.
+//! Edits of single records: contributions of the contributor `api`.
 //!
-//! An edit replaces what `api` says of a record; golden fields follow by survivorship like any other's. Its `as_of` is the
-//! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
-//! contribution too, which competes by time.
+//! An edit replaces what `api` contributes to a record; golden fields follow by survivorship as for any other contribution. Its as-of time is the
+//! store's time, but always later than that of the edit before it, so that edits of a record cannot change places. A deletion is a
+//! contribution, too, and competes by as-of time.
 
 use super::edit_answer::EditAnswer;
 use crate::Result;
@@ -31,21 +31,21 @@ use stook_store::{
     Tenant, UniqueConflict, Unit, WriteConflict,
 };
 
-/// What an edit does to what `api` says of a record.
+/// How an edit changes the contribution of `api` to a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EditAction {
-    /// Says this of a record that must not exist.
+    /// Contributes these fields to a record that must not exist.
     Create(EditFields),
-    /// Says this instead of what it said before; the record may be new.
+    /// Replaces the former contribution; the record may be new.
     Put(EditFields),
-    /// Changes what it said before (RFC 7396): null takes a field back.
+    /// Merges these fields into the former contribution (RFC 7396): null removes a field from it.
     Patch(EditFields),
-    /// Says that the record is gone.
+    /// Contributes a deletion.
     Delete,
 }
 
 impl EditAction {
-    /// Its name.
+    /// The name of the action.
     pub fn name(&self) -> &'static str {
         match self {
             EditAction::Create(_) => "create",
@@ -56,95 +56,95 @@ impl EditAction {
     }
 }
 
-/// Fields of an edit.
+/// The fields of an edit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EditFields {
     /// Values by name.
     pub values: Map<String, Json>,
-    /// Fields that have no value, whatever others say.
+    /// Fields that are cleared: they have no value, whatever other contributors state.
     pub clear: Vec<String>,
 }
 
-/// What must hold of the record for the edit to be done.
+/// Conditions on the record's revision, without which the edit is refused (HTTP: If-Match, If-None-Match).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preconditions {
-    /// One of these revisions; an empty list is any living record.
+    /// The record has one of these revisions; an empty list means that it exists.
     pub is: Option<Vec<i64>>,
-    /// None of these; an empty list is no living record.
+    /// The record has none of these revisions; an empty list means that it does not exist.
     pub is_not: Option<Vec<i64>>,
 }
 
 /// An edit of one record.
 #[derive(Debug, Clone)]
 pub struct Edit {
-    /// Whose record.
+    /// Its tenant.
     pub tenant: Tenant,
-    /// The collection's index.
+    /// Its collection.
     pub collection: CollectionId,
-    /// The record; for [`EditAction::Create`] the fields say it.
+    /// Its key; for [`EditAction::Create`] it follows from the fields.
     pub key: Option<Key>,
-    /// What is done.
+    /// How the contribution changes.
     pub action: EditAction,
-    /// When it is done.
+    /// The conditions.
     pub conditions: Preconditions,
-    /// Who does it.
+    /// The caller, for the change log.
     pub caller: String,
-    /// The call, if it must not be done twice.
+    /// The idempotency key, if there is one.
     pub call: Option<IdempotentCall>,
 }
 
-/// A field that an edit says something of without effect.
+/// A field of an edit that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverruledField {
     /// The field's name.
     pub field: String,
-    /// Who comes first, and by which rule.
+    /// The contributors whose values count instead, and by which rule.
     pub reason: String,
 }
 
-/// What became of an edit.
+/// The result of an edit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EditResult {
     /// It was done.
     Done {
-        /// It did not exist before.
+        /// Whether the record did not exist before.
         created: bool,
-        /// Its content is another now.
+        /// Whether its content has changed.
         changed: bool,
         /// The record.
         record: Box<StoredRecord>,
-        /// Fields of the edit that have another value now, because other sources come first.
+        /// Fields of the edit that have another value, because other contributors come first.
         overruled: Vec<OverruledField>,
-        /// Expressions that fail on the record, in sentences: it is what it is without their values.
+        /// Expressions that failed for the record, in sentences; their values are null.
         failures: Vec<String>,
     },
-    /// The fields are not right, for these reasons.
+    /// The fields are wrong, for these reasons.
     Invalid(Vec<String>),
     /// The fields do not fit the record, for these reasons.
     KeyMismatch(Vec<String>),
-    /// There is no such record.
+    /// The record does not exist.
     Missing,
     /// The record exists already.
     Exists(Key),
-    /// A condition does not hold.
+    /// A precondition is not met.
     PreconditionFailed,
     /// Another record has the value of a unique field.
     UniqueConflict {
         /// The field's name.
         field: String,
-        /// The other record.
+        /// The key of the other record.
         holder: String,
     },
-    /// The call was answered before.
+    /// The idempotency key was used before.
     Replayed {
-        /// Whether by the same request.
+        /// Whether for the same request.
         same: bool,
-        /// What was answered; nothing where that cannot be read any more.
+        /// The answer given then; `None` if it can no longer be read.
         answer: Option<Box<EditAnswer>>,
     },
 }
 
-/// Does an edit.
+/// Performs an edit.
 ///
 /// # Errors
 /// When the store fails.
@@ -171,7 +171,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
             }
         }
     };
-    // a key that is a field need not be said twice
+    // if the key is a field, the request need not repeat it
     if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
         && said[*index].is_none()
     {
@@ -181,7 +181,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
         }
     }
     let now = store.clock();
-    // a new record is expected to be new: the store says if it is not
+    // a new record is not read first: the store reports if it exists
     let stored = match edit.action {
         EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
         _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
@@ -193,7 +193,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
             let is_new = write.expect.is_none();
             (vec![write], LoggedEdit { edited, logged, followed, is_new })
         }
-        // a call that was done before is answered as before, also where it would be refused now
+        // a request with a known idempotency key gets its former answer, even if it would be refused now
         Err(edited) if context.edit.call.is_some() => (Vec::new(), LoggedEdit { edited, ..LoggedEdit::default() }),
         Err(edited) => return Ok(edited),
     };
@@ -204,7 +204,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
     Ok(edited)
 }
 
-/// The values of an edit by field: what is not said, what is null (taken back), what is cleared.
+/// The values of an edit by field: `None` if the edit does not have the field, null if it removes the field, or cleared.
 fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<IdVec<FieldId, Option<Value>>, Vec<String>> {
     let mut said: IdVec<FieldId, Option<Value>> = vec![None; collection.fields.len()].into();
     let mut problems = Vec::new();
@@ -228,7 +228,7 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
     for (index, name, json) in named {
         let field = &collection.fields[index];
         match strict_from_json(json, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)) {
-            // blank text says nothing, as in documents
+            // blank text counts as absent, as in documents
             Ok(Value::Text(text)) if text.is_empty() => said[index] = Some(Value::Null),
             Ok(value) => said[index] = Some(value),
             Err(reason) => problems.push(format!("{name}: {reason}")),
@@ -238,10 +238,10 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
     if problems.is_empty() { Ok(said) } else { Err(problems) }
 }
 
-/// Most bytes, as JSON, of an object that is patched.
+/// The maximum size of a patched object, in bytes as JSON.
 const MAX_PATCHED: usize = 16 << 20;
 
-/// Everything that decides about an edit beside the record.
+/// Everything apart from the record that decides about an edit.
 struct EditContext {
     rules: Arc<SettleRules>,
     edit: Edit,
@@ -254,7 +254,7 @@ struct EditContext {
 struct PlannedEdit {
     write: RecordWrite,
     logged: Option<NewChangeLogEntry>,
-    /// What other records are told.
+    /// The edges and marks that follow from it.
     followed: Propagation,
     edited: EditResult,
 }
@@ -263,7 +263,7 @@ type EditDecision = std::result::Result<PlannedEdit, EditResult>;
 
 impl EditContext {
     fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<EditDecision, StoreError> {
-        // of this decision alone
+        // discard failures of an earlier decision
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.exists);
@@ -292,7 +292,7 @@ impl EditContext {
         contributions.push(Contribution {
             contributor: API_NAME.into(),
             as_of,
-            // what people say is ordered by when they said it
+            // edits are ordered by their times alone
             received: None,
             hash,
             generation: 0,
@@ -338,7 +338,7 @@ impl EditContext {
         Ok(Ok(PlannedEdit { write, logged, followed, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
     }
 
-    /// Fields that the edit speaks of and that have a value which others have given.
+    /// Fields of the edit whose golden values come from other contributors.
     fn overruled(
         &self,
         collection: &Collection,
@@ -352,7 +352,7 @@ impl EditContext {
             let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
             match (&said[index], collection.fields[index].survivorship.combines()) {
                 (Value::Cleared, _) => spoken && !golden.values[index].is_null(),
-                // what all say is there, this among it
+                // combined values include this one
                 (_, true) => false,
                 (wanted, false) => spoken && golden.values[index] != *wanted,
             }
@@ -383,7 +383,7 @@ impl EditContext {
         overruled.collect()
     }
 
-    /// What `api` says from now on.
+    /// The new contribution of `api`.
     fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
         let mut values = vec![Value::Null; collection.fields.len()];
         match (&self.edit.action, former.map(|former| &former.content)) {
@@ -402,12 +402,12 @@ impl EditContext {
         Ok(ContributionContent::Values(values.into()))
     }
 
-    /// What a patch makes of the members of an object (RFC 7396); nothing where it is none.
+    /// The result of merging a patch into an object (RFC 7396); `None` if it is no patch.
     fn merged(&self, field: &Field, former: &Value) -> Option<std::result::Result<Value, String>> {
         let EditAction::Patch(fields) = &self.edit.action else { return None };
         let patch = fields.values.get(&field.name).filter(|patch| patch.is_object() && !fields.clear.contains(&field.name))?;
         let merged = merged(former.to_json(&field.ty), patch);
-        // patch after patch would make it as long as somebody likes
+        // otherwise repeated patches could make it arbitrarily large
         if merged.to_string().len() > MAX_PATCHED {
             return Some(Err(format!("{}: with this patch it has more than {} MiB", field.name, MAX_PATCHED >> 20)));
         }
@@ -415,19 +415,19 @@ impl EditContext {
         Some(value.map_err(|error| format!("{}: {error}", field.name)))
     }
 
-    /// What is wrong with the record as it would be.
+    /// What is wrong with the record that would result.
     fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<EditResult> {
         let is_missing = |index: FieldId| collection.fields[index].required && golden[index].is_null();
         let missing: Vec<FieldId> = collection.fields.ids().filter(|index| is_missing(*index)).collect();
         if !missing.is_empty() {
             let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
-            // what was not said is a mistake of the request, what was taken away does not fit the record
+            // a missing value is a mistake of the request; one that was removed conflicts with the record
             let unsaid = !matches!(self.edit.action, EditAction::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
             return Some(if unsaid { EditResult::Invalid(reasons) } else { EditResult::KeyMismatch(reasons) });
         }
         match key_of(collection, golden, evaluator) {
             Ok(key) if key == self.key => None,
-            // a key that documents form from values that did not survive is theirs
+            // if documents form the key from values that did not survive, an edit of other fields is not to blame
             Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.says_of_key(collection) => None,
             Ok(key) => Some(EditResult::KeyMismatch(vec![format!("the fields identify record {:?}, not {:?}", key.as_str(), self.key.as_str())])),
             Err(reason) => Some(EditResult::KeyMismatch(vec![reason])),
@@ -444,7 +444,7 @@ impl EditContext {
     }
 }
 
-/// JSON Merge Patch (RFC 7396): members of objects are replaced, null takes one away.
+/// JSON Merge Patch (RFC 7396): members of objects are replaced, and null removes one.
 fn merged(former: Json, patch: &Json) -> Json {
     let Json::Object(patch) = patch else { return patch.clone() };
     let mut members = if let Json::Object(members) = former { members } else { Map::new() };
@@ -496,20 +496,20 @@ fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) 
 struct EditUnit {
     context: EditContext,
     writes: Vec<RecordWrite>,
-    /// What becomes of it if nobody was faster.
+    /// The result if no other transaction changes the record first.
     planned: LoggedEdit,
     ended: Arc<Mutex<LoggedEdit>>,
-    /// Who carries what, of a new record: it has no documents.
+    /// The tags of a new record, which has no documents.
     tagger: Option<TagEvaluator>,
 }
 
-/// How an edit ended, what is logged of it and what others are told.
+/// The result of an edit, its change log entry, and the edges and marks that follow.
 #[derive(Clone)]
 struct LoggedEdit {
     edited: EditResult,
     logged: Option<NewChangeLogEntry>,
     followed: Propagation,
-    /// Whether there was no such record, not even a deleted one.
+    /// Whether the record did not exist, not even as a deleted one.
     is_new: bool,
 }
 
@@ -562,7 +562,7 @@ impl Unit for EditUnit {
     }
 
     fn writes(&self) -> &[RecordWrite] {
-        // the store may begin again: what it says then is what counts
+        // the store may run the transaction again; then only the last result counts
         self.end(self.planned.clone());
         &self.writes
     }
@@ -587,7 +587,7 @@ impl Unit for EditUnit {
 
     fn tag_revision(&self) -> Option<i64> {
         let is_asked = self.planned.is_new && self.context.rules.catalogue.collections[self.context.edit.collection].tag_document().is_some();
-        // of none: they are told inside the transaction
+        // no revision is this old, so the store passes the present tags inside the transaction
         is_asked.then_some(i64::MIN)
     }
 

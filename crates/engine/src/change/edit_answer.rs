@@ -1,4 +1,4 @@
-//! What is answered to an edit that was done: the same, word for word, when the same call is sent again.
+//! The answer to an edit that was done; a repeated request with the same idempotency key gets exactly the same.
 
 use super::edit::EditResult;
 use crate::records::record::to_json;
@@ -7,41 +7,41 @@ use serde_json::{Map, Value as Json};
 use stook_catalogue::definition::Collection;
 use stook_store::Version;
 
-/// The member of an edit's answer that says, by field, why what was said of it had no effect. No field has such a name.
+/// The member of an edit's answer that gives, by field, the reason why its value had no effect. No field can have this name.
 pub const OVERRULED: &str = "$overruled";
 
-/// The member of an edit's answer that says which expressions fail on the record. No field has such a name.
+/// The member of an edit's answer that lists the expressions that failed for the record. No field can have this name.
 pub const WARNINGS: &str = "$warnings";
 
-/// What is answered to an edit that was done.
+/// The answer to an edit that was done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EditAnswer {
     /// Whether the record did not exist before.
     pub created: bool,
     /// Its key.
     pub key: String,
-    /// Its content, with what has to be said of it; nothing where it is gone.
+    /// Its content, with these two members if they apply; `None` if the record was deleted.
     pub record: Option<Json>,
     revision: i64,
     touches: i64,
 }
 
 impl EditAnswer {
-    /// The version that the edit has made.
+    /// The version of the record after the edit.
     pub fn version(&self) -> Version {
         Version::new(self.revision, self.touches)
     }
 }
 
 impl EditResult {
-    /// Takes over from the commit what the store gives a record that is written.
+    /// Sets the revision that the store gives a record that is written.
     pub(super) fn committed(&mut self, committed_at: i64) {
         if let EditResult::Done { record, changed: true, .. } = self {
             record.version.revision = committed_at.max(record.version.revision + 1);
         }
     }
 
-    /// What is answered, if the edit was done.
+    /// The answer, if the edit was done.
     pub fn answer(&self, collection: &Collection) -> Option<EditAnswer> {
         let EditResult::Done { created, record, overruled, failures, .. } = self else { return None };
         let mut shown = to_json(collection, record);

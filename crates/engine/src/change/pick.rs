@@ -1,8 +1,8 @@
-//! A transition of one record that satisfies conditions: two callers never get the same one, and none waits for a record another is
+//! Picks: a transition of one record that satisfies a query. Two callers never get the same record, and none waits for a record that another is
 //! changing.
 //!
-//! Callers of a process that ask for the same at the same time do not meet: one looks for all of them, after what was dealt before,
-//! and each is dealt records of its own, never what was found before it asked. Who can do nothing with them looks through all records.
+//! Callers in one process that pick by the same query at the same time share the search: one of them looks for records for all, after those
+//! assigned last, and each gets records of its own, found after it called. A caller that cannot use any of them searches all records.
 
 use super::transition::{TransitionDecision, TransitionRequest, TransitionResult};
 use crate::{EngineError, Result};
@@ -16,24 +16,24 @@ use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{IdempotentCall, ReadDetail, RecordWrite, Store, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
-/// Records that are looked at together.
+/// The number of records that are read together.
 const LOOKED_AT: usize = 4;
-/// Records that are found at once: first few, because mostly one of them will do, then more.
+/// The numbers of records that are found at once: few at first, because one of them will usually do, then more.
 const PAGES: [u64; 3] = [16, 64, 256];
-/// How often all records are looked through while others hold some that would do.
+/// How often all records are searched while other callers hold some that would do.
 const PASSES: u32 = 10;
-/// Time until that is done again, at first; then twice as long each time, a second in all.
+/// The first pause between these searches; each further one is twice as long, about a second in total.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Callers that one looks for.
+/// The maximum number of callers for which one search finds records.
 const MOST_CALLERS: usize = 64;
-/// Questions of which it is known where the last records were found.
+/// The maximum number of queries for which the position of the last search is kept.
 const MOST_ASKED: usize = 64;
 
-/// What callers of one process ask of one store.
+/// The picks of all callers of one process in one store.
 #[derive(Default)]
 pub struct PickGroups(Mutex<HashMap<blake3::Hash, Arc<PickGroup>>>);
 
-/// Those that ask for the same.
+/// The callers that pick by the same query.
 #[derive(Default)]
 struct PickGroup {
     dealing: Mutex<GroupState>,
@@ -42,18 +42,18 @@ struct PickGroup {
 
 #[derive(Default)]
 struct GroupState {
-    /// Whether one looks now.
+    /// Whether a caller is searching.
     looking: bool,
-    /// Callers so far.
+    /// The number of callers so far.
     callers: u64,
-    /// Those that wait for the next look.
+    /// Callers that wait for the next search.
     waiting: Vec<u64>,
     assigned: HashMap<u64, Vec<StoredRecord>>,
-    /// The last record that was dealt.
+    /// The last record that was assigned.
     last: Option<Key>,
 }
 
-/// One that looks; others go on also when it fails.
+/// A search in progress; when it ends, even by a failure, others continue.
 struct SearchGuard<'t>(&'t PickGroup);
 
 impl Drop for SearchGuard<'_> {
@@ -79,7 +79,7 @@ impl PickGroup {
         self.dealing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records for one caller. `look` finds them for so many callers, after a record.
+    /// Returns records for one caller. `look` finds records for a number of callers, after a key.
     fn hand(&self, look: impl Fn(usize, Option<&Key>) -> Result<Vec<StoredRecord>>) -> Result<Vec<StoredRecord>> {
         let mut dealing = self.lock();
         dealing.callers += 1;
@@ -93,7 +93,7 @@ impl PickGroup {
                 dealing = self.dealt.wait(dealing).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            // also when who looked for this one has failed
+            // this caller is still in the list if another one's search for it has failed
             dealing.waiting.retain(|caller| *caller != own);
             let most = dealing.waiting.len().min(MOST_CALLERS - 1);
             let mut callers = vec![own];
@@ -117,24 +117,24 @@ impl PickGroup {
     }
 }
 
-/// One caller.
+/// A caller that picks a record.
 pub struct PickCall<'c> {
     /// The definition.
     pub catalogue: &'c Arc<Catalogue>,
-    /// Where the records are.
+    /// The store of the records.
     pub store: &'c dyn Store,
     /// Evaluates the transition's expressions.
     pub evaluator: &'c Evaluator,
-    /// The transition.
+    /// The transition to perform.
     pub ask: &'c Arc<TransitionRequest>,
-    /// What the record must satisfy.
+    /// The conditions that the record must satisfy.
     pub plan: &'c QueryPlan,
-    /// Spreads callers of several processes over the records.
+    /// A number that distributes callers of several processes over the records.
     pub turn: u64,
 }
 
 impl PickCall<'_> {
-    /// Does the transition, if it may be done with this record and nobody was faster.
+    /// Performs the transition on this record, if it is allowed and no other transaction changes the record first.
     fn attempt(&self, record: &StoredRecord) -> Result<Option<TransitionResult>> {
         let now = self.store.clock();
         let decision = self.ask.decide(self.catalogue, self.evaluator, &record.key, Some(record), now);
@@ -147,7 +147,7 @@ impl PickCall<'_> {
         })
     }
 
-    /// Records as they were when their conditions were seen to hold.
+    /// Reads records that still have the revision at which they satisfied the conditions.
     fn read(&self, found: &[(Key, i64)]) -> Result<Vec<StoredRecord>> {
         let keys: Vec<Key> = found.iter().map(|(key, _)| key.clone()).collect();
         let records = self.store.read(&self.ask.tenant, self.ask.collection, &keys, ReadDetail::Values)?;
@@ -155,7 +155,7 @@ impl PickCall<'_> {
         Ok(records.into_iter().zip(found).filter_map(is_same).collect())
     }
 
-    /// Records for some callers, with some more because others may be faster.
+    /// Finds records for a number of callers, and some more in case other processes change some first.
     fn look(&self, callers: usize, last: Option<&Key>) -> Result<Vec<StoredRecord>> {
         let wanted = callers + callers.max(LOOKED_AT) / 2;
         let mut found = self.page(last, None, wanted as u64)?;
@@ -181,10 +181,10 @@ impl PickCall<'_> {
         rows.iter().map(|row| read(row).ok_or_else(|| EngineError::Wrong("a row has no key".into()))).collect()
     }
 
-    /// Looks through all records once, those after `last` first. Returns what was done, or whether others were faster somewhere.
+    /// Searches all records once, starting after `last`. Returns the result, or whether other callers were changing some of the records.
     fn look_through(&self, last: Option<&Key>) -> Result<std::result::Result<TransitionResult, bool>> {
         let mut contended = false;
-        // to the end, and from the beginning up to there
+        // to the end, and then from the beginning up to `last`
         let around = [(last.cloned(), None), (None, last.cloned())];
         for (mut after, until) in around.into_iter().take(1 + usize::from(last.is_some())) {
             for pages in 0.. {
@@ -215,8 +215,8 @@ impl PickCall<'_> {
     }
 }
 
-/// Does a transition of one record that satisfies a plan's conditions; nothing where there is none, [`TransitionResult::Conflict`] where others hold
-/// all that there are for a second.
+/// Performs a transition on one record that satisfies a plan's conditions. Returns `None` if there is none, and [`TransitionResult::Conflict`] if
+/// other callers hold all such records for a second.
 ///
 /// # Errors
 /// When the store fails.
@@ -242,14 +242,14 @@ pub fn pick(picks: &PickGroups, caller: &PickCall<'_>) -> Result<Option<Transiti
         std::thread::sleep(PAUSE * 2_u32.pow(pass));
     }
     let nothing = contended.then_some(TransitionResult::Conflict);
-    // a retry may find nothing because the call has already taken the last record
+    // a repeated request may find nothing because it has already taken the last record
     let Some(call) = ask.call.clone() else { return Ok(nothing) };
     let known = Arc::new(Mutex::new(None));
     store.commit(Box::new(ReplayCheck { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
     Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take().or(nothing))
 }
 
-/// Asks whether a call was done before.
+/// Checks whether an idempotency key was used before.
 struct ReplayCheck {
     tenant: Tenant,
     call: IdempotentCall,

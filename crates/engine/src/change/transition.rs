@@ -1,8 +1,8 @@
 //! Transitions: named, conditional changes of a record's state.
 //!
-//! A transition is decided on the record as it was read, and once more inside the store's transaction when somebody was
-//! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
-//! twice are written in the same commit.
+//! A transition is decided on the record as it was read, and again inside the store's transaction if another transaction has changed the record
+//! meanwhile, so transitions of one record happen one after the other. The entry in its change log, and the answer kept for an idempotency key, are
+//! written in the same commit.
 
 use crate::Result;
 use crate::content::allowed::check;
@@ -20,10 +20,10 @@ use stook_store::{
     StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict,
 };
 
-/// Who asks for a transition of which record.
+/// A request for a transition.
 #[derive(Debug, Clone)]
 pub struct TransitionRequest {
-    /// Whose records.
+    /// The tenant of the record.
     pub tenant: Tenant,
     /// The collection's index.
     pub collection: CollectionId,
@@ -31,15 +31,15 @@ pub struct TransitionRequest {
     pub transition: usize,
     /// Arguments, checked by [`arguments`].
     pub args: TransitionArguments,
-    /// Who calls.
+    /// The caller.
     pub caller: String,
-    /// With which role.
+    /// The caller's role.
     pub role: &'static str,
-    /// The call, if it must not be done twice.
+    /// The idempotency key, if there is one.
     pub call: Option<IdempotentCall>,
 }
 
-/// Arguments of a transition, each of its type.
+/// The arguments of a transition, each of its type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransitionArguments(Map<String, Json>);
 
@@ -48,22 +48,22 @@ pub struct TransitionArguments(Map<String, Json>);
 pub struct RefusalReason {
     /// HTTP status.
     pub code: u16,
-    /// What the caller is told.
+    /// The reason for the caller.
     pub text: String,
 }
 
-/// What became of a transition.
+/// The result of a transition.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TransitionResult {
-    /// It was done; the answer: key, transition and the state of the record.
+    /// It was performed; the answer has the key, the transition and the state of the record.
     Done(Json),
     /// It was refused, for these reasons.
     Refused(Vec<RefusalReason>),
-    /// There is no such record.
+    /// The record does not exist.
     Missing,
-    /// The record was changed by others since it was chosen.
+    /// Another transaction has changed the record since it was chosen.
     Conflict,
-    /// The call was done before: whether by the same request, and its answer then.
+    /// The idempotency key was used before.
     Replayed {
         /// Whether the request is the same.
         same: bool,
@@ -72,10 +72,10 @@ pub enum TransitionResult {
     },
 }
 
-/// Checks the arguments of a call and gives them their types; says everything that is wrong.
+/// Checks the arguments of a request and converts them to their types.
 ///
 /// # Errors
-/// What is wrong, one sentence each.
+/// Returns everything that is wrong, in sentences.
 pub fn arguments(
     evaluator: &Evaluator,
     wanted: &[TransitionArgument],
@@ -138,7 +138,7 @@ fn argument_value(
     Ok(value)
 }
 
-/// What is to be done with a record, or why not.
+/// The change that a transition makes, or the reason why it makes none.
 pub(crate) enum TransitionDecision {
     Refused(Vec<RefusalReason>),
     Missing,
@@ -152,7 +152,7 @@ pub(crate) struct StateChange {
 }
 
 impl TransitionRequest {
-    /// Decides on a record as it is.
+    /// Decides about a record in its present state.
     pub(crate) fn decide(
         &self,
         catalogue: &Catalogue,
@@ -177,7 +177,7 @@ impl TransitionRequest {
     }
 }
 
-/// What a transition's expressions know.
+/// The variables of a transition's expressions.
 struct TransitionScope<'s> {
     ask: &'s TransitionRequest,
     collection: &'s Collection,
@@ -202,7 +202,7 @@ impl TransitionScope<'_> {
         self.collection.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&self.record.golden[index], field.golden_type()))
     }
 
-    /// Arguments by name, each of its own type.
+    /// The arguments by name, each of its own type.
     fn args(&self) -> cel::Value {
         let transition = &self.collection.transitions[self.ask.transition];
         let typed = transition.args.iter().map(|argument| {
@@ -267,7 +267,7 @@ impl TransitionScope<'_> {
     }
 }
 
-/// Which transitions a record refuses now whatever they are told, by name, with every reason; those without one may be done.
+/// The transitions that a record refuses now whatever their arguments are, by name, with all reasons; those without a reason are allowed.
 pub fn refused_now(
     ask: &TransitionRequest,
     collection: &Collection,
@@ -278,28 +278,28 @@ pub fn refused_now(
     let scope = TransitionScope { ask, collection, record, key: &record.key, now };
     let of = |transition: &Transition| {
         let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
-        // a refusal that fails to evaluate is left out here; calling the transition reports it
+        // a refusal that fails to evaluate is omitted here; performing the transition reports it
         let reasons = scope.refusals(evaluator, own).unwrap_or_default();
         (transition.name.clone(), reasons.into_iter().map(|reason| reason.text).collect())
     };
     collection.transitions.iter().map(of).collect()
 }
 
-/// A transition on its way into the store.
+/// A transition as a unit of work.
 struct TransitionUnit {
     catalogue: Arc<Catalogue>,
     ask: Arc<TransitionRequest>,
     key: Key,
     now: i64,
-    /// Whether another version than the one that was read may be changed.
+    /// Whether to decide again if the record has changed since it was read, instead of ending with a conflict.
     insists: bool,
     writes: Vec<RecordWrite>,
-    /// What becomes of it if nobody was faster.
+    /// The result if no other transaction changes the record first.
     planned: LoggedTransition,
     outcome: Arc<Mutex<LoggedTransition>>,
 }
 
-/// What became of a transition, and what is logged of it.
+/// The result of a transition, and its change log entry.
 #[derive(Debug, Clone)]
 struct LoggedTransition {
     ended: TransitionResult,
@@ -313,7 +313,7 @@ impl From<TransitionResult> for LoggedTransition {
 }
 
 impl TransitionDecision {
-    /// Leaves what was decided to the store, to be done.
+    /// Submits what was decided to the store.
     pub(crate) fn begin(
         self,
         catalogue: &Arc<Catalogue>,
@@ -324,7 +324,7 @@ impl TransitionDecision {
     ) -> PendingTransition {
         let (writes, planned) = self.outcome();
         let outcome = Arc::new(Mutex::new(planned.clone()));
-        // a call that was done before is answered as before, also where it would be refused now
+        // a request with a known idempotency key gets its former answer, even if it would be refused now
         let needed = !writes.is_empty() || ask.call.is_some();
         let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
         let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
@@ -368,7 +368,7 @@ impl Unit for TransitionUnit {
     }
 
     fn writes(&self) -> &[RecordWrite] {
-        // the store may begin again: what it says then is what counts
+        // the store may run the transaction again; then only the last result counts
         self.end(self.planned.clone());
         &self.writes
     }
@@ -402,7 +402,7 @@ impl Unit for TransitionUnit {
     }
 }
 
-/// A transition that was decided, and maybe is being committed.
+/// A transition that was decided and, if it changes anything, submitted.
 pub struct PendingTransition {
     pending: Option<PendingCommit>,
     outcome: Arc<Mutex<LoggedTransition>>,
@@ -412,7 +412,7 @@ impl PendingTransition {
     /// Waits for the commit.
     ///
     /// # Errors
-    /// When the store fails; nothing was changed then.
+    /// When the store fails; then nothing was changed.
     pub fn wait(self) -> Result<TransitionResult> {
         let written = self.pending.map_or(Ok(CommitReceipt::default()), PendingCommit::wait);
         match written {
@@ -423,7 +423,7 @@ impl PendingTransition {
     }
 }
 
-/// Does a transition of one record. What was read of it may be old by then: it is decided again inside of the store's transaction.
+/// Performs a transition on one record. If the record changes after it was read, the transition is decided again inside the store's transaction.
 ///
 /// # Errors
 /// When the store fails.

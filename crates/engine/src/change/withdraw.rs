@@ -1,4 +1,4 @@
-//! Taking back what a source has said, as if it had never spoken.
+//! Withdrawals: removing what a source has contributed, as if it had never been contributed.
 
 use crate::content::collection::find_collection;
 use crate::content::history::golden_change;
@@ -23,18 +23,18 @@ use stook_store::{
     Unit, WriteConflict,
 };
 
-/// What a withdrawal did.
+/// The result of a withdrawal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WithdrawalReport {
     /// Records that lost a contribution.
     pub records: u64,
-    /// Those of them that do not exist any more.
+    /// Those of them that no longer exist.
     pub deleted: u64,
-    /// Those of them kept without any contribution because transitions have set their state.
+    /// Those of them that are kept without any contribution, because transitions have set their state.
     pub kept_for_state: u64,
-    /// Expressions that fail on them without it.
+    /// Expressions that fail for these records without it.
     pub failures: ExpressionFailures,
-    /// Records that keep it, because without it they would have a unique value that another record has; a sentence for each.
+    /// Records that keep the contribution, because without it they would get a unique value that another record has; a sentence for each.
     pub unique_conflicts: Vec<String>,
 }
 
@@ -51,18 +51,18 @@ impl WithdrawalReport {
 /// What is to be withdrawn.
 #[derive(Debug, Clone, Copy)]
 pub struct WithdrawalRequest<'r> {
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: &'r Tenant,
     /// A source, or `source:part`.
     pub contributor: &'r str,
-    /// Only from this collection; from all that the contributor feeds where it is absent.
+    /// Only from this collection; if `None`, from all collections that the contributor feeds.
     pub collection: Option<&'r str>,
     /// Only from the record with this key.
     pub key: Option<&'r str>,
 }
 
-/// Withdraws every contribution of a contributor from one collection or all it feeds, or from one record. What was there without it comes
-/// back. `show` is told how many records have been looked at so far.
+/// Withdraws all contributions of a contributor from one collection or all it feeds, or from one record; values that they overruled count again.
+/// `show` is called with the number of records that have lost a contribution so far.
 ///
 /// # Errors
 /// When the names are not known, or the store fails; what was withdrawn until then stays withdrawn.
@@ -105,7 +105,7 @@ pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Withdra
         }
     }
     if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
-        // as if it had never spoken: what it says again is not dead
+        // without its ledger, what the source delivers again is not retired on arrival
         let forget = replaces.links().to_vec();
         store.commit(Box::new(SettlingUnit {
             tenant: tenant.clone(),
@@ -115,20 +115,20 @@ pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Withdra
     Ok(total)
 }
 
-/// Takes back what is not said any more of a record.
+/// Removes contributions of a record that are to be withdrawn.
 pub(crate) type RemoveContributions = Arc<dyn Fn(&mut Vec<Contribution>) + Send + Sync>;
 
-/// What is taken back from records, and who does that.
+/// What is removed from records.
 pub(crate) struct Removal<'r> {
-    /// Whose records.
+    /// The tenant of the records.
     pub(crate) tenant: &'r Tenant,
-    /// Takes it from the contributions of a record.
+    /// Removes contributions from those of a record.
     pub(crate) removes: &'r RemoveContributions,
-    /// Who does it, for the log of the records.
+    /// The caller, for change logs.
     pub(crate) caller: &'r str,
 }
 
-/// Takes contributions back from records.
+/// Removes contributions from some records.
 pub(crate) fn page(
     rules: &Arc<SettleRules>,
     store: &dyn Store,
@@ -168,7 +168,7 @@ pub(crate) fn page(
     Ok(counted)
 }
 
-/// What was done, and which expressions fail on records then.
+/// The result, and the expressions that fail for records afterwards.
 type CountedWithdrawal = (WithdrawalReport, BTreeMap<Key, Vec<String>>);
 
 struct WithdrawUnit {
@@ -181,12 +181,12 @@ struct WithdrawUnit {
     counted: Arc<std::sync::Mutex<CountedWithdrawal>>,
     logged: BTreeMap<Key, NewChangeLogEntry>,
     followed: BTreeMap<Key, Propagation>,
-    /// Who carries what, where tags are asked of documents.
+    /// The tags of the changed records, if tags are computed from documents.
     tagger: Option<TagEvaluator>,
 }
 
 impl WithdrawUnit {
-    /// The record without the contributor, if it has it.
+    /// The write of a record without these contributions, if it has any.
     fn write(&mut self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
         let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = record.contributions_of(definition)?;

@@ -1,12 +1,12 @@
-//! Whether a field may have a value, from a document or from a request.
+//! Checks whether a field may have a value that comes from a document or a request.
 
 use serde_json::Value as Json;
 use stook_catalogue::value::{FieldType, Value, among, from_json};
 
-/// Checks `one_of`, and that every store can hold the value: some keep no text with a NUL character.
+/// Checks `one_of`, and that every store can hold the value: some cannot store text with a NUL character.
 ///
 /// # Errors
-/// Why it is not allowed.
+/// Returns why the value is not allowed.
 pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, String> {
     let has_nul = |element: &Value| element.as_text().is_some_and(|text| text.contains('\0'));
     if value.elements().iter().any(has_nul) {
@@ -15,10 +15,10 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
     among(value, ty, one_of)
 }
 
-/// JSON as a value of a type. Unlike a document's, a caller's value has the JSON type that its field has in answers.
+/// Converts JSON from a request to a value of a type. Unlike in documents, the JSON type must be the one that the field has in responses.
 ///
 /// # Errors
-/// Why it is none.
+/// Returns why it cannot be converted.
 pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Value, String> {
     fn fits(json: &Json, ty: &FieldType) -> bool {
         match ty {

@@ -1,10 +1,10 @@
-//! The collection of a name.
+//! Finds a collection by name.
 
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::CollectionId;
 
-/// The collection called `name`.
+/// The collection with this name.
 ///
 /// # Errors
 /// When there is none.

@@ -1,4 +1,4 @@
-//! Which golden values of a record change: for its change log, and for its indexes.
+//! Which golden values of a record change: for its change log and for its indexes.
 
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Collection;
@@ -6,14 +6,14 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::Value;
 use stook_store::{RecordChange, StoredRecord};
 
-/// Whether values that are indexed or unique are what they were.
+/// Whether all values that are indexed or unique remain the same.
 pub fn indexed_stay(collection: &Collection, before: &[Value], after: &[Value]) -> bool {
     let mut fields = collection.fields.iter().zip(before).zip(after);
     fields.all(|((field, before), after)| before == after || (field.index == Default::default() && !field.unique))
 }
 
-/// What is logged of a change of a record's golden fields, if its collection asks for it: the fields that differ, before and
-/// after, null where there was no record. A record that was never there before is not logged.
+/// The change log entry for a change of a record's golden fields, if its collection keeps one: the fields that differ, before and after, null if
+/// the record does not exist. The creation of a record is not logged.
 pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, change: &RecordChange) -> Option<Json> {
     let (_, stored) = collection.history.zip(stored)?;
     let after = match change {

@@ -1,4 +1,4 @@
-//! The key of a record, from the values of a document, of an edit or of a coverage's row.
+//! The key of a record, from the values of a document, an edit or a row of a coverage.
 
 use std::borrow::Cow;
 use stook_catalogue::definition::{Collection, KeyDefinition};
@@ -6,18 +6,18 @@ use stook_catalogue::eval::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
-/// The key that values of a document, or of an edit, give a record.
+/// The key that these values give a record.
 ///
 /// # Errors
-/// Why they give none.
+/// Returns why they give none.
 pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<Key, String> {
     Key::new(key_text(collection, values, evaluator)?).map_err(|error| error.to_string())
 }
 
-/// The text of the key that values give, which may be too long for one.
+/// The text of the key that these values give; it may be too long for a key.
 ///
 /// # Errors
-/// When there is none.
+/// When they give none.
 pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<SmolStr, String> {
     let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
     Ok(match &collection.key {
@@ -37,7 +37,7 @@ pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator
     })
 }
 
-/// A value as templates show it; nothing where there is none.
+/// A value as templates show it; `None` for null.
 pub(crate) fn shown((value, ty): (&Value, &FieldType)) -> Option<String> {
     (!value.is_null()).then(|| value.show(ty))
 }

@@ -1,5 +1,5 @@
-//! What follows for a record from its own values: its key, values that are allowed, its state, what its change log notes, the settled
-//! values that it keeps, and how unique ones are compared.
+//! What follows for a record from its own values: its key, whether values are allowed, its state, its change log entry, the settled
+//! values that it keeps, and how unique values are compared.
 
 pub mod allowed;
 pub mod collection;

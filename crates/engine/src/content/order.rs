@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use stook_catalogue::value::Value;
 
-/// How two values of one type are ordered: texts by their bytes.
+/// The order of two values of one type; texts are ordered by their bytes.
 pub(crate) fn order(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::value::Value;
 
-/// Keeps the settled values a record had: whoever changes what documents say of it does not know better.
+/// Keeps the settled values of a record when its contributions change: these say nothing about them.
 pub(crate) fn carry_settled(collection: &Collection, before: &[Value], after: &mut Arc<[Value]>) {
     if !collection.settles() {
         return;

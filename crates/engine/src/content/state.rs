@@ -1,11 +1,11 @@
-//! The state of a record: what transitions have set, else what its definition says a record begins with.
+//! The state of a record: what transitions have set, or else the initial values of the definition.
 
 use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::value::{Value, among};
 
-/// State values: what transitions set, else the seeds.
+/// The values of the state fields: what transitions have set, or else the initial values.
 pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &[Value], set: &[(usize, Value)]) -> Vec<Value> {
     let seed = |index: usize| {
         let state = &collection.states[index];

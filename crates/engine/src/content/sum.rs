@@ -1,6 +1,6 @@
-//! Sums of fractions that do not depend on the order of their terms.
+//! Sums of floats with compensated rounding.
 
-/// A sum of floats that remembers what rounding has taken from it (Neumaier), as SQLite's does.
+/// A sum of floats that compensates rounding errors (Neumaier's algorithm), as SQLite's does.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FloatSum {
     sum: f64,
@@ -15,7 +15,7 @@ impl FloatSum {
         self.sum = sum;
     }
 
-    /// The sum; nothing where it is no number that can be kept.
+    /// The sum; `None` if it is not finite.
     pub fn end(self) -> Option<f64> {
         Some(self.sum + self.lost).filter(|sum| sum.is_finite())
     }

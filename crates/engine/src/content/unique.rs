@@ -1,11 +1,11 @@
-//! Values of unique fields, as they are compared.
+//! How values of unique fields are compared.
 
 use stook_catalogue::definition::Field;
 use stook_catalogue::fold::fold;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
 
-/// A value of a unique field as it is compared: equal bytes, and two records may not both have it.
+/// The bytes by which a value of a unique field is compared: two records must not have the same.
 pub(crate) fn reserved(field: &Field, value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     match value {

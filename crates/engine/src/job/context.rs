@@ -1,4 +1,4 @@
-//! What all chunks of a job share, and how many of the records that they are about exist.
+//! What all chunks of a job share, and how many of the records that they contribute to exist.
 
 use super::policy::{ImportPolicy, policy};
 use crate::relations::SettleRules;
@@ -12,34 +12,34 @@ use stook_store::queue::Job;
 /// What all chunks of a job share.
 #[derive(Clone)]
 pub struct JobContext {
-    /// The definition, and what its records say about each other.
+    /// The definition, and the relations between its collections.
     pub rules: Arc<SettleRules>,
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: Tenant,
     /// The source's index.
     pub source: SourceId,
-    /// Matched and unmatched.
+    /// What is done with documents that match a record and with those that do not.
     pub policy: ImportPolicy,
     /// The time of the delivery, in microseconds.
     pub received: i64,
-    /// When the store accepted it, in microseconds by the store's clock: its place among all deliveries, whichever is processed first.
+    /// When the store accepted it, in microseconds by the store's clock; this orders deliveries, whichever is processed first.
     pub accepted: i64,
-    /// Whether its documents are about records that are there.
+    /// How many of the records that its documents contribute to exist.
     pub match_ratio: Arc<MatchRatio>,
 }
 
-/// How many of the records that a job's documents are about were there, by collection. Where next to none is, chunks are written
-/// without asking for theirs first: the store says which there are, and they are decided again. A question for a record that is
-/// not there reads a page of the index of keys as well as one for a record that is.
+/// How many of the records that a job's documents contribute to existed already, by collection. If next to none did, chunks are written without
+/// reading their records first: the store reports those that exist, and they are merged again. Reading a key that does not exist costs a page of
+/// the key index, as much as reading one that does.
 #[derive(Debug, Default)]
 pub struct MatchRatio(Mutex<HashMap<CollectionId, (u64, u64)>>);
 
 impl MatchRatio {
-    /// Records after which it is known.
+    /// The number of records after which the ratio is used.
     const ENOUGH: u64 = 500;
-    /// Records after which older ones count half.
+    /// The number of records after which older ones count half.
     const MANY: u64 = 20_000;
-    /// At most one record in so many may exist.
+    /// Records count as seldom if at most one in this many exists.
     const SELDOM: u64 = 50;
 
     pub(crate) fn note(&self, collection: CollectionId, about: usize, there: usize) {
@@ -60,7 +60,7 @@ impl MatchRatio {
 /// What the chunks of a job share.
 ///
 /// # Errors
-/// When the definition does not have its source or its profile any more.
+/// When the definition no longer has its source or its profile.
 pub(crate) fn context(rules: &Arc<SettleRules>, job: &Job) -> Result<JobContext> {
     let catalogue = &rules.catalogue;
     let (source, _) = catalogue.source(&job.source).ok_or_else(|| no_source(&job.source))?;

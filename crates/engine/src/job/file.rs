@@ -1,4 +1,4 @@
-//! The files of a job: what they contain, and whether they are still those that the job was made of.
+//! The files of a job: what they contain, and whether they have changed since the job was created.
 
 use crate::{EngineError, Result};
 use std::path::Path;
@@ -9,13 +9,13 @@ use stook_formats::read::{OpenedInput, open};
 use stook_formats::strange::{beginning, is_html};
 use stook_store::queue::JobFile;
 
-/// What stands before the name of a file that was uploaded.
+/// The prefix of the names of uploaded files.
 pub const UPLOADED: &str = "upload:";
 
-/// Looks at a file before a job is made of it.
+/// Checks a file before a job is created for it.
 ///
 /// # Errors
-/// When it cannot be read, or does not hold what the source reads.
+/// When it cannot be read, or does not contain what the source reads.
 pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     let failed = |error| EngineError::File { path: path.display().to_string(), error };
     let path = path.canonicalize().map_err(failed)?;
@@ -36,8 +36,8 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     })
 }
 
-/// The syntax in which a source reads what was found; nothing where there is nothing at all and that may be so: of a list there is always
-/// more than nothing.
+/// The syntax in which a source reads a file; `None` if the file is empty and may be. A file that must contain a list of documents is never
+/// completely empty.
 pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Result<Option<Syntax>> {
     let wanted = source.family;
     if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && says_empty(source, &opened.beginning) {
@@ -47,7 +47,7 @@ pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Resu
         let is_list = wanted == FormatFamily::Xml || source.records.is_some();
         return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
     };
-    // HTML is XML to a source that names elements of it; to others it is an error page
+    // HTML is XML for a source that names the elements of its documents; for others it is an error page
     if is_html(&opened.beginning) && (wanted != FormatFamily::Xml || source.records.is_none()) {
         return Err(no_document(name, &opened.beginning, "it looks like HTML"));
     }
@@ -55,7 +55,7 @@ pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Resu
     found.as_family(wanted).map(Some).ok_or_else(other)
 }
 
-/// What is in none of the formats that are read.
+/// The error for a file in a format that is not expected.
 pub(crate) fn strange(opened: &OpenedInput, name: &str, what: &str) -> EngineError {
     if is_html(&opened.beginning) {
         return no_document(name, &opened.beginning, what);
@@ -63,22 +63,22 @@ pub(crate) fn strange(opened: &OpenedInput, name: &str, what: &str) -> EngineErr
     EngineError::NoDocument { name: name.to_owned(), reason: format!("{what}; it begins with: {}", beginning(&opened.beginning)) }
 }
 
-/// What has no document, and what is missed in it.
+/// The error for a file without documents, with what is missing in it.
 pub(crate) fn no_document(name: &str, beginning: &[u8], missing: &str) -> EngineError {
     EngineError::NoDocument { name: name.to_owned(), reason: stook_formats::strange::no_document(beginning, missing) }
 }
 
-/// Checks that what has ended was a list of documents, if only an empty one; false where nothing of it is one. `missing` is what
-/// its documents should have stood in.
+/// Checks that a file that has been read was a list of documents, even if an empty one. Returns false if it was none, but the definition
+/// allows this as an empty file. `missing` describes the list that was not found.
 ///
 /// # Errors
-/// When neither that was there nor what the definition says of an empty file.
+/// When the list is missing and the definition does not describe the file as empty.
 pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, beginning: &[u8]) -> Result<bool> {
     let Some(missing) = missing else { return Ok(true) };
     if says_empty(source, beginning) { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
 }
 
-/// Whether a file or an answer says that it has no documents, as the definition describes it.
+/// Whether a file or an answer is empty in the way that the definition describes.
 pub(crate) fn says_empty(source: &Source, beginning: &[u8]) -> bool {
     source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)))
 }
@@ -88,10 +88,10 @@ fn modified(metadata: &std::fs::Metadata) -> i64 {
     since.map_or(0, |since| since.as_micros() as i64)
 }
 
-/// Checks that a file is still the one a job was made of.
+/// Checks that a file has not changed since its job was created.
 ///
 /// # Errors
-/// When it is not.
+/// When it has changed, or cannot be read.
 pub fn check_unchanged(file: &JobFile) -> Result<()> {
     let metadata = Path::new(&file.path).metadata().map_err(|error| EngineError::File { path: file.path.clone(), error })?;
     if metadata.len() != file.size || modified(&metadata) != file.modified {
@@ -100,7 +100,7 @@ pub fn check_unchanged(file: &JobFile) -> Result<()> {
     Ok(())
 }
 
-/// The syntax of a job's file; nothing when it is empty.
+/// The syntax of a job's file; `None` if the file is empty.
 pub fn syntax(file: &JobFile) -> Option<Syntax> {
     file.syntax.as_deref().and_then(Syntax::named)
 }

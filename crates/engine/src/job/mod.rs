@@ -1,5 +1,5 @@
-//! What all work of a job shares, whether it is an import, a delivery, a fetch or an edit: its source and profile, its files, its policy, and how
-//! much of it is done at once.
+//! What all work of a job has in common, be it an import, a delivery, a fetch or an edit: its source and profile, its files, its policy, and
+//! the sizes of units of work.
 
 pub mod context;
 pub mod file;

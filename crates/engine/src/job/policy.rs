@@ -1,31 +1,31 @@
-//! What a job does with documents of records that exist, and with documents of others.
+//! What a job does with documents that match a record, and with documents that do not.
 
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, OnMatched, OnUnmatched};
 use stook_store::queue::JobId;
 
-/// The job of what no job has written: what it wrote before is never its own.
+/// The job number of writes without a job; these never count as written by the same job.
 pub const NO_JOB: JobId = stook_store::queue::JobRef::None.number();
 
 /// What an import does with documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportPolicy {
-    /// The job; [`NO_JOB`] for none: then nothing that was written before is its own.
+    /// The job; [`NO_JOB`] for none, so that nothing counts as written by it.
     pub job: JobId,
-    /// For records that existed before it.
+    /// What is done with documents for records that existed before the job.
     pub matched: OnMatched,
-    /// For the others.
+    /// What is done with other documents.
     pub unmatched: OnUnmatched,
 }
 
 impl ImportPolicy {
-    /// Whether what this job has written is what is asked about.
+    /// Whether `job` is this job.
     pub(crate) fn wrote(&self, job: JobId) -> bool {
         self.job != NO_JOB && self.job == job
     }
 }
 
-/// The policy of a profile, or of none.
+/// The policy of a profile, or the default one.
 ///
 /// # Errors
 /// When the definition has no such profile.

@@ -1,4 +1,4 @@
-//! The source whose documents a job reads: named, given by a profile, or the only one that claims the file by its name, its first
+//! The source whose documents a job reads: named by the request, given by its profile, or the only one that claims the file by its name, its first
 //! document or its format.
 
 use crate::job::file::{UPLOADED, says_empty, strange};
@@ -8,7 +8,7 @@ use stook_catalogue::ids::SourceId;
 use stook_catalogue::path::Path;
 use stook_formats::read::{FirstDocument, OpenedInput};
 
-/// The source that is named, or that a profile is for.
+/// The source that is named, or that a profile belongs to.
 pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<SourceId>> {
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let profile = match profile {
@@ -34,10 +34,10 @@ pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile:
     }
 }
 
-/// Whose a file is, where nobody names its source.
+/// Which source claims a file, if the request does not name one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// This source's.
+    /// This source claims it.
     Source(SourceId),
     /// Several sources claim it.
     Several(Vec<SourceId>),
@@ -45,8 +45,9 @@ pub(crate) enum Claim {
     Nobody,
 }
 
-/// Whose a file is: that of the sources whose `files` fit its name and whose `has` finds something, before these that of sources with `has`;
-/// else of those with `has` alone; else of the only source without both that reads its format.
+/// Which source claims a file. The first of these groups that is not empty decides: sources whose `files` match its name and whose `has` finds
+/// something in its first document; those whose `files` match and that have no `has`; those whose `files` match a file without documents; those with
+/// only a `has` that finds something; those with neither that read its format.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -64,7 +65,7 @@ pub(crate) fn claim(catalogue: &Catalogue, opened: &mut OpenedInput, name: &str)
         match (is_named, found) {
             (true, Some(FirstDocument::Has)) => named.0.push(index),
             (true, None) => named.1.push(index),
-            // a file without documents fits by its name alone
+            // a file without documents is matched by its name alone
             (true, Some(FirstDocument::None)) => named.2.push(index),
             (false, Some(FirstDocument::Has)) => by_content.push(index),
             (_, Some(FirstDocument::Lacks)) | (false, Some(FirstDocument::None) | None) => {}
@@ -86,8 +87,8 @@ fn first_document(opened: &mut OpenedInput, source: &Source, path: &Path) -> std
     }
 }
 
-/// The sources that say nothing of their files and read the format of what was found; those whose format it is before those that can
-/// read it, too.
+/// The sources with neither `files` nor `has` that read the format of a file: those whose own format it is, or else those that can read it,
+/// too.
 fn by_format(catalogue: &Catalogue, opened: &OpenedInput) -> Vec<SourceId> {
     let syntax = opened.syntax;
     let fits = |family: FormatFamily| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
@@ -97,7 +98,7 @@ fn by_format(catalogue: &Catalogue, opened: &OpenedInput) -> Vec<SourceId> {
     let chosen = if best.len() == 1 || others.is_empty() { best } else { best.into_iter().chain(others).collect() };
     let mut chosen: Vec<SourceId> = chosen.into_iter().map(|(index, _)| index).collect();
     chosen.sort_unstable();
-    // where there is nothing, every source reads it and none claims it
+    // every source reads an empty file, so none of several claims it
     if syntax.is_none() && chosen.len() > 1 { Vec::new() } else { chosen }
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn guess_source(catalogue: &Catalogue, opened: &mut OpenedInput, name
     }
 }
 
-/// That several sources claim a file, in words.
+/// The message that several sources claim a file.
 pub(crate) fn claimed_by(catalogue: &Catalogue, opened: &OpenedInput, name: &str, several: &[SourceId]) -> String {
     let found = opened.syntax.map_or("nothing", |syntax| syntax.name());
     let names = several.iter().map(|index| catalogue.sources[*index].name.as_str());

@@ -1,4 +1,4 @@
-//! What each source says of an aggregate: the same functions over its own values, of the same records.
+//! Aggregates by source: the same functions over each source's own values for the same records.
 
 use crate::Result;
 use crate::content::order::order;
@@ -14,19 +14,19 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, keys_of, mean_of, middle_of};
 use stook_store::{ReadDetail, Store, StoreError};
 
-/// An aggregate of fewer values than there are rows.
+/// An aggregate over fewer values than there are rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialAggregate {
-    /// Which of the aggregates.
+    /// Its position among the aggregates.
     pub aggregate: usize,
-    /// Rows that have a value.
+    /// Number of rows that have a value.
     pub values: u64,
-    /// All rows.
+    /// Number of all rows.
     pub rows: u64,
 }
 
-/// Which aggregates are not of all rows: those without a value, or with one that could not be read, are left out of them.
-/// Counts of values say that themselves, and lists have as many as they have.
+/// Aggregates that leave rows out because these have no value, or one that could not be read. Counts are excluded, because they show this themselves,
+/// and so are lists, which may have any number of values.
 ///
 /// # Errors
 /// When the store fails.
@@ -54,10 +54,10 @@ pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregat
     Ok(found)
 }
 
-/// Aggregates over what each source says of the records that a plan finds, by source. A source that says nothing of them has no row.
+/// Aggregates over what each source contributes to the records that a plan finds, by source. A source that contributes nothing has no row.
 ///
 /// # Errors
-/// When the store fails, when rows are not records, or when a column is not what sources say: derived, a state, a tag.
+/// When the store fails, when rows are not records, or when sources do not contribute to a column: derived values, states, tags.
 ///
 /// Cost: reads each record with all its contributions, in pages; keys, and the values of medians, are held in memory.
 pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<BTreeMap<String, Vec<Value>>> {
@@ -98,7 +98,7 @@ fn wrong(reason: &str) -> crate::EngineError {
     StoreError::Wrong(reason.to_owned()).into()
 }
 
-/// The field whose values are aggregated; nothing for the key.
+/// The field whose values are aggregated; `None` for the key.
 fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<FieldId>> {
     match aggregate.column {
         PlanColumn::Key => Ok(None),
@@ -115,13 +115,13 @@ fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<Fie
     }
 }
 
-/// An aggregate as it grows.
+/// An aggregate while it is computed.
 struct Accumulator {
     function: AggregateFunction,
     count: i64,
     whole: i128,
     float: FloatSum,
-    /// The smallest, the largest, or all that a median is of.
+    /// The smallest or the largest value, or all values for a median.
     values: Vec<Value>,
 }
 

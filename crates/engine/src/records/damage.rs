@@ -1,4 +1,4 @@
-//! Looks for records that cannot be read.
+//! Finds records that are damaged.
 
 use crate::Result;
 use crate::job::sizes::PAGE;
@@ -6,21 +6,21 @@ use stook_catalogue::definition::Catalogue;
 use stook_store::damage::Damage;
 use stook_store::{ReadDetail, Store, StoreError, Tenant};
 
-/// Records that are named.
+/// The maximum number of records that are named.
 const MOST_NAMED: usize = 1_000;
 
-/// What reading every record has found.
+/// The result of reading every record.
 #[derive(Debug, Default, PartialEq)]
 pub struct DamageReport {
-    /// Records that were read.
+    /// Number of records read.
     pub read: u64,
-    /// Records that cannot be read.
+    /// Number of damaged records.
     pub damaged: u64,
-    /// The first [`MOST_NAMED`] of those, with what is wrong.
+    /// The first [`MOST_NAMED`] of these, with what is damaged.
     pub named: Vec<(Tenant, Damage)>,
 }
 
-/// Reads every record of every tenant whole.
+/// Reads every record of every tenant in full.
 ///
 /// # Errors
 /// When the store fails.

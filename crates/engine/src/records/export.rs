@@ -1,4 +1,4 @@
-//! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
+//! Exports records: golden fields as NDJSON or CSV, kept documents as MARC.
 
 use super::record::ExplainedRecord;
 use crate::content::collection::find_collection;
@@ -12,14 +12,14 @@ use stook_formats::marc::Repairs;
 use stook_formats::write::{MarcWriter, WriteError};
 use stook_store::{ReadDetail, Store, Tenant};
 
-/// What an export looks like.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// One JSON object a line.
     Ndjson,
     /// A header and a row per record; lists are joined by "; ".
     Csv,
-    /// Kept documents, byte for byte where they are ISO 2709.
+    /// Kept documents, unchanged if they are ISO 2709.
     Marc,
     /// Kept documents as MARCXML.
     MarcXml,
@@ -28,26 +28,26 @@ pub enum ExportFormat {
 /// What is exported.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportRequest<'r> {
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: &'r Tenant,
     /// The collection.
     pub collection: &'r str,
-    /// What it is to look like.
+    /// The format.
     pub format: ExportFormat,
 }
 
-/// A record that was not written as it is kept.
+/// A record that was not exported unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportRemark<'r> {
     /// The record.
     pub key: &'r str,
-    /// Whether it was written at all.
+    /// Whether it was exported at all.
     pub outcome: ExportOutcome,
     /// What was changed, or why it was left out.
     pub reason: &'r str,
 }
 
-/// What became of a record that was not written as it is kept.
+/// What became of a record that was not exported unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportOutcome {
     /// Written in the nearest form, because the syntax cannot hold its own.
@@ -57,7 +57,7 @@ pub enum ExportOutcome {
 }
 
 impl ExportOutcome {
-    /// The word of reports.
+    /// The name of the outcome, for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,21 +73,21 @@ impl std::fmt::Display for ExportRemark<'_> {
     }
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportReport {
-    /// Records.
+    /// Number of records exported.
     pub records: u64,
-    /// Records without a document that could be written.
+    /// Number of records without a document that could be exported.
     pub left_out: u64,
-    /// Records that were written in another form, because the syntax cannot hold theirs.
+    /// Number of records that were exported in another form, because the syntax cannot represent theirs.
     pub changed: u64,
 }
 
-/// Writes every record of a collection in the order of keys, in constant memory. `remark` is called for each that was changed or left out.
+/// Exports all records of a collection, ordered by key, in constant memory. `remark` is called for each that was changed or left out.
 ///
 /// # Errors
-/// When the collection is not known, the store fails, or the output does.
+/// When the collection is not known, or the store or the output fails.
 pub fn export(
     catalogue: &Catalogue,
     store: &dyn Store,
@@ -162,7 +162,7 @@ fn failed(error: std::io::Error) -> EngineError {
     EngineError::File { path: "the output".into(), error }
 }
 
-/// Calls `visit` with every existing record of a collection, a page of keys at a time.
+/// Calls `visit` for every existing record of a collection, reading a page of keys at a time.
 fn each_record(
     definition: &Collection,
     index: CollectionId,

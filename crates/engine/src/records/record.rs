@@ -1,4 +1,4 @@
-//! Questions about one record: its values, and why they are what they are.
+//! Reads one record: its values, and their explanation.
 
 pub use crate::content::collection::find_collection;
 use crate::relations::left_out::left_out;
@@ -19,16 +19,16 @@ use stook_store::{ReadDetail, Store, StoredRecord, Tenant};
 pub struct ExplainedRecord<'c> {
     /// The definition of its collection.
     pub collection: &'c Collection,
-    /// As stored.
+    /// The stored record.
     pub stored: StoredRecord,
-    /// What its contributors say.
+    /// Its contributions.
     pub contributions: Vec<Contribution>,
 }
 
-/// Which record.
+/// Which record to read.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordAddress<'a> {
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: &'a Tenant,
     /// Its collection.
     pub collection: &'a str,
@@ -36,7 +36,7 @@ pub struct RecordAddress<'a> {
     pub key: &'a str,
 }
 
-/// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
+/// Reads a record. Returns `None` if there is none, or if it was deleted and `deleted` is false.
 ///
 /// # Errors
 /// When the collection is not known or the store fails.
@@ -49,7 +49,7 @@ pub fn get<'c>(catalogue: &'c Catalogue, store: &dyn Store, address: &RecordAddr
     Ok(Some(ExplainedRecord { collection: definition, stored, contributions }))
 }
 
-/// Golden fields and state of a record as JSON, in the order of the definition, absent ones left out.
+/// Golden fields and state of a record as JSON, in the order of the definition, without absent ones.
 pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
     let mut fields = Map::new();
     fields.insert("key".into(), json!(stored.key.as_str()));
@@ -68,17 +68,17 @@ pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
 }
 
 impl ExplainedRecord<'_> {
-    /// Golden fields and state as JSON, in the order of the definition, absent ones left out.
+    /// Golden fields and state as JSON, in the order of the definition, without absent ones.
     pub fn to_json(&self) -> Json {
         to_json(self.collection, &self.stored)
     }
 
-    /// The newest kept document, or that of a contributor: its format's number and its bytes.
+    /// The newest kept document, or the one of a contributor: the number of its syntax, and its bytes.
     pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
         self.kept(contributor)?.raw.as_ref().map(|raw| (raw.syntax, &*raw.bytes))
     }
 
-    /// How the newest kept document is read, as its source says.
+    /// The options by which the source of the newest kept document reads MARC.
     pub fn marc_options(&self, catalogue: &Catalogue) -> ReadOptions {
         let source = self.kept(None).and_then(|kept| catalogue.source(kept.source()));
         source.map_or(ReadOptions::REPAIR, |(_, source)| source.reading.marc)
@@ -90,8 +90,8 @@ impl ExplainedRecord<'_> {
         kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))
     }
 
-    /// For each golden field: value, who says it by which rule, and what lost, why it failed, and whether something waits to be
-    /// settled that may change it; then the contributions themselves.
+    /// The explanation: for each golden field its value, the contributions that gave it and the rule, what was overruled, why an expression failed,
+    /// and whether marks that may change it are pending; then the contributions themselves.
     ///
     /// # Errors
     /// When the store fails.
@@ -210,7 +210,7 @@ impl ExplainedRecord<'_> {
                 if let Some(received) = contribution.received {
                     shown["received"] = json!(show_timestamp(received));
                 }
-                // fields whose value in its newest document could not be read, with what it said of them before
+                // fields that could not be read in the newest document; they keep the last readable value
                 if !unread.is_empty() {
                     shown["unread"] = unread.into();
                 }
@@ -236,7 +236,7 @@ impl ExplainedRecord<'_> {
     }
 }
 
-/// Keys of targets that are known before their records.
+/// The keys of targets that do not exist yet.
 fn missing_targets(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
     let keys: Vec<Key> = link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
     if keys.is_empty() {
@@ -251,7 +251,7 @@ fn show_as_of(as_of: i64) -> Json {
     if as_of == UNKNOWN_TIME { Json::Null } else { json!(show_timestamp(as_of)) }
 }
 
-/// How a derived value follows from others, in words.
+/// Describes in words how a derived value is computed.
 fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     match derive {
         Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => expression.source().to_owned(),
@@ -272,7 +272,7 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     }
 }
 
-/// The survivorship rule of a field, as explanations name it.
+/// The name of a field's survivorship rule in explanations.
 pub(crate) fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
     use stook_catalogue::definition::Survivorship;
     match &field.survivorship {

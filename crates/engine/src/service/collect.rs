@@ -1,9 +1,9 @@
-//! Asks services for what they have published since they were asked last, a window of time and a page at a time.
+//! Collects what services have published since the last time, a time window and a page at a time.
 //!
-//! A page becomes an import job of its own, named as a file that the service had delivered. Behind each page the *journal* of the
-//! service moves to the time of the page's last document: who is stopped anywhere goes on there. Documents of that time are asked
-//! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
-//! window, so what is published meanwhile is not skipped.
+//! Each page becomes an import job of its own, named like a file that the service had delivered. After each page, the watermark of the service
+//! moves to the time of the page's last document, and a run that is stopped continues from there. Documents of exactly that time are fetched
+//! again, which changes nothing. Pages are separated by the documents' own times, not by their number from the beginning of the window, so
+//! what is published meanwhile is not skipped.
 
 use super::http::{HttpAttempt, HttpClient, encoded, on_same_host, persist, with_environment};
 use crate::import::{self, UploadRequest};
@@ -24,48 +24,48 @@ use stook_store::journal::OutcomeCounts;
 use stook_store::queue::{Job, JobState};
 use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
 
-/// Most bytes of a page.
+/// The maximum size of a page, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
-/// How often a page is asked for.
+/// The maximum number of requests for a page.
 const ATTEMPTS: u32 = 5;
 /// The first pause between two attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Time for a page.
+/// The time limit of a request.
 const PAGE_TIME: Duration = Duration::from_secs(120);
-/// Pages without documents that are followed by another one, one after the other.
+/// The maximum number of consecutive pages without documents that have a next page.
 const MOST_EMPTY: u32 = 1_000;
-/// How services call the address of the page that follows.
+/// The members in which services give the address of the next page.
 const NEXT: [&str; 2] = ["@odata.nextLink", "odata.nextLink"];
 
-/// Which service is asked, and for what.
+/// Which service to collect from, and what.
 #[derive(Debug, Clone)]
 pub struct CollectRequest {
     /// The source's index.
     pub source: SourceId,
     /// The service's index in it.
     pub service: usize,
-    /// Whose records.
+    /// The tenant of the records.
     pub tenant: Tenant,
-    /// From when on, in microseconds; without it from where the journal stands.
+    /// Start of the window, in microseconds; default: the watermark, or else the definition's `since`.
     pub since: Option<i64>,
-    /// Until before when; without it until now, less the definition's `lag`.
+    /// End of the window, excluded; default: now, less the definition's `lag`.
     pub until: Option<i64>,
-    /// Threads that import.
+    /// Number of worker threads for imports.
     pub workers: usize,
 }
 
-/// What was collected of a service.
+/// The result of collecting from a service.
 #[derive(Debug, Clone, Default)]
 pub struct CollectReport {
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
-    /// What became of their documents.
+    /// The outcomes of their documents.
     pub counts: OutcomeCounts,
-    /// Until when everything is here, in microseconds.
+    /// The time up to which everything has been collected, in microseconds.
     pub until: i64,
 }
 
-/// Until when a service has been collected, in microseconds.
+/// The watermark of a service: the time up to which it has been collected, in microseconds.
 ///
 /// # Errors
 /// When the store fails.
@@ -74,11 +74,11 @@ pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &
     Ok(edges.first().map(number).transpose()?)
 }
 
-/// Asks one service for everything new and imports it. `show` is told what has been done so far.
+/// Collects everything new from one service and imports it. `show` is called with what has been done so far.
 ///
 /// # Errors
-/// When the service does not answer as it should in spite of several attempts, or importing fails. What was collected until then
-/// stays, and the journal stands after it.
+/// When the service fails in spite of several attempts, or an import fails. What was collected until then stays, and the watermark is
+/// after it.
 pub fn collect(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
@@ -94,7 +94,7 @@ pub fn collect(
     let Some(mut from) = request.since.or(known).or(collect.since) else {
         return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
     };
-    // a window after a gap says nothing of what is before it
+    // a window that starts after a gap does not move the watermark
     let is_next = known.is_none_or(|known| from <= known);
     let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
     let move_to = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
@@ -140,13 +140,13 @@ pub fn collect(
     Ok(done)
 }
 
-/// The name of the file that a page is kept as: which service was asked for which window, how many documents a page has, and its number.
+/// The file name of a page: the service, the window, the maximum number of documents in a page, and the page's number.
 fn page_name(collect: &Collect, service: &str, (from, until): (i64, i64), number: u64) -> String {
     let time = |micros: i64| show_timestamp(micros).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect::<String>();
     format!("{service}_{}_{}_{}_P{number:06}.json", time(from), time(until), collect.page)
 }
 
-/// A page as it is imported.
+/// A page that is to be imported.
 struct DeliveredPage<'p> {
     source: &'p str,
     name: String,
@@ -164,12 +164,12 @@ fn import_page(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &CollectR
 struct CollectPage {
     bytes: Vec<u8>,
     documents: Vec<Json>,
-    /// The address of the page that follows, where the service says one.
+    /// The address of the next page, if the service gives one.
     next: Option<String>,
 }
 
 impl CollectPage {
-    /// When its documents were published.
+    /// The times at which its documents were published.
     fn times(&self, collect: &Collect, source: &Source, service: &str) -> Result<Vec<i64>> {
         let time = |document: &Json| {
             let text = document.get(&collect.window).and_then(Json::as_str)?;
@@ -180,7 +180,7 @@ impl CollectPage {
     }
 }
 
-/// A service as it is asked.
+/// A service to collect from.
 struct CollectedService<'c> {
     collect: &'c Collect,
     name: &'c str,
@@ -193,7 +193,7 @@ impl<'c> CollectedService<'c> {
         Ok(Self { collect, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
     }
 
-    /// The page of a window after `skip` documents.
+    /// Fetches the page of a window after `skip` documents.
     fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<CollectPage> {
         let Collect { window, page, filter, .. } = self.collect;
         let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
@@ -208,7 +208,7 @@ impl<'c> CollectedService<'c> {
             }
             !stop.load(Ordering::SeqCst)
         };
-        // a page without documents is the end only where none follows
+        // a page without documents is the end only if it has no next page
         for _ in 0..MOST_EMPTY {
             let attempt = || {
                 self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
@@ -247,7 +247,7 @@ impl<'c> CollectedService<'c> {
     }
 }
 
-/// Moves the journal of a service.
+/// Moves the watermark of a service.
 fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> SettlingUnit {
     let (link, target, payload) = (collect.id, service.to_owned(), until.to_le_bytes().into());
     let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: 0, child: SmolStr::default(), payload };

@@ -1,4 +1,4 @@
-//! How services are asked: attempts with growing pauses, limits on time and bytes, no redirects.
+//! Requests to services: attempts with growing pauses, limits on time and bytes, no redirects.
 
 use crate::{EngineError, Result};
 use base64::Engine;
@@ -7,41 +7,41 @@ use std::time::{Duration, SystemTime};
 use stook_catalogue::value::{FieldType, from_text};
 use ureq::http::{HeaderMap, Uri};
 
-/// Time to connect.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest pause that a service may ask for.
+/// The longest pause between attempts, even if a service asks for more.
 const MOST_PAUSE: Duration = Duration::from_secs(60);
-/// Most bytes of an error's text that are read.
+/// The number of bytes of an error response that are read.
 const MOST_SAID: u64 = 2_000;
 
-/// What an attempt came to.
+/// The result of one attempt.
 pub enum HttpAttempt<T> {
-    /// An answer.
+    /// It succeeded.
     Answered(T),
-    /// It may be better later, perhaps when it says.
+    /// It failed with this reason; a later attempt may succeed, perhaps after the time that the service gives.
     RetryLater(String, Option<Duration>),
-    /// It is of no use to ask again.
+    /// It failed with this reason, and another attempt would fail, too.
     GiveUp(String),
 }
 
-/// What reads an answer.
+/// Reads the headers and the body of a response.
 pub type ResponseReader<'t, T> = &'t mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<HttpAttempt<T>>;
 
-/// Who asks, with credentials.
+/// A client with the credentials of a service.
 pub struct HttpClient {
     agent: ureq::Agent,
     credentials: Option<String>,
 }
 
 impl HttpClient {
-    /// `credentials` is the beginning of names in the environment: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
+    /// `credentials` is a prefix of environment variables: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
     ///
     /// # Errors
-    /// When they are not there.
+    /// When these variables are not set.
     pub fn new(credentials: Option<&str>) -> Result<Self> {
         let config = ureq::Agent::config_builder()
             .timeout_connect(Some(CONNECT))
-            // a service that has moved is for people to look at
+            // a service that has moved needs a change of the definition
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
@@ -49,7 +49,7 @@ impl HttpClient {
         Ok(Self { agent: config.build().into(), credentials: credentials.map(of_environment).transpose()? })
     }
 
-    /// Asks once, within `time`. `take` reads the answer, at most `most` bytes.
+    /// Sends one request, within `time`. `take` reads the response, at most `most` bytes.
     pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: ResponseReader<'_, T>) -> HttpAttempt<T> {
         let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
         if let Some(credentials) = &self.credentials {
@@ -82,7 +82,7 @@ impl HttpClient {
     }
 }
 
-/// What is read, not what is sent: a small compressed answer can be a large one.
+/// Limits what is read after decompression, because a small compressed response can be a large one.
 struct LimitedReader<R> {
     inner: R,
     left: u64,
@@ -103,7 +103,7 @@ impl<R: Read> Read for LimitedReader<R> {
     }
 }
 
-/// Tries up to `attempts` times, with pauses that begin with `first` and grow. `pause` returns false when there is no time for one.
+/// Tries up to `attempts` times, with pauses that start at `first` and double. `pause` waits, and returns false if there is not enough time.
 ///
 /// # Errors
 /// The reason of the last attempt.
@@ -123,7 +123,7 @@ pub fn persist<T>(
         if number >= attempts {
             return Err(format!("{reason} ({attempts} attempt{})", if attempts == 1 { "" } else { "s" }));
         }
-        // others that failed together do not come back together
+        // add a random part, so that clients that failed together do not retry together
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let wait = asked.unwrap_or(next).min(MOST_PAUSE);
         if !pause(wait + wait.mul_f64(f64::from(now % 1_000) / 4_000.0)) {
@@ -139,10 +139,10 @@ fn quoted(said: &str) -> String {
     if said.is_empty() { said } else { format!(" ({said})") }
 }
 
-/// A URL that a service gave, on the service's own host.
+/// The URL of a next page that a service gave; it must be on the same host.
 ///
 /// # Errors
-/// When it is on another one.
+/// When it is on another host.
 pub(crate) fn on_same_host(from: &str, next: &str) -> Result<String> {
     let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
     let own: Uri = from.parse().map_err(|_| wrong())?;
@@ -154,12 +154,12 @@ pub(crate) fn on_same_host(from: &str, next: &str) -> Result<String> {
     if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
 }
 
-/// A time as headers have it, in microseconds.
+/// Parses a time in the format of HTTP headers; in microseconds.
 pub(crate) fn http_date(text: &str) -> Option<i64> {
     from_text(text, &FieldType::Timestamp, Some("%a, %d %b %Y %H:%M:%S GMT")).ok()?.as_int()
 }
 
-/// How long a service asks to wait: seconds, or until a time.
+/// The pause that a response requires (Retry-After), in seconds or until a time.
 fn wait_of(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let asked = text("retry-after")?.trim();
@@ -167,20 +167,20 @@ fn wait_of(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().and_then(|now| i64::try_from(now.as_micros()).ok());
-    // the clocks of both may differ
+    // the clocks may differ, so the service's own is preferred
     let now = text("date").and_then(http_date).or_else(now)?;
     Some(Duration::from_micros(http_date(asked)?.saturating_sub(now).max(0) as u64))
 }
 
-/// Text as it stands in a query; a space is not a plus, which some services do not know.
+/// Encodes text for a query string; a space becomes %20, because some services do not understand plus signs.
 pub fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
-/// A URL with `${NAME}` taken from the environment.
+/// Replaces `${NAME}` in a URL by environment variables.
 ///
 /// # Errors
-/// When a name is not there.
+/// When a variable is not set.
 pub fn with_environment(url: &str) -> Result<String> {
     let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
     let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
@@ -188,7 +188,7 @@ pub fn with_environment(url: &str) -> Result<String> {
     Ok(format!("{before}{value}{}", with_environment(after)?))
 }
 
-/// What is said to a service of who asks.
+/// The Authorization header, from environment variables.
 fn of_environment(name: &str) -> Result<String> {
     let get = |part: &str| std::env::var(format!("{name}_{part}")).ok();
     match (get("TOKEN"), get("USER"), get("PASSWORD")) {
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!((wait(&[("retry-after", "soon"), date]), wait(&[date])), (None, None));
     }
 
-    /// Pauses double, each with up to a quarter more, and end where there is no time for one.
+    /// Pauses double, each with up to a quarter more, until there is not enough time for one.
     #[test]
     fn attempts_follow_each_other_with_growing_pauses() {
         let pauses = Mutex::new(Vec::new());
@@ -249,7 +249,7 @@ mod tests {
             let base = (first * (1 << number)).min(MOST_PAUSE);
             assert!((base..=base.mul_f64(1.25)).contains(pause), "{number}: {pause:?}");
         }
-        // the time is up; and the service says how long
+        // the time is up; and with a pause that the service requires
         assert_eq!(tried(3, None).0, "busy");
         let (_, own) = tried(100, Some(Duration::from_secs(7)));
         assert!(own.iter().all(|pause| (Duration::from_secs(7)..=Duration::from_millis(8_750)).contains(pause)), "{own:?}");

@@ -1,14 +1,14 @@
-//! The collection whose records carry tags.
+//! The collection whose records have tags.
 
 use crate::content::collection::find_collection;
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, TagSettings};
 use stook_catalogue::ids::CollectionId;
 
-/// The collection called `name`, and what is said of its records' tags.
+/// The collection with this name, and the settings of its records' tags.
 ///
 /// # Errors
-/// When there is none, or it carries none.
+/// When there is no such collection, or its records have no tags.
 pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c TagSettings)> {
     let (index, collection) = find_collection(catalogue, name)?;
     let rules = collection.tags.as_ref();
@@ -16,7 +16,7 @@ pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(Collectio
     Ok((index, rules))
 }
 
-/// The only collection whose records carry tags.
+/// The only collection whose records have tags.
 ///
 /// # Errors
 /// When there is none, or several.

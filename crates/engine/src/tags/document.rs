@@ -1,4 +1,4 @@
-//! The document of a record that an XPath is asked of: trees of what sources say, put together.
+//! The document of a record on which XPaths of tags are evaluated, composed of the trees of its sources' documents.
 
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -11,13 +11,13 @@ use stook_catalogue::xpath::XPath;
 use stook_formats::tree::{XmlNode, XmlTree};
 use stook_store::tag::{CollectionTags, TagDefinition};
 
-/// Documents of a record, each of a source, as packed trees.
+/// The documents of a record: sources and packed trees.
 pub type RecordDocuments = Vec<(Arc<str>, Bytes)>;
 
-/// Changes of documents of a record: a packed tree, or nothing where there is none any more.
+/// Changes of a record's documents: sources and packed trees, `None` if the source no longer has a document.
 pub type DocumentChanges = Vec<(Arc<str>, Option<Bytes>)>;
 
-/// What a source says of a record: the newest that is heard.
+/// The newest contribution of a source that counts and is no deletion.
 fn said<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
     let own = contributions.iter().filter(|own| own.source() == source && own.counts() && own.content != ContributionContent::Tombstone);
     own.max_by_key(|own| own.age())
@@ -28,7 +28,7 @@ fn packed(contribution: &Contribution) -> Option<Bytes> {
     Some(tree.pack().into())
 }
 
-/// Names of sources whose document of a record changes with its contributions, and what each says then.
+/// The sources whose document of a record changes with its contributions, and their new contributions.
 fn changed<'c>(
     catalogue: &'c Catalogue,
     document: &TagDocument,
@@ -48,7 +48,7 @@ pub fn differ(catalogue: &Catalogue, document: &TagDocument, before: &[Contribut
     changed(catalogue, document, before, after).next().is_some()
 }
 
-/// Which documents of a record change with its contributions. `known` finds trees that were made already.
+/// How the documents of a record change with its contributions. `known` returns trees that have been built already.
 pub fn changes(
     catalogue: &Catalogue,
     document: &TagDocument,
@@ -60,13 +60,13 @@ pub fn changes(
     changed(catalogue, document, before, after).map(|(name, new)| (name.into(), new.and_then(tree))).collect()
 }
 
-/// All documents of a record, by what it has kept.
+/// All documents of a record, from its kept documents.
 pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> RecordDocuments {
     let own = |change: (Arc<str>, Option<Bytes>)| Some((change.0, change.1?));
     changes(catalogue, document, &[], contributions, |_| None).into_iter().filter_map(own).collect()
 }
 
-/// Definitions of a collection's tags that are asked of documents.
+/// The definitions of a collection's tags that are XPaths.
 #[derive(Debug, Clone, Default)]
 pub struct TagDefinitions {
     /// Names of the tags.
@@ -74,7 +74,7 @@ pub struct TagDefinitions {
     xpaths: Vec<CompiledXPath>,
 }
 
-/// A definition, and by which elements it finds all that it sees; nothing where it may see more.
+/// A definition, and the names of the elements in whose subtrees all lies that it can reach; `None` if it may reach more.
 #[derive(Debug, Clone)]
 struct CompiledXPath {
     xpath: XPath,
@@ -89,12 +89,12 @@ impl From<XPath> for CompiledXPath {
 }
 
 impl TagDefinitions {
-    /// Those of a collection; of some tags, where `only` names them.
+    /// The definitions of a collection's tags, or only of those that `only` names.
     pub fn of(collection: &Collection, tags: &CollectionTags, only: Option<&[String]>) -> Self {
         let mut own = Self::default();
         let Some(document) = collection.tag_document() else { return own };
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
-            // what cannot be read was not written by this definition; its members stay what they are
+            // an XPath that cannot be parsed was not written for this definition; records keep such a tag
             if let TagDefinition::XPath(text) = &tag.definition
                 && let Ok(xpath) = XPath::parse(text, &document.namespaces)
             {
@@ -105,12 +105,12 @@ impl TagDefinitions {
         own
     }
 
-    /// One that no tag has yet.
+    /// A definition that does not belong to a tag yet.
     pub fn one(xpath: XPath) -> Self {
         Self { names: vec![String::new()], xpaths: vec![xpath.into()] }
     }
 
-    /// The places of those that hold of a record, and of those that take too long: these do not hold.
+    /// The positions of the definitions that hold for a record, and of those that exceed their steps, which count as not holding.
     pub fn evaluate(&self, catalogue: &Catalogue, collection: &Collection, parts: &RecordDocuments) -> (Vec<u32>, Vec<u32>) {
         let (mut carried, mut failed) = (Vec::new(), Vec::new());
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
@@ -127,7 +127,7 @@ impl TagDefinitions {
             let element = top.name(top.element()).local;
             let mut composed = None;
             for (place, CompiledXPath { xpath, visible_elements: sees_only }) in self.xpaths.iter().enumerate() {
-                // what is put beside it cannot be seen by all definitions
+                // not every definition can reach the embedded documents
                 let tree = match sees_only {
                     Some(names) if !names.iter().any(|name| **name == *element) => &*top,
                     _ => composed.get_or_insert_with(|| {
@@ -158,6 +158,6 @@ impl TagDefinitions {
 }
 
 thread_local! {
-    /// Room for nodes of a source's document, and of a record's: each is a hundred kilobytes, made anew for each record otherwise.
+    /// Buffers for the nodes of a source's document and of a composed one: each takes about 100 kB, and would otherwise be allocated for each record.
     static ROOM: RefCell<(Vec<XmlNode>, Vec<XmlNode>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }

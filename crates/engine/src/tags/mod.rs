@@ -1,10 +1,10 @@
-//! Tags: their definitions, who carries them.
+//! Tags: their definitions, and which records have them.
 //!
-//! A tag is manual (somebody gives it), a query (who carries it is found when it is asked for), or an XPath over the XML that records
-//! keep. Two directions: a record's documents are evaluated against all definitions in the chunk that writes them ([`tagger`]); a
-//! definition is evaluated for all records by a job whose chunks are ranges of keys ([`rebuild`]). A commit names the version of the
-//! definitions that it evaluated; if another one is current by then, it evaluates again inside of the transaction. So a late result of an
-//! older definition is never written, and a record keeps its tags until new results replace them.
+//! A tag is manual (given to records by hand), a query (evaluated when the tag is used), or an XPath over the kept XML documents of records. There
+//! are two directions: a record's documents are evaluated against all definitions in the chunk that writes them ([`tagger`]); a definition is
+//! evaluated for all records by a job whose chunks are ranges of keys ([`rebuild`]). A commit names the revision of the definitions that it has
+//! evaluated; if another one is current by then, it evaluates again inside the transaction. So a result of an older definition is never written
+//! late, and a record keeps its tags until new results replace them.
 
 pub mod collection;
 pub mod document;
@@ -34,26 +34,26 @@ use stook_store::queue::{JobId, JobState};
 use stook_store::tag::{MOST_NAME, Tag, TagChanges, TagDefinition, TagWrites};
 use stook_store::{ReadDetail, Store, Tenant, UniqueConflict, Unit};
 
-/// A job that is not planned to its end after so many microseconds is nobody's any more: that takes seconds.
+/// The time in microseconds after which a job whose chunks are not all in the queue counts as abandoned; writing them takes seconds.
 const LEFT: i64 = 600_000_000;
 
-/// Records of which a definition is asked before it is a tag's.
+/// The number of records on which a preview evaluates a definition.
 pub const PREVIEWED: usize = 200;
 
-/// What is to become of a tag; what is not said stays.
+/// A change of a tag; members that are `None` stay as they are.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TagChange {
     /// Its name.
     pub name: String,
     /// Its XPath or query; a new tag without one is manual.
     pub definition: Option<TagDefinition>,
-    /// What it is for.
+    /// Its purpose.
     pub comment: Option<String>,
-    /// What else is said of it, in the place of what was.
+    /// Its attributes, which replace the former ones.
     pub attributes: Option<Map<String, Json>>,
 }
 
-/// A wish as JSON says it: `{"name", "xpath" or "query", "comment", "attributes"}`.
+/// Reads a change from JSON: `{"name", "xpath" or "query", "comment", "attributes"}`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -81,16 +81,16 @@ pub fn wish_of(json: &Json) -> std::result::Result<TagChange, String> {
     Ok(TagChange { name: text("name")?.ok_or("a tag has a name")?, definition, comment: text("comment")?, attributes })
 }
 
-/// What became of wishes.
+/// The result of changing tags.
 #[derive(Debug, Default)]
 pub struct TagChangeResult {
-    /// Tag and advice on its definition.
+    /// Tags with advice on their definitions.
     pub advice: Vec<(String, String)>,
-    /// The job that evaluates what is new.
+    /// The job that evaluates new definitions.
     pub job: Option<JobId>,
 }
 
-/// A collection of a tenant whose records carry tags.
+/// The tags of a tenant's collection.
 pub struct TaggedCollection<'c> {
     catalogue: &'c Catalogue,
     store: &'c dyn Store,
@@ -101,16 +101,16 @@ pub struct TaggedCollection<'c> {
 }
 
 impl<'c> TaggedCollection<'c> {
-    /// The collection called `of`.
+    /// The tags of the collection called `of`.
     ///
     /// # Errors
-    /// When there is none, or its records carry no tags.
+    /// When there is no such collection, or its records have no tags.
     pub fn new(catalogue: &'c Catalogue, store: &'c dyn Store, tenant: &'c Tenant, of: &str) -> Result<Self> {
         let (index, rules) = collection(catalogue, of)?;
         Ok(Self { catalogue, store, tenant, index, collection: &catalogue.collections[index], rules })
     }
 
-    /// A collection's tags as JSON: with the number of records that carry each, and how far evaluating it is.
+    /// The collection's tags as JSON, with the number of records that have each, and the progress of its evaluation.
     ///
     /// # Errors
     /// When the store fails.
@@ -127,10 +127,10 @@ impl<'c> TaggedCollection<'c> {
         tags.iter().find(|tag| tag.name == name).map(|tag| to_json(self.store, self.tenant, self.index, tag)).transpose()
     }
 
-    /// Makes tags, where `new`, or changes them; what must be evaluated is left to a job.
+    /// Creates tags, if `new`, or changes them; if definitions must be evaluated, a job will do that.
     ///
     /// # Errors
-    /// When a wish is wrong, then nothing is changed; or the store fails.
+    /// When a change is wrong, and then nothing is changed; or when the store fails.
     pub fn save(&self, wishes: &[TagChange], new: bool) -> Result<TagChangeResult> {
         let known = self.store.tags(self.tenant, self.index)?.tags;
         let mut saved = TagChangeResult::default();
@@ -190,10 +190,10 @@ impl<'c> TaggedCollection<'c> {
         Ok(saved)
     }
 
-    /// Evaluates tags again for all records, by the documents that these keep: some, or all that have an XPath.
+    /// Evaluates tags again for all records, on their kept documents: the named ones, or all XPath tags.
     ///
     /// # Errors
-    /// When one is not known or has no XPath, or the store fails.
+    /// When a tag is not known or has no XPath, or the store fails.
     pub fn again(&self, names: &[String]) -> Result<Option<JobId>> {
         let known = self.store.tags(self.tenant, self.index)?.tags;
         let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
@@ -230,8 +230,8 @@ impl<'c> TaggedCollection<'c> {
         Err(EngineError::Wrong(no_such_tag(name, &self.store.tags(self.tenant, self.index)?.tags)))
     }
 
-    /// Gives a manual tag to records and takes it from others. Returns how many it was given to and taken from, and the keys of which
-    /// there is no record.
+    /// Gives a manual tag to records and removes it from others. Returns to how many it was given and from how many it was removed, and the keys for
+    /// which there is no record.
     ///
     /// # Errors
     /// When the tag is not manual, or the store fails.
@@ -259,10 +259,10 @@ impl<'c> TaggedCollection<'c> {
         Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
     }
 
-    /// Asks an XPath of the first records that there are; nothing is written.
+    /// Evaluates an XPath on the first records; writes nothing.
     ///
     /// # Errors
-    /// When it is wrong, or the store fails.
+    /// When the XPath is wrong, or the store fails.
     pub fn preview(&self, xpath: &str) -> Result<TagPreview> {
         let (xpath, advice) = checked(self.rules, xpath).map_err(EngineError::Wrong)?;
         let definition = TagDefinitions::one(xpath);
@@ -292,13 +292,13 @@ impl<'c> TaggedCollection<'c> {
     }
 }
 
-/// Says that there is no tag of a name, and which one may be meant.
+/// The message that there is no tag with a name, with the one that may be meant.
 pub fn no_such_tag(name: &str, known: &[Tag]) -> String {
     let meant = did_you_mean(name, known.iter().map(|tag| tag.name.as_str()));
     format!("there is no tag `{name}`{}", meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?")))
 }
 
-/// Names of tags whose evaluation ended before it was through: records may carry them by what was said of them before.
+/// Names of tags whose evaluation was not finished: records may have them by a former definition.
 ///
 /// # Errors
 /// When the store fails.
@@ -340,7 +340,7 @@ fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &T
     Ok(shown)
 }
 
-/// The word for a kind of definition.
+/// The name of a definition's kind.
 fn kind(definition: &TagDefinition) -> &'static str {
     match definition {
         TagDefinition::Manual => "manual",
@@ -357,13 +357,13 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks a definition; returns advice. Queries are checked by who can read them.
+/// Checks a definition and returns advice. Queries are checked by the caller, which can parse them.
 fn check_definition(rules: &TagSettings, definition: &TagDefinition) -> std::result::Result<Vec<String>, String> {
     let TagDefinition::XPath(text) = definition else { return Ok(Vec::new()) };
     Ok(checked(rules, text)?.1)
 }
 
-/// An XPath, and advice on it.
+/// Parses an XPath and returns it with advice.
 fn checked(rules: &TagSettings, text: &str) -> std::result::Result<(XPath, Vec<String>), String> {
     let Some(document) = &rules.document else {
         return Err("the collection's `tags:` have no `document:` for XPath to be evaluated on".into());
@@ -376,20 +376,20 @@ fn checked(rules: &TagSettings, text: &str) -> std::result::Result<(XPath, Vec<S
     Ok((xpath, advice))
 }
 
-/// What a definition would find, asked of some records.
+/// What a definition would find among some records.
 #[derive(Debug)]
 pub struct TagPreview {
-    /// How many were asked: the first ones.
+    /// The number of records on which it was evaluated: the first ones.
     pub records: usize,
-    /// How many of them would carry the tag.
+    /// How many of them would get the tag.
     pub matches: usize,
-    /// Those, or the first of them.
+    /// Their keys, or the first of these.
     pub keys: Vec<Key>,
-    /// Those that took too long.
+    /// The number of records for which it exceeded its steps.
     pub failed: usize,
-    /// Evaluating it on all of these, their documents put together.
+    /// The time it took for all of these, including composing their documents.
     pub took: Duration,
-    /// What is probably not meant.
+    /// Advice on what is probably not meant.
     pub advice: Vec<String>,
 }
 
@@ -411,7 +411,7 @@ fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std:
     Ok(checked)
 }
 
-/// Gives and takes a manual tag.
+/// Gives and removes a manual tag.
 struct TagAssignment {
     tenant: Tenant,
     stamp: i64,
@@ -431,7 +431,7 @@ impl Unit for TagAssignment {
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, stook_store::tag::CollectionTags)>) {
-        // what has become of it meanwhile is not ours
+        // if the tag has been deleted or got a definition meanwhile, nothing is written
         let own = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
         let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == TagDefinition::Manual;
         if !own.is_some_and(|(_, tags)| tags.tags.iter().any(is_manual)) {

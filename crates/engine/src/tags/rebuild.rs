@@ -1,5 +1,5 @@
-//! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
-//! evaluated there.
+//! Evaluates definitions for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that must be evaluated
+//! in it.
 
 use super::collection::collection;
 use super::tagger::{FailedEvaluation, TagEvaluator};
@@ -21,13 +21,13 @@ use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, 
 use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
 use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
-/// How the names of sources of such jobs begin; no source of a definition is called so.
+/// The prefix of the source names of such jobs; no source of a definition can have it.
 const PREFIX: &str = "tags of ";
 
-/// Trees that are read together: as many as a processor's own memory holds.
+/// The number of records whose trees are read at once: as many as a processor's cache holds.
 const TREES: usize = 64;
 
-/// The collection, by name, whose tags a job evaluates.
+/// The name of the collection whose tags a job evaluates, by the name of the job's source.
 pub fn is_rebuild(source: &str) -> Option<&str> {
     source.strip_prefix(PREFIX)
 }
@@ -35,12 +35,12 @@ pub fn is_rebuild(source: &str) -> Option<&str> {
 /// A range of keys, and the tags to be evaluated for its records.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct KeyRange {
-    /// Behind this key.
+    /// The range starts after this key.
     after: String,
-    /// Up to this one; nothing for the end.
+    /// The range ends with this key; `None` for the end of the collection.
     until: Option<String>,
     tags: Vec<String>,
-    /// Whether trees are made anew of what records keep.
+    /// Whether trees are built again from the kept documents.
     #[serde(default)]
     whole: bool,
 }
@@ -52,21 +52,21 @@ impl KeyRange {
     }
 }
 
-/// What is evaluated for all records of a collection.
+/// What is to be evaluated for all records of a collection.
 pub(super) struct Rebuild<'r> {
     pub(super) tenant: &'r Tenant,
     pub(super) index: CollectionId,
     pub(super) collection: &'r Collection,
     /// All tags of the collection.
     pub(super) known: &'r [Tag],
-    /// Those that are evaluated.
+    /// The tags to be evaluated.
     pub(super) stale: &'r [String],
-    /// Whether documents are read again as records keep them.
+    /// Whether trees are built again from the kept documents.
     pub(super) whole: bool,
 }
 
-/// Writes a job that evaluates tags for all records; `put` writes the tags with the job's number. What another such job has not done yet
-/// goes on in this one.
+/// Creates a job that evaluates tags for all records; `put` writes the tags with the job's number. What other such jobs have not finished is
+/// continued in this one.
 pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(JobId) -> Result<()>) -> Result<JobId> {
     let Rebuild { tenant, index, collection, known, stale, whole } = *rebuild;
     let source = format!("{PREFIX}{}", collection.name);
@@ -93,7 +93,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
         let documents = documents_before + u64::from(documents);
         progress = SplitProgress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
         batch.push(NewChunk { ordinal: progress.chunks, slice });
-        // small batches first: workers wait for them
+        // small batches first, because workers are waiting for them
         if is_last || batch.len() > progress.chunks as usize / 2 {
             store.add_chunks(job, std::mem::take(&mut batch), progress)?;
         }
@@ -103,7 +103,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
         }
     }
     for other in others {
-        // its tags say from now on that this job evaluates them
+        // from now on, the tags of the other job refer to this one
         let mut tags = store.tags(tenant, index)?.tags;
         tags.retain(|tag| tag.job == other);
         tags.iter_mut().for_each(|tag| tag.job = job);
@@ -113,7 +113,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
     Ok(job)
 }
 
-/// How many records of a range exist: those that were deleted are evaluated, as they may come back, and not counted.
+/// The number of records of a range that exist. Deleted records are evaluated, too, because they may be restored, but not counted.
 fn living(store: &dyn Store, tenant: &Tenant, collection: CollectionId, range: &KeyRange) -> Result<u32> {
     let low = Some((Value::text(range.after.as_str()), false));
     let high = range.until.as_ref().map(|until| (Value::text(until.as_str()), true));
@@ -122,7 +122,7 @@ fn living(store: &dyn Store, tenant: &Tenant, collection: CollectionId, range: &
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Ranges that jobs of other tags have not done yet, and those jobs.
+/// Ranges that other jobs of these tags have not finished, and those jobs.
 fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: CollectionId) -> Result<(Vec<KeyRange>, Vec<JobId>)> {
     let mut jobs: Vec<JobId> = known.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
     jobs.sort_unstable();
@@ -136,7 +136,7 @@ fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: Collecti
         live.push(job);
         for chunk in store.chunks(Some(job))?.iter().filter(|chunk| chunk.state != ChunkState::Dead) {
             let chunk = store.chunk(stook_store::queue::ChunkId { job, ordinal: chunk.ordinal });
-            // done in the meantime
+            // it was finished in the meantime
             let Ok(chunk) = chunk else { continue };
             if let Ok(mut range) = serde_json::from_slice::<KeyRange>(&chunk.slice.head) {
                 range.tags.retain(|tag| still.contains(tag));
@@ -147,7 +147,7 @@ fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: Collecti
     Ok((ranges, live))
 }
 
-/// How far a job is, and what it has changed.
+/// The progress of a job, and what it has changed.
 pub fn progress(job: &Job) -> Json {
     let done = job.counts.documents.max(0) as u64;
     let all = job.progress.documents;
@@ -162,7 +162,7 @@ pub fn progress(job: &Job) -> Json {
     })
 }
 
-/// One range, evaluated.
+/// An evaluated range, as a unit of work.
 pub struct TagEvaluationUnit {
     tenant: Tenant,
     lease_token: LeaseToken,
@@ -170,7 +170,7 @@ pub struct TagEvaluationUnit {
     collection: CollectionId,
     tagger: TagEvaluator,
     read_set: ReadSet,
-    /// Records of the range that exist.
+    /// The records of the range that exist.
     living: BTreeSet<Key>,
     first: u64,
     given: TagChanges,
@@ -178,7 +178,7 @@ pub struct TagEvaluationUnit {
 }
 
 impl TagEvaluationUnit {
-    /// Reads and evaluates a range: which records there are, then their documents.
+    /// Reads and evaluates a range: first the versions of its records, then their documents.
     ///
     /// # Errors
     /// When the range cannot be read, or the store fails.
@@ -211,7 +211,7 @@ impl TagEvaluationUnit {
                 }
                 break;
             }
-            // what they are first: a document that comes after this is noticed
+            // versions first, so that a document that is written after this read is noticed
             let heads = store.read(tenant, collection, &keys, ReadDetail::Head)?;
             for (keys, heads) in keys.chunks(TREES).zip(heads.chunks(TREES)) {
                 for ((key, head), trees) in keys.iter().zip(heads).zip(store.trees(tenant, collection, keys)?) {
@@ -232,13 +232,13 @@ impl TagEvaluationUnit {
         Ok(Self { tenant, lease_token, catalogue, collection, tagger, read_set, living, first, given, journal })
     }
 
-    /// Records in it that exist.
+    /// The number of records in it that exist.
     pub fn records(&self) -> usize {
         self.living.len()
     }
 }
 
-/// Adds a record by the documents it keeps; a damaged one keeps its tags.
+/// Adds a record with its kept documents; a damaged one keeps its tags.
 fn add_whole(tagger: &mut TagEvaluator, definition: &Collection, collection: CollectionId, record: &StoredRecord) {
     if let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) {
         tagger.add_whole(collection, record.key.clone(), Some(&contributions));
@@ -295,7 +295,7 @@ impl Unit for TagEvaluationUnit {
     fn journal(&mut self) -> Option<&ChunkJournal> {
         let mut counts = OutcomeCounts { documents: self.records() as i64, ..OutcomeCounts::default() };
         let (mut lines, mut troubles) = (Vec::new(), Vec::new());
-        // the records of the range that exist are its documents
+        // the existing records of the range count as the documents of the job
         let places: HashMap<&Key, u64> = self.living.iter().zip(0..).collect();
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
             let line = |key: &Key| {

@@ -7,7 +7,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_store::Store;
 use stook_store::queue::Job;
 
-/// Works on a job that evaluates tags until it has ended or is to stop. Tags are not settled. What another process had begun it does again.
+/// Runs a job that evaluates tags until it has ended or is stopped, without settling. Takes over chunks that another process has leased.
 ///
 /// # Errors
 /// When the store fails.

@@ -1,4 +1,4 @@
-//! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
+//! Evaluates the tags of some records before these are written, and again if definitions change meanwhile.
 
 use super::document::{self, DocumentChanges, RecordDocuments, TagDefinitions};
 use bytes::Bytes;
@@ -17,40 +17,40 @@ pub struct ChangedDocuments {
     pub key: Key,
     /// The changes.
     pub changes: DocumentChanges,
-    /// Whether there was none before, so that nothing is kept of it.
+    /// Whether the record is new, so that no trees are stored for it.
     pub is_new: bool,
-    /// Whether it goes, and carries nothing.
+    /// Whether the record is deleted, so that it has no tags.
     pub goes: bool,
 }
 
-/// A record that does not get a tag because its XPath took too long.
+/// A record that does not get a tag because the tag's XPath exceeded its steps.
 pub struct FailedEvaluation<'p> {
     /// Its collection.
     pub collection: CollectionId,
     /// Its key.
     pub key: &'p Key,
-    /// Which tag, and why, in words.
+    /// Which tags, and why.
     pub reason: String,
 }
 
-/// A record whose tags are to be known.
+/// A record whose tags are to be evaluated.
 #[derive(Debug)]
 struct PendingEvaluation {
     collection: CollectionId,
     key: Key,
     /// Changes of its documents.
     changes: DocumentChanges,
-    /// Its documents with those; nothing for a record that goes, which carries nothing.
+    /// Its documents after these changes; `None` for a record that is deleted.
     documents: Option<RecordDocuments>,
     carried: Vec<u32>,
     failed: Vec<u32>,
 }
 
-/// Records whose tags are to be known, by what is known of tags.
+/// Evaluates the tags of records, by the definitions of one revision.
 #[derive(Debug)]
 pub struct TagEvaluator {
     catalogue: Arc<Catalogue>,
-    /// Of the tags it knows.
+    /// The revision of the tags.
     pub stamp: i64,
     definitions: BTreeMap<CollectionId, TagDefinitions>,
     /// The only tags that are evaluated, if not all are.
@@ -59,21 +59,21 @@ pub struct TagEvaluator {
 }
 
 impl TagEvaluator {
-    /// Knows `tags`, by collection; evaluates all of them, or `only` some.
+    /// Evaluates `tags`, given by collection, or `only` some of them.
     pub fn new(catalogue: &Arc<Catalogue>, tags: &[(CollectionId, CollectionTags)], only: Option<Vec<String>>) -> Self {
         let mut tagger = Self { catalogue: catalogue.clone(), stamp: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
         tagger.know(tags);
         tagger
     }
 
-    /// Knows all tags of a tenant as they are now.
+    /// Evaluates all tags of a tenant, as they are now.
     pub fn read(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant) -> Result<Self> {
         let tags = catalogue.with_tags().map(|(own, _)| Ok((own, store.tags(tenant, own)?)));
         Ok(Self::new(catalogue, &tags.collect::<Result<Vec<_>>>()?, None))
     }
 
     fn know(&mut self, tags: &[(CollectionId, CollectionTags)]) {
-        // where they were not read at once, the oldest is found out
+        // if the tags of collections were read at different revisions, the oldest makes the store pass newer ones
         self.stamp = tags.iter().map(|(_, tags)| tags.revision).min().unwrap_or(0);
         let own = |(collection, tags): &(CollectionId, CollectionTags)| {
             (*collection, TagDefinitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()))
@@ -81,14 +81,14 @@ impl TagEvaluator {
         self.definitions = tags.iter().map(own).collect();
     }
 
-    /// Adds a record with changes of its documents, and all of its documents with those; nothing for a record that goes.
+    /// Adds a record with changes of its documents, and all of its documents after these; `None` for a record that is deleted.
     pub fn add(&mut self, collection: CollectionId, key: Key, changes: DocumentChanges, documents: Option<RecordDocuments>) {
         let mut pending = PendingEvaluation { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
         self.evaluate(&mut pending);
         self.pending.push(pending);
     }
 
-    /// Adds records whose documents change; the others of their documents are those that the store keeps.
+    /// Adds records whose documents change; their other documents are read from the store.
     pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: CollectionId, records: Vec<ChangedDocuments>) -> Result<()> {
         let old: Vec<Key> = records.iter().filter(|record| !record.is_new).map(|record| record.key.clone()).collect();
         let stored = if old.is_empty() { Vec::new() } else { store.trees(tenant, collection, &old)? };
@@ -102,8 +102,8 @@ impl TagEvaluator {
         Ok(())
     }
 
-    /// Adds a record by all that it keeps, or as one that goes. All its documents are written, because what is stored of them
-    /// is not known.
+    /// Adds a record with all its kept documents, or as one that is deleted. The trees of all these are written, because it is not known which are
+    /// stored.
     pub fn add_whole(&mut self, collection: CollectionId, key: Key, contributions: Option<&[Contribution]>) {
         let catalogue = self.catalogue.clone();
         let Some(document) = catalogue.collections[collection].tag_document() else { return };
@@ -114,7 +114,7 @@ impl TagEvaluator {
         self.add(collection, key, changes, documents);
     }
 
-    /// Forgets a record.
+    /// Removes a record.
     pub fn forget(&mut self, collection: CollectionId, key: &Key) {
         self.pending.retain(|pending| pending.collection != collection || pending.key != *key);
     }
@@ -126,7 +126,7 @@ impl TagEvaluator {
         (pending.carried, pending.failed) = definitions.evaluate(&self.catalogue, collection, documents);
     }
 
-    /// Tags are others now.
+    /// Evaluates everything again with other tags.
     pub fn retag(&mut self, tags: &[(CollectionId, CollectionTags)]) {
         self.know(tags);
         let mut pending = std::mem::take(&mut self.pending);
@@ -134,7 +134,7 @@ impl TagEvaluator {
         self.pending = pending;
     }
 
-    /// What is found out, by collection.
+    /// The results, by collection.
     pub fn tagging(&self) -> Vec<TagWrites> {
         let mut all: BTreeMap<CollectionId, TagWrites> = BTreeMap::new();
         for pending in &self.pending {
@@ -154,7 +154,7 @@ impl TagEvaluator {
         all.into_values().collect()
     }
 
-    /// Records of which a tag's XPath took too long.
+    /// Records for which the XPath of a tag exceeded its steps.
     pub fn failures(&self) -> impl Iterator<Item = FailedEvaluation<'_>> {
         self.pending.iter().filter(|pending| !pending.failed.is_empty()).map(|pending| {
             let names = self.definitions.get(&pending.collection).map(|own| own.names.as_slice()).unwrap_or_default();
