@@ -1,6 +1,6 @@
-//! The query language: a collection, conditions on it, and stages that shape the answer.
+//! The query language: a collection, conditions on it, and stages that shape the result.
 //!
-//! [`resolve`] takes the text of a query and gives the plan that a store executes: `language` parses the text and replaces aliases, `plan`
+//! [`resolve`] takes the text of a query and returns the plan that a store executes: `language` parses the text and replaces aliases, `plan`
 //! replaces tags and compiles. `assist` helps with writing queries. This is the grammar:
 //!
 //! ```text
@@ -21,47 +21,45 @@
 //!
 //! A bare value has no blanks, no quotes and none of `, | [ ] ( ) = < > !`. A DURATION is a value such as `24h`, `60m`, `7d`.
 //!
-//! The shape is that of DAS-QL. Where the original is ambiguous, the choice made here is:
+//! The form is that of DAS-QL. Where that is ambiguous, the rules here are:
 //!
-//! * All conditions hold together (AND), in the lookup and in `grep`; a `grep` condition means the same as one in the
-//!   lookup. There is no OR: `in [..]` lists alternatives of one field.
-//! * Values have the type of their field; what does not convert is an error at its column. Integers and sizes may be written
-//!   `1e9`. JSON is not compared. A key that is a field has the type of that field: `run between [9, 10]` are numbers.
-//! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the whole value.
-//!   In single quotes it is a star. In double quotes `\"`, `\\` and `\*` are those characters.
-//! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it
-//!   holds for any element; `!=` if no element is equal.
-//! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds where any replica is at such a site and any has such a
-//!   size. After `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. Of ranges, one
-//!   number in them decides, and `count` counts numbers.
-//! * `planned.exists` of a link is true where all records exist whose keys it has, false where one does not, and absent where it has none.
-//! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions; it is asked for with `=`.
+//! * All conditions must hold (AND), in the lookup and in `grep`; a `grep` condition means the same as one in the lookup. There is no OR: `in [..]`
+//!   lists alternatives for one field.
+//! * Values have the type of their field; a value that cannot be converted is an error with its position. Integers and sizes may be written
+//!   `1e9`. JSON cannot be compared. A key that is a field has the type of that field: `run between [9, 10]` compares numbers.
+//! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the entire value. In single quotes it is a
+//!   star. In double quotes `\"`, `\\` and `\*` are those characters.
+//! * `!=` also holds for records without a value; no other comparison does. On a list field a comparison holds if it holds for any element; `!=`
+//!   holds if no element is equal.
+//! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds if any replica is at such a site and any has such a
+//!   size. After `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. A range satisfies a
+//!   condition if one number in it does, and `count` counts numbers.
+//! * `planned.exists`, for a link `planned`, is true if all records exist whose keys it has, false if one does not, and absent if it has no key.
+//! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions, and only `=` can be used with it.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
 //!   a blank next to `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
-//! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
-//!   `between` up to its last moment, `>` after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h`
-//!   is from then until now, both included.
-//! * `footprint intersects bbox(170, -20, -170, 20)` holds where the two have a point in common, `within` where all points of the footprint are
+//! * A timestamp written as a date (2018-01-31 or 20180131) is the entire day: `=` is any moment of it, `<=` and the end of `between` are up to its
+//!   last moment, `>` is after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h` is from then until now, both included.
+//! * `footprint intersects bbox(170, -20, -170, 20)` holds if the two have a point in common, `within` if all points of the footprint are
 //!   points of the other. Boundaries belong to both. A box whose west is greater than its east lies across the antimeridian. Instead of
-//!   a box there may be a geometry in quotes: WKT, GeoJSON, or a literal of OData.
-//! * A word of the definition (`words:`) in the place of a collection selects one; as a condition it tests the field that it stands for in
-//!   the collection, by what its value looks like. `site=T1_*` alone asks for sites: where no name stands alone, the first one selects.
-//! * A name that stands alone and whose collection does not know all conditions is a column of the first collection that does: `site dataset=D`
-//!   asks for the sites of blocks, where sites know no datasets and blocks do.
-//!   Of several names that stand alone (`file, run, lumi dataset=D`) the first collection of which all has a meaning is asked, and each is a
-//!   column; where one is a member of structs, rows are of these, and conditions on them are about the row's own. Without the key among the
-//!   columns, equal rows are one.
-//! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record, but for what is read through links of
-//!   records that services are asked for: that must be named. The order in which
-//!   stages of different kinds are written does not matter: conditions, then order, then columns, then `unique`, then the
-//!   page; aggregates see all rows, not a page, and with `unique` the unique rows, of which they need a column.
-//! * `unique` leaves one of each set of equal rows, over the whole answer, before the page is cut.
-//! * Without `sort` rows come in the order of keys; with it the key decides between equals, so that pages never overlap.
-//!   Unique rows come in the order of their columns, or by `sort` first, which then needs a column they have. Texts are ordered
-//!   by bytes. Records without a value come first, in a descending order last. Lists and JSON cannot be sorted by; as columns of
-//!   unique rows their order is always the same, but means nothing.
-//! * `count` counts values, the elements of lists one by one, and so do the others; of nothing, they are nothing and `count`
-//!   is 0. `median` of an even number is the mean of the two middle values.
+//!   a box there may be a quoted geometry: WKT, GeoJSON, or a literal of OData.
+//! * An alias (`words:` of the definition) can be used instead of a collection that it selects; as a condition it tests the field that it means in
+//!   the collection, which depends on the form of its value. `site=T1_*` alone finds sites: if there is no name without a comparison, the first name
+//!   selects the collection.
+//! * A single name without a comparison, whose collection does not have the fields of all conditions, is a column of the first collection that has:
+//!   `site dataset=D` returns the sites of blocks, if sites have no datasets and blocks do. For several names without a comparison
+//!   (`file, run, lumi dataset=D`) the query is about the first collection that has all the fields, and each name is a column; if one is a member of structs, rows are
+//!   of these, and conditions on them are about the row's own struct. Unless the key is among the columns, equal rows are returned once.
+//! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the entire record, except for what is read through links of
+//!   records that are fetched from services: that must be named. The order in which stages of different kinds are written does not matter:
+//!   conditions, then order, then columns, then `unique`, then the page; aggregates see all rows, not a page, and with `unique` the unique rows, of
+//!   which they need a column.
+//! * `unique` returns one of each set of equal rows of the entire result, before the page is cut.
+//! * Without `sort`, rows are ordered by key; with it, the key orders rows with equal values, so that pages never overlap. Unique rows are ordered by
+//!   their columns, or first by `sort`, which then needs a column they have. Texts are ordered by bytes. Records without a value come first, in
+//!   descending order last. Lists and JSON cannot be sorted by; as columns of unique rows their order is always the same, but has no meaning.
+//! * `count` counts values, and the elements of lists one by one, as all aggregates do; of no values, `count` is 0 and the others have no value.
+//!   `median` of an even number of values is the mean of the two middle ones.
 
 mod assist;
 mod language;
@@ -114,7 +112,7 @@ use stook_store::{Store, StoreError, Tenant};
 /// ```
 ///
 /// # Errors
-/// When the store fails, which is read for tags alone; inside, what is wrong with the query, with its place.
+/// When the store fails; it is read only for tags. The inner error says what is wrong with the query, with its position.
 pub fn resolve(
     text: &str,
     catalogue: &Catalogue,

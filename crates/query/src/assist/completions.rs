@@ -1,4 +1,4 @@
-//! Words that a text being typed may go on with: names of the definition, and values that records have.
+//! Completions of a text being typed: names of the definition, and values that records have.
 
 use crate::language::as_value;
 use serde_json::{Value as Json, json};
@@ -11,31 +11,29 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Result, Store, Tenant};
 
-/// Words a text may go on with.
+/// The maximum number of completions.
 const COMPLETIONS: usize = 12;
 
-/// A word that a text may go on with.
+/// A completion of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
     /// The word.
     pub word: String,
-    /// The text with it.
+    /// The text, completed with this word.
     pub query: String,
 }
 
 impl Completion {
-    /// As it is shown.
+    /// The JSON form.
     pub fn to_json(&self) -> Json {
         json!({ "word": self.word, "query": self.query })
     }
 }
 
-/// What the last word of a text could become: collections and words of the definition first, then fields, then values of an indexed field.
+/// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field.
 ///
 /// # Errors
-/// When the store fails.
-///
-/// Cost: one lookup in an index for each value.
+/// When the store fails. Cost: one index lookup for each value. Cost: one lookup in an index for each value.
 pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<Completion>> {
     let start = last_word(text);
     let (before, last) = text.split_at(start);
@@ -77,7 +75,7 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
     Ok(words.into_iter().map(|word| Completion { query: format!("{before}{word}"), word }).collect())
 }
 
-/// Where the last word of a text begins; what stands in quotes is one.
+/// The start of the last word of a text; a quoted text is one word.
 fn last_word(text: &str) -> usize {
     let (mut start, mut is_quoted) = (0, false);
     for (at, character) in text.char_indices() {
@@ -90,16 +88,16 @@ fn last_word(text: &str) -> usize {
     start
 }
 
-/// A condition of which only the beginning is there.
+/// A condition that is being typed.
 struct BegunCondition<'b> {
     collection: CollectionId,
-    /// What is tested.
+    /// The name of the field.
     name: &'b str,
-    /// The beginning of a value.
+    /// The beginning of its value.
     begun: &'b str,
 }
 
-/// Values of a field that begin so.
+/// Values of a field with this beginning.
 fn values(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, condition: &BegunCondition<'_>) -> Result<Vec<String>> {
     let BegunCondition { collection: index, name, begun } = *condition;
     let collection = &catalogue.collections[index];
@@ -131,13 +129,13 @@ fn values(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, condition: 
     }
 }
 
-/// Values in the order of an index: each is looked for after the last one, however many records have that.
+/// Values in index order: each is looked up after the last one, however many records have that one.
 fn indexed_values(plan: QueryPlan, column: PlanColumn, (begun, folds): (&str, bool), store: &dyn Store) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     let begins = |text: &str| if folds { fold(text).starts_with(&fold(begun)) } else { text.starts_with(begun) };
     let plan = QueryPlan { sort: vec![SortKey { column, descending: false }], any_order: true, limit: Some(1), ..plan };
     while found.len() < COMPLETIONS {
-        // one bound, so that the index is entered at it
+        // a lower bound only, so that the index is searched from there
         let low = found.last().map_or((Value::text(begun), true), |last| (Value::text(last.as_str()), false));
         let conditions = vec![Condition { column, test: Comparison::Range { low: Some(low), high: None } }];
         match store.find(&QueryPlan { conditions, ..plan.clone() })?.rows.pop().and_then(|mut row| row.pop()) {

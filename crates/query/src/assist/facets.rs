@@ -1,4 +1,4 @@
-//! How a query may be narrowed: the values of fields among the records it finds, and the query without each of its conditions.
+//! How a query can be narrowed or widened: the values of fields among the records it finds, and the query without each of its conditions.
 
 use crate::language::{QueryCondition, Selection, as_value, parse};
 use crate::plan::CompiledQuery;
@@ -9,35 +9,35 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::{Result, Store};
 
-/// Records whose values are counted.
+/// The maximum number of records whose values are counted.
 pub const COUNTED: u64 = 5_000;
-/// Fields of which values are shown.
+/// The maximum number of fields that are shown.
 const FACETS: usize = 8;
-/// Values that are shown of a field.
+/// The maximum number of values that are shown for a field.
 const VALUES: usize = 8;
-/// A field with more values than this tells records apart rather than kinds of them.
+/// A field with more values than this identifies records rather than kinds of records.
 const MAX_VALUES: usize = 500;
-/// Values of the indexed fields of what a query finds, with how many records have them.
+/// The values of indexed fields among the records a query finds, with the number of records that have each.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facets {
-    /// Records whose values were counted: [`COUNTED`] of them, as they are found, or all.
+    /// Number of records whose values were counted: the first [`COUNTED`] that were found, or all.
     pub counted: u64,
-    /// Whether that is all of them.
+    /// Whether these are all records that the query finds.
     pub is_complete: bool,
     /// By field, in the order of the definition.
     pub facets: Vec<Facet>,
-    /// Conditions of the query, each with the query that goes without it.
+    /// The conditions of the query, each with the query without it.
     pub conditions: Vec<(String, String)>,
 }
 
 /// A value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetValue {
-    /// As text.
+    /// The value as text.
     pub value: String,
-    /// How many records have it.
+    /// Number of records that have it.
     pub records: u64,
-    /// The query that finds those alone.
+    /// The query that finds only these.
     pub query: String,
 }
 
@@ -48,12 +48,12 @@ pub struct Facet {
     pub field: String,
     /// The most frequent values.
     pub values: Vec<FacetValue>,
-    /// How many other values there are.
+    /// Number of values that are not shown.
     pub others: usize,
 }
 
 impl Facets {
-    /// As it is shown.
+    /// The JSON form.
     pub fn to_json(&self) -> Json {
         let value = |own: &FacetValue| json!({ "value": own.value, "records": own.records, "query": own.query });
         let facet = |own: &Facet| json!({ "field": own.field, "values": own.values.iter().map(value).collect::<Vec<_>>(), "others": own.others });
@@ -64,12 +64,12 @@ impl Facets {
     }
 }
 
-/// Counts values among what `text`, which was resolved to `compiled`, finds. Rows that are not records have none.
+/// Counts values among the records that `text`, resolved to `compiled`, finds. Rows that are not records have no facets.
 ///
 /// # Errors
 /// When the store fails.
 ///
-/// Cost: reads at most [`COUNTED`] records, once.
+/// Cost: reads at most [`COUNTED`] records once.
 pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store: &dyn Store) -> Result<Facets> {
     let plan = &compiled.plan;
     let collection = &catalogue.collections[plan.collection];
@@ -82,7 +82,7 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
     let columns = kinds.iter().map(|(_, column, _)| *column).collect();
     let read = QueryPlan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
     let (mut counted, mut whole) = (0, true);
-    // nothing for a field with too many values
+    // `None` for a field with too many values
     let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); kinds.len()];
     store.visit(&read, &mut |row| {
         if counted == COUNTED {
@@ -111,7 +111,7 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
         let Some(counts) = counts else { continue };
         let mut all: Vec<(String, u64)> = counts.into_iter().collect();
         all.sort_by(|(a, more), (b, less)| less.cmp(more).then_with(|| a.cmp(b)));
-        // one value for all narrows nothing; one for each says what rows say
+        // one value that all records have narrows nothing; values that are all different only repeat the rows
         let narrows = all.len() > 1 || all.first().is_some_and(|(_, number)| *number < counted);
         let repeats = all.first().is_some_and(|(_, number)| *number > 1);
         if !narrows || !repeats || facets.len() >= FACETS {
@@ -128,7 +128,7 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
     Ok(Facets { counted, is_complete: whole, facets, conditions })
 }
 
-/// Conditions of a query as they are written, each with the text without it; one that selects the collection, too, is not left out.
+/// The conditions of a query as they are written, each with the text without it; except one that also names the collection.
 fn conditions(text: &str, lookup: &Selection) -> Vec<(String, String)> {
     let selects = |own: &&QueryCondition| own.span.contains(&lookup.collection.span.start);
     let without = |own: &QueryCondition| {
@@ -150,7 +150,7 @@ fn count(known: &mut HashMap<String, u64>, value: &Value, ty: &FieldType) {
     *known.entry(value.show(ty)).or_default() += 1;
 }
 
-/// Fields that an index finds and that may tell kinds of records from each other.
+/// Fields that are indexed and may distinguish kinds of records.
 fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
     let is_kind = |ty: &FieldType| matches!(ty.element(), FieldType::Text | FieldType::Boolean | FieldType::Integer);
     let key = collection.key_field();
@@ -165,7 +165,7 @@ fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
         .collect()
 }
 
-/// The name of a field in a query, where a word may mean something else.
+/// The name of a field in a query, with its collection's name if an alias has the same name.
 fn path(catalogue: &Catalogue, collection: &Collection, field: &str) -> String {
     let is_word = catalogue.words.iter().any(|word| word.name == field);
     if is_word { format!("{}.{field}", collection.name) } else { field.to_owned() }

@@ -1,7 +1,8 @@
-//! Free text to queries: what its words may mean in a catalogue, and the queries that make most of them.
+//! Turns free text into queries: what its words may mean in a catalogue, and the queries that fit most of them.
 //!
-//! A word of the text may name what is asked for, be a value that records have, a part of values, a field, or a comparison; spelling
-//! mistakes cost. For each collection the best meaning of each word is taken; words without any cost most. Every suggestion compiles.
+//! A word of the text may name the collection, be a value that records have, a part of values, a field, or a comparison; spelling
+//! mistakes lower the score. For each collection, the best meaning of each word is taken; words without a meaning lower the score most. Every
+//! suggestion compiles.
 
 use super::vocabulary::{WordIndex, WordIndexBuilder};
 use crate::language::parse;
@@ -18,44 +19,44 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
-/// Suggestions that are made.
+/// The maximum number of suggestions.
 pub const SUGGESTIONS: usize = 4;
-/// Longest text, in characters.
+/// The maximum length of a text, in characters.
 pub const MAX_TEXT: usize = 1_000;
-/// Most words of a text that are looked at.
+/// The maximum number of words of a text that are interpreted.
 const MAX_WORDS: usize = 12;
-/// Words of a field that are known to be learnt already; more are only looked for again.
+/// The maximum number of a field's words that are remembered as already learnt; further ones are only looked up again.
 const MAX_SEEN: usize = 500_000;
-/// Most whole values of a field.
+/// The maximum number of complete values of a field that are stored.
 const MAX_VALUES: usize = 2_000;
-/// Spelled less alike than this, words are not the same.
+/// Words that are less similar than this are different words.
 const ALIKE: f64 = 0.7;
-/// What a word without a meaning leaves of a suggestion.
+/// The factor by which a word without a meaning lowers a suggestion's score.
 const MEANINGLESS: f64 = 0.3;
-/// What is left where nothing says what is asked for.
+/// The factor by which the score is lowered if no word names the collection.
 const UNNAMED: f64 = 0.8;
 
-/// Letters that a word and the name of a time have in common where one means the other.
+/// The number of letters that a word and the name of a time field must have in common.
 const SAME_STEM: usize = 4;
-/// Fewest letters of a name that a word begins with: ended is end_time.
+/// The minimum length of a name that a word starts with: "ended" means `end_time`.
 const SHORTEST_STEM: usize = 3;
 
-/// Words that mean nothing here.
+/// Words that are ignored.
 const SILENT: [&str; 26] = [
     "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "show",
     "that", "the", "what", "which", "with",
 ];
 
-/// What has been learnt of the values of a tenant's records.
+/// The words and values of a tenant's records from which suggestions are made.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
-    /// Fields that were learnt: collection and field.
+    /// The fields that were read: collection and field.
     fields: Vec<(CollectionId, FieldId)>,
     /// Words inside values.
     words: WordIndex,
-    /// Whole values of fields that have few, by field, in small letters with how they are written.
+    /// Complete values of fields that have few, by position in `fields`: in lower case, with their original form.
     values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
-    /// Whether there are records that were not read.
+    /// Whether a collection may have more records than were read.
     is_partial: bool,
 }
 
@@ -66,30 +67,30 @@ pub struct Suggestion {
     pub query: String,
     /// How well it fits, 1 at best.
     pub score: f64,
-    /// What each word was taken for.
+    /// The interpretation of each word.
     pub reasons: Vec<String>,
 }
 
 impl Suggestion {
-    /// As it is shown.
+    /// The JSON form.
     pub fn to_json(&self) -> Json {
         json!({ "query": self.query, "score": self.score, "reasons": self.reasons })
     }
 }
 
 impl Vocabulary {
-    /// Reads the values of all indexed text fields, of `most` records of each collection or of all.
+    /// Reads the values of all indexed text fields, for `most` records of each collection or for all.
     ///
     /// # Errors
     /// When the store fails.
     ///
-    /// Cost: all values are read; words and values that are known already cost a look-up.
+    /// Cost: all values are read; a word or value that is known already costs a lookup.
     pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
         let (mut own, mut learner) = (Self::default(), WordIndexBuilder::default());
         for (collection, definition) in catalogue.collections.enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.enumerate() {
                 let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
-                // keys of linked records are found where those records are
+                // keys of linked records are learnt from these records
                 let is_linked = matches!(found.derive, Some(Derivation::LinkKeys(_)));
                 if found.golden_type().element() != &FieldType::Text || !is_indexed || is_linked || is_who(found) {
                     continue;
@@ -113,7 +114,7 @@ impl Vocabulary {
     fn read(&mut self, store: &dyn Store, plan: QueryPlan, place: u16, learner: &mut WordIndexBuilder) -> Result<()> {
         let mut rows = 0;
         let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
-        // what this field is known to have, as it is written; words by their hashes, of which two may be the same once in a million years
+        // what is known of this field: texts as they are written, and words by their hashes, of which two may be equal once in a million years
         let (mut texts_seen, mut words_seen): (HashSet<Box<str>>, HashSet<u64>) = Default::default();
         let hasher = RandomState::new();
         store.visit(&plan, &mut |row| {
@@ -157,12 +158,13 @@ impl Vocabulary {
     }
 }
 
-/// Who says something of a record is not looked for: services are called as people call the records, `runs` or `sites`.
+/// Whether a field lists the contributors of a record. These are not learnt, because services often have the same names as records, `runs` or
+/// `sites`.
 fn is_who(field: &Field) -> bool {
     matches!(field.derive, Some(Derivation::Sources))
 }
 
-/// The words of a value that people may remember: not numbers, nor what looks like a part of an identifier.
+/// The words of a value that people may remember: no numbers, and nothing that looks like a part of an identifier.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     let remembered = |word: &&str| {
         let digits = word.bytes().filter(u8::is_ascii_digit).count();
@@ -172,16 +174,16 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(remembered)
 }
 
-/// A meaning of a word in a collection.
+/// An interpretation of a word in a collection.
 #[derive(Debug, Clone)]
 enum Interpretation {
     /// It names the collection.
     Selects,
-    /// A condition, as it is written.
+    /// A condition, as text.
     Condition(String),
     /// A column.
     Column(String),
-    /// It means nothing, and costs nothing.
+    /// It has no meaning and does not lower the score.
     Ignored,
 }
 
@@ -216,7 +218,7 @@ pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store
     Ok(found)
 }
 
-/// Words and quoted texts; comparisons with what they compare, also where they are said in words.
+/// Splits a text into words and quoted texts; comparisons are joined with their values, even if they are expressed in words.
 fn tokens(text: &str) -> Vec<String> {
     let text: String = text.chars().take(MAX_TEXT).filter(|c| *c != '\0').collect();
     let mut words: Vec<String> = Vec::new();
@@ -232,7 +234,7 @@ fn tokens(text: &str) -> Vec<String> {
         }
         rest = behind.trim_start();
     }
-    // "more than 33" is >33; a comparison belongs to the word before it
+    // "more than 33" becomes >33; a comparison belongs to the word before it
     let mut joined: Vec<String> = Vec::new();
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
@@ -268,7 +270,7 @@ fn tokens(text: &str) -> Vec<String> {
     joined
 }
 
-/// Words by their places, with how much they are alike.
+/// Words by their positions, with their similarity.
 type SimilarWords = Rc<[(usize, f64)]>;
 
 struct Suggester<'r> {
@@ -278,9 +280,9 @@ struct Suggester<'r> {
     tenant: &'r Tenant,
     index: CollectionId,
     collection: &'r Collection,
-    /// Fields that have a value, by collection and value: the store is asked once.
+    /// The field that has a value, by collection and value, so that the store is read once for each.
     found: &'r RefCell<HashMap<(CollectionId, String), Option<String>>>,
-    /// Words that are spelled nearly like one of the text: they are looked for once.
+    /// Words with similar spelling, so that they are searched once for each word of the text.
     near: &'r RefCell<HashMap<String, SimilarWords>>,
 }
 
@@ -307,7 +309,7 @@ impl Suggester<'_> {
             counted += 1;
             reasons.push(guess.reason);
         }
-        // what is compared is seen
+        // fields with a condition need not be shown as well
         columns
             .retain(|column| !conditions.iter().any(|own| own.strip_prefix(column.as_str()).is_some_and(|rest| rest.starts_with(['=', '<', '>']))));
         if counted == 0 || (!named && conditions.is_empty()) {
@@ -322,7 +324,7 @@ impl Suggester<'_> {
         Ok(Some(Suggestion { query, score: (score * 1_000.0).round() / 1_000.0, reasons }))
     }
 
-    /// "datasets since 2012-05-01" is about datasets, and about a day. "created on 2012-05-01" says which day.
+    /// Separates days from the words before them: "datasets since 2012-05-01" names a collection and a day, "created on 2012-05-01" a time field.
     fn apart(&self, tokens: &[String]) -> Vec<String> {
         let mut apart: Vec<String> = Vec::with_capacity(tokens.len());
         for token in tokens {
@@ -348,7 +350,7 @@ impl Suggester<'_> {
         apart
     }
 
-    /// The field that a word before a day means: created is creation_time, started is start_time.
+    /// The time field that a word before a day means: "created" means `creation_time`, "started" means `start_time`.
     fn time_called(&self, word: &str) -> Option<&str> {
         let small = word.to_lowercase();
         let means = |field: &&str| {
@@ -361,7 +363,7 @@ impl Suggester<'_> {
         fields.filter(|field| !is_asked_for && self.is_time(field)).find(means)
     }
 
-    /// The field that days are about: the one that a word of the definition tests, or the first.
+    /// The time field that days are compared with: the first that an alias tests, or else the first of the collection.
     fn day_field(&self) -> Option<&str> {
         let tested = self.catalogue.words.iter().flat_map(|word| &word.tests).flat_map(|test| &test.fields);
         let tested = tested.filter(|(own, _)| *own == self.index).map(|(_, field)| field.as_str());
@@ -393,13 +395,13 @@ impl Suggester<'_> {
             }
             return Ok(guesses);
         }
-        // what is asked for
+        // the name of the collection
         let selects = self.catalogue.words.iter().filter(|word| word.select == Some(self.index)).map(|word| word.name.as_str());
         let best = selects.chain([self.collection.name.as_str()]).map(|name| alike(&small, name)).fold(0.0, f64::max);
         if best >= ALIKE && !named {
             guess(Interpretation::Selects, best, format!("`{token}` asks for {}", self.collection.name));
         }
-        // what a value looks like
+        // the form of a value
         for word in &self.catalogue.words {
             for test in word.tests.iter().filter(|test| test.matches.as_ref().is_some_and(|shape| shape.is_match(token))) {
                 if let Some((_, field)) = test.fields.iter().find(|(own, _)| *own == self.index) {
@@ -419,14 +421,14 @@ impl Suggester<'_> {
                 }
             }
         }
-        // what is to be shown
+        // the name of a field to show
         if let Some((field, score)) = self.field_called(&small) {
             guess(Interpretation::Column(field.clone()), score * 0.9, format!("`{token}` is the field {field}"));
         }
         Ok(guesses)
     }
 
-    /// The field that a name means, by itself or by a word of the definition.
+    /// The field that a name means, by its own name or by an alias.
     fn field_called(&self, name: &str) -> Option<(String, f64)> {
         let small = name.to_lowercase();
         let small = small.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&small);
@@ -441,7 +443,7 @@ impl Suggester<'_> {
         Some((field.to_owned(), score))
     }
 
-    /// Values that records have, or parts of them.
+    /// Interpretations as values that records have, or as parts of them.
     fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
         for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
             if *collection != self.index {
@@ -460,13 +462,13 @@ impl Suggester<'_> {
                 }
                 continue;
             }
-            // a part that begins after a separator: 4_1 of CMSSW_4_1_2
+            // a part that starts after a separator: 4_1 of CMSSW_4_1_2
             let part = |value: &str| value.find(small).is_some_and(|at| at > 0 && !value[..at].ends_with(char::is_alphanumeric));
             if small.len() >= 3
                 && small.bytes().any(|byte| byte.is_ascii_digit())
                 && let Some(value) = values.and_then(|values| values.iter().find(|(value, _)| part(value)))
             {
-                // in small letters a text can be longer
+                // the lower-case form of a text can be longer than the original
                 let begin = value.0.find(small).and_then(|at| value.1.get(..at)).unwrap_or_default();
                 guess(
                     Interpretation::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
@@ -497,7 +499,7 @@ impl Suggester<'_> {
         }
     }
 
-    /// Patterns are exact: words in the letters in which values have them.
+    /// Writes words as values have them, because patterns distinguish upper and lower case.
     fn as_written(&self, small: &str) -> String {
         let mut written = String::with_capacity(small.len());
         let mut rest = small;
@@ -511,7 +513,7 @@ impl Suggester<'_> {
         written + rest
     }
 
-    /// A word of a field's values that is spelled nearly so, and begins with the same letter.
+    /// The word of a field's values that is spelled most similarly and begins with the same letter.
     fn spelled(&self, small: &str, place: u16) -> Option<(String, f64)> {
         let words = &self.vocabulary.words;
         let near = self.near.borrow().get(small).cloned();
@@ -546,7 +548,7 @@ impl Suggester<'_> {
             if !matches!(ty, FieldType::Text | FieldType::Integer | FieldType::Uuid) {
                 continue;
             }
-            // all values of the field are known
+            // all values of this field are known
             let place = self.vocabulary.fields.iter().position(|own| *own == (self.index, index));
             if let Some(values) = place.and_then(|place| self.vocabulary.values.get(&(place as u16))) {
                 if values.get(small.as_str()).is_some_and(|written| **written == *token) {
@@ -572,7 +574,7 @@ impl Suggester<'_> {
         Ok(None)
     }
 
-    /// The word, and the field that it tests here, of which another collection has exactly this value.
+    /// The alias, and the field it tests here, if a record of another collection has exactly this value.
     fn is_of_others(&self, token: &str) -> Result<Option<(String, String)>> {
         for word in &self.catalogue.words {
             let Some(other) = word.select.filter(|other| *other != self.index) else { continue };
@@ -589,7 +591,7 @@ impl Suggester<'_> {
     }
 }
 
-/// How much a word is like a name; several of what is named are as good as one.
+/// The similarity of a word and a name; a plural is as good as the singular.
 fn alike(word: &str, name: &str) -> f64 {
     let one = word.strip_suffix("es").filter(|one| *one == name).or_else(|| word.strip_suffix('s'));
     match (word == name, one) {
@@ -600,7 +602,7 @@ fn alike(word: &str, name: &str) -> f64 {
     }
 }
 
-/// A day, with how it is compared: 2012-05-01, 2012/05/01, 20120501 or >=2012-05-01.
+/// A day with its comparison: 2012-05-01, 2012/05/01, 20120501 or >=2012-05-01.
 fn compared_day(text: &str) -> Option<(&str, String)> {
     let (operator, day) = text.split_at(text.find(|c| !matches!(c, '=' | '<' | '>'))?);
     let separators = day.matches(['-', '/']).count();
@@ -611,7 +613,7 @@ fn compared_day(text: &str) -> Option<(&str, String)> {
     Some((if operator.is_empty() { "=" } else { operator }, day))
 }
 
-/// A value as it stands in a query.
+/// A value, quoted if a query requires that.
 fn quoted(value: &str) -> String {
     let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || ",|[]()=<>!'\"".contains(c));
     if plain { value.to_owned() } else { format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")) }

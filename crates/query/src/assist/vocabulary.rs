@@ -1,30 +1,29 @@
-//! Words that values have, close together: half a million of them take some ten megabytes, and one that is misspelt is found in
-//! milliseconds.
+//! The words of values in compact form: half a million words take some ten megabytes, and a misspelt word is found in milliseconds.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Most words that are learnt.
+/// The maximum number of words that are learnt.
 const MAX_WORDS: usize = 1_000_000;
 
-/// Words in small letters, in their order, each with how it is written and the fields that have it.
+/// Words in lower case, sorted, each with its original form and the fields that have it.
 #[derive(Debug, Default)]
 pub struct WordIndex {
-    /// One after the other.
+    /// All words, concatenated.
     text: String,
-    /// Where each begins, and where the last one ends.
+    /// The start of each word in `text`, and the end of the last one.
     starts: Vec<u32>,
-    /// Which letters each has: those of two words that are alike are nearly the same.
+    /// The letters of each word as bits: those of two similar words are nearly the same.
     letters: Vec<u32>,
     cases: Vec<LetterCase>,
-    /// How those are written that have a case of their own, by place.
+    /// The original forms of words with mixed case, by position.
     written: HashMap<u32, Box<str>>,
-    /// Of each the place of its fields in `sets`.
+    /// For each word, the position in `sets` of the fields that have it.
     fields: Vec<u32>,
     sets: Vec<Vec<u16>>,
 }
 
-/// How a word is written.
+/// The case of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LetterCase {
     Small,
@@ -52,7 +51,7 @@ impl LetterCase {
     }
 }
 
-/// Letters as bits; what is no small Latin letter or digit shares the last ones.
+/// The letters of a word as bits; all characters except a to z and digits share the last bits.
 fn letters_of(word: &str) -> u32 {
     word.chars().fold(0, |bits, letter| {
         bits | match letter {
@@ -71,7 +70,7 @@ impl WordIndex {
         &self.text[self.starts[place] as usize..self.starts[place + 1] as usize]
     }
 
-    /// The place of the first word that does not come before something.
+    /// The position of the first word for which `is_before` returns false.
     fn behind(&self, is_before: impl Fn(&str) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -81,7 +80,7 @@ impl WordIndex {
         low
     }
 
-    /// The place of a word.
+    /// The position of a word.
     pub fn find(&self, word: &str) -> Option<usize> {
         let place = self.behind(|own| own < word);
         (place < self.len() && self.word(place) == word).then_some(place)
@@ -92,7 +91,7 @@ impl WordIndex {
         self.sets[self.fields[place] as usize].contains(&field)
     }
 
-    /// A word as it is written.
+    /// The original form of a word.
     pub fn written(&self, place: usize) -> Cow<'_, str> {
         let small = self.word(place);
         match self.cases[place] {
@@ -103,17 +102,17 @@ impl WordIndex {
         }
     }
 
-    /// Words that are spelled nearly like one and begin with the same letter, each with how much it is alike, from `least` on; the most
-    /// alike come first.
+    /// Words that are spelled similarly to one and begin with the same letter, each with its similarity, which is at least `least`; the most
+    /// similar come first.
     ///
-    /// Cost: a look at the letters of all words that begin so, and a comparison with those that have nearly the same.
+    /// Cost: compares the letters of all words with the same first letter, and the spelling of those that have nearly the same letters.
     pub fn near(&self, word: &str, least: f64) -> Vec<(usize, f64)> {
         let Some(first) = word.chars().next() else { return Vec::new() };
         let (from, until) = (self.behind(|own| own.chars().next() < Some(first)), self.behind(|own| own.chars().next() <= Some(first)));
         let (length, letters) = (word.chars().count(), letters_of(word));
         let mut found: Vec<(usize, f64)> = Vec::new();
         for place in from..until {
-            // every edit changes two letters at most, and no more edits are allowed than a share of the longer word
+            // every edit changes at most two letters, and the number of edits allowed is a share of the longer word's length
             let most = (1.0 - least) * (length + 2) as f64;
             if f64::from((self.letters[place] ^ letters).count_ones()) > 2.0 * most {
                 continue;
@@ -132,7 +131,7 @@ impl WordIndex {
     }
 }
 
-/// Words as they are learnt.
+/// Collects words for a [`WordIndex`].
 #[derive(Default)]
 pub struct WordIndexBuilder {
     words: HashMap<Box<str>, WordEntry>,
@@ -147,7 +146,7 @@ struct WordEntry {
 }
 
 impl WordIndexBuilder {
-    /// A field has a word, which is written so.
+    /// Adds a word, in its original form, that a field has.
     pub fn learn(&mut self, written: &str, field: u16) {
         let small = written.to_lowercase();
         let before = self.words.get(small.as_str()).map(|learnt| learnt.fields);
@@ -175,7 +174,7 @@ impl WordIndexBuilder {
         }
     }
 
-    /// All of them, in their order.
+    /// Builds the index of all words.
     pub fn finish(self) -> WordIndex {
         let mut all: Vec<(Box<str>, WordEntry)> = self.words.into_iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -214,7 +213,7 @@ mod tests {
         assert!(words.is_of(smith, 0) && words.is_of(smith, 1) && !words.is_of(smith, 2));
     }
 
-    /// What is left out before it is compared would not have been alike.
+    /// Words that are skipped before their spelling is compared would not have been similar.
     #[test]
     fn what_is_near_is_what_a_comparison_with_all_finds() {
         let mut random = 1_u64;

@@ -1,4 +1,4 @@
-//! Aliases, the words of a definition, in the place of collections and fields of a query.
+//! Replaces aliases, the `words:` of a definition, by collections and fields.
 
 use super::syntax::{FieldPath, GrepItem, Query, QueryCondition, Stage};
 use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
@@ -7,13 +7,13 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Derivation;
 
 impl Query {
-    /// Puts collections and fields in the place of the definition's words.
+    /// Replaces aliases by collections and fields.
     ///
-    /// Of several names that stand alone each is a column of the same collection: `file, run dataset=D`; and so is one whose collection does not
-    /// know all that is asked: `site dataset=D` are the sites of blocks. Where one is a member of structs, there is a row for each struct.
+    /// If several names have no comparison, each is a column of one collection: `file, run dataset=D`. So is a single name whose collection does not
+    /// know all conditions: `site dataset=D` returns the sites of blocks. If one of them is a member of structs, there is a row for each struct.
     ///
     /// # Errors
-    /// When a word does not say what it is to test.
+    /// When an alias has no meaning, or a value not the form, that the query needs.
     pub fn apply_words(&mut self, catalogue: &Catalogue) -> Result<(), Diagnostic> {
         if catalogue.words.is_empty() {
             return Ok(());
@@ -57,7 +57,7 @@ impl Query {
         Ok(())
     }
 
-    /// Puts the stages that show these columns before the others. Where the collection that is named is one of them, rows are its records.
+    /// Inserts the stages that show these columns before the others. If the query names the collection of one of them, equal rows are returned once.
     fn show(&mut self, shown: Vec<FieldPath>, collection: &Collection, is_named: bool) {
         let list_of = |path: &FieldPath| match collection.field(&path.text)?.1.derive {
             Some(Derivation::Member(list, _)) => Some(collection.fields[list].name.as_str()),
@@ -67,7 +67,7 @@ impl Query {
         let is_each = |stage: &Stage| matches!(stage, Stage::Each(_));
         if let Some((list, path)) = shown.iter().find_map(|path| Some((list_of(path)?, path))).filter(|_| !self.stages.iter().any(is_each)) {
             first.push(Stage::Each(FieldPath { text: list.to_owned(), span: path.span.clone() }));
-            // what is asked of the record's structs is asked of each row's, too
+            // conditions on the record's structs apply to each row's struct, too
             let own = self.lookup.conditions.iter().filter(|condition| list_of(&condition.path) == Some(list));
             let own: Vec<GrepItem> = own.cloned().map(GrepItem::Condition).collect();
             first.extend((!own.is_empty()).then_some(Stage::Grep(own)));
@@ -78,24 +78,24 @@ impl Query {
         if !has_columns {
             first.push(Stage::Grep(shown.into_iter().map(GrepItem::Column).collect()));
         }
-        // the same of several records is said once
+        // equal columns of several records are returned once
         first.extend((keyless && (is_named || !has_columns)).then_some(Stage::Unique));
         self.stages.splice(0..0, first);
     }
 }
 
-/// A name that stands alone in a query, and the column that it is.
+/// A name without a comparison in a query, and the column that it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedColumn {
     /// The name.
     pub name: String,
-    /// The field of the records that are asked for.
+    /// The field of the records that the query finds.
     pub field: String,
     /// What the value is called among the values of the name: the key of the collection it selects, or the last part of the field.
     pub member: String,
 }
 
-/// The names of a query that are columns of another collection's records, or of several: `run, lumi dataset=D`.
+/// The names in a query that are columns of another collection's records, or of several: `run, lumi dataset=D`.
 pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
     let words = AliasResolver { catalogue };
     let Ok(Some(selected)) = words.selected(query) else { return Vec::new() };
@@ -109,7 +109,7 @@ pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
     names(query).filter_map(one).collect()
 }
 
-/// The names that stand alone.
+/// The names without a comparison.
 fn names(query: &Query) -> impl Iterator<Item = &FieldPath> {
     std::iter::once(&query.lookup.collection).chain(query.lookup.extra_names.iter().map(|(path, _)| path))
 }
@@ -127,7 +127,7 @@ impl<'c> AliasResolver<'c> {
         self.catalogue.words.iter().find(|word| word.name == name)
     }
 
-    /// The collection that a query is about; nothing where whoever compiles says that there is none.
+    /// The collection that a query finds; `None` if there is none, which compiling the query reports.
     fn selected(&self, query: &Query) -> Result<Option<CollectionId>, Diagnostic> {
         let first = &query.lookup.collection;
         let own = self.of_name(&first.text);
@@ -138,11 +138,11 @@ impl<'c> AliasResolver<'c> {
             names.iter().all(|path| self.column(&path.text, candidate).is_some())
                 && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
         };
-        // a name that stands alone is a column where its own collection does not know all that is asked
+        // a single name without a comparison is a column if its own collection does not have all fields of the conditions
         if query.lookup.extra_names.is_empty() && own.is_some_and(|own| is_condition || means(own)) {
             return Ok(own);
         }
-        // the collection that is named first, else any of which all is said
+        // the first named collection that has all fields, or else any collection that has them
         let named = names.iter().filter_map(|path| self.of_name(&path.text));
         let mut candidates = named.chain(self.catalogue.collections.ids());
         let found = candidates.find(|candidate| !is_condition && means(*candidate));
@@ -164,7 +164,7 @@ impl<'c> AliasResolver<'c> {
         }
     }
 
-    /// What a name stands for among the fields of a collection.
+    /// The field of a collection that a name means.
     fn column(&self, name: &str, collection: CollectionId) -> Option<&'c str> {
         let own = &self.catalogue.collections[collection];
         if self.of_name(name) == Some(collection) {
@@ -175,7 +175,7 @@ impl<'c> AliasResolver<'c> {
         test.map(|(_, field)| field.as_str()).or_else(field).or_else(|| own.state(name).map(|(_, state)| state.name.as_str()))
     }
 
-    /// The columns of names that stand alone, where they are more than the collection.
+    /// The columns of names without a comparison, unless the only one is the collection.
     fn columns(&self, query: &Query, selected: CollectionId) -> Result<Option<Vec<FieldPath>>, Diagnostic> {
         let lookup = &query.lookup;
         if lookup.extra_names.is_empty() && self.of_name(&lookup.collection.text) == Some(selected) {
@@ -198,15 +198,15 @@ impl<'c> AliasResolver<'c> {
 struct RowNames<'w, 'c> {
     words: &'w AliasResolver<'c>,
     selected: CollectionId,
-    /// The collection that the query names, where it is a column of the selected one's rows.
+    /// The collection that the query names, if it is a column of the selected one's rows.
     named: Option<(String, CollectionId)>,
 }
 
 impl RowNames<'_, '_> {
-    /// Puts the field into the place of what stands for it; of words only where that is wanted: conditions choose by their value.
+    /// Replaces a name by its field; aliases only if `words_too`, because in conditions the field depends on the value.
     ///
     /// # Errors
-    /// For fields of the collection that is named, of which the rows know no more than which it is.
+    /// For fields of the named collection other than its key, because the rows do not have them.
     fn put(&self, path: &mut FieldPath, words_too: bool) -> Result<(), Diagnostic> {
         let (words, own) = (self.words, &self.words.catalogue.collections[self.selected]);
         if let Some((name, named)) = &self.named {
@@ -227,7 +227,7 @@ impl RowNames<'_, '_> {
             }
         }
         let is_field = |name: &str| own.field(name).is_some() || own.state(name).is_some() || name == own.name;
-        // `run.run_number` is what `run` stands for, where rows have runs
+        // `run.run_number` means the same as `run` if the rows have runs
         let key_of_other = |(name, member): (&str, &str)| {
             let other = words.of_name(name).filter(|other| *other != self.selected)?;
             (key_of(&words.catalogue.collections[other]) == member).then(|| name.to_owned())
@@ -248,7 +248,7 @@ fn tested(catalogue: &Catalogue, word: &QueryAlias, selected: CollectionId, cond
     let collection = &catalogue.collections[selected];
     let mut tests = word.tests.iter().filter_map(|test| Some((test, test.fields.iter().find(|(own, _)| *own == selected)?))).peekable();
     if tests.peek().is_none() {
-        // a field of this name, or the collection's own key
+        // it is a field, or means the collection's own key
         if collection.field(&word.name).is_some() || collection.state(&word.name).is_some() || word.name == collection.name {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The query language by itself: texts to [`Query`], and aliases to what they stand for. Nothing here reads a store.
+//! The query language itself: parses texts to [`Query`] and replaces aliases. Nothing here reads a store.
 
 mod aliases;
 mod parse;

@@ -1,26 +1,26 @@
-//! Text to [`Query`]. A mistake is a message with its place in the text, and what could be written there.
+//! Parses texts to [`Query`]. An error has its position in the text, and suggests what could be written there.
 
 use super::syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral};
 use super::tokens::{ends_bare, leading_name};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_store::plan::FUNCTIONS;
 
-/// Longest query in bytes.
+/// The maximum length of a query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
 
-/// Most conditions of a query; the values of a list do not count.
+/// The maximum number of conditions of a query; the values of a list do not count.
 pub const MAX_CONDITIONS: usize = 200;
 
-/// Most fields a query sorts by, and most aggregates.
+/// The maximum number of fields that a query sorts by, and of aggregates.
 pub const MAX_PARTS: usize = 100;
 
-/// Most wildcards in a value.
+/// The maximum number of wildcards in a value.
 pub const MAX_STARS: usize = 100;
 
 /// Parses a query.
 ///
 /// # Errors
-/// The first place where the text leaves the grammar, and what was expected there.
+/// The first position at which the text does not follow the grammar, and what was expected there.
 pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     if text.len() > MAX_QUERY {
         let message = format!("a query has at most {MAX_QUERY} bytes, this one has {}", text.len());
@@ -41,11 +41,11 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
 struct QueryParser<'t> {
     text: &'t str,
     at: usize,
-    /// Conditions so far.
+    /// Number of conditions so far.
     conditions: usize,
-    /// Sort criteria so far.
+    /// Number of sort fields so far.
     criteria: usize,
-    /// Aggregates so far.
+    /// Number of aggregates so far.
     aggregates: usize,
 }
 
@@ -86,7 +86,7 @@ impl QueryParser<'_> {
         self.rest().is_empty()
     }
 
-    /// A problem with what comes next: a word, or one character.
+    /// An error about what comes next: a word, or one character.
     fn error(&self, message: impl Into<String>) -> Diagnostic {
         let rest = self.rest();
         let word = rest.find(ends_bare).unwrap_or(rest.len());
@@ -110,7 +110,7 @@ impl QueryParser<'_> {
         let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
         let mut also: Vec<(FieldPath, Box<Diagnostic>)> = Vec::new();
-        // a name that stands alone selects; without one the first
+        // the first name without a comparison selects the collection; if there is none, the first name does
         let mut alone = true;
         if let Some(operator) = self.operator() {
             conditions.push(self.comparison(collection.clone(), operator)?);
@@ -140,16 +140,16 @@ impl QueryParser<'_> {
         }
     }
 
-    /// Whether a name may end here: another one follows, a stage, or nothing; not an operator that is misspelt.
+    /// Whether a name may end here: another name, a stage or nothing follows, but not a misspelt operator.
     fn goes_on(&mut self) -> bool {
         let (ends, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
-        // two letters are like any others
+        // a word of two letters is similar to too many others
         let long = COMPARISON_WORDS.iter().map(|(known, _)| *known).filter(|known| *known != "in");
         let operator = word == "in" || did_you_mean(&word, long).is_some();
         ends || self.rest().starts_with(['|', ',']) || !(word.is_empty() || operator)
     }
 
-    /// A name is followed by something else than a comparison.
+    /// The error for a name that is followed by something else than a comparison.
     fn no_comparison(&self, path: &FieldPath) -> Diagnostic {
         let name = path.text.as_str();
         if name.eq_ignore_ascii_case("and") {
@@ -196,7 +196,7 @@ impl QueryParser<'_> {
         }
         let word = leading_name(self.rest());
         let operator = COMPARISON_WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
-        // a comparison after the word means that it is the name of a field
+        // a comparison after this word means that it is the name of a field
         let behind = self.rest()[word.len()..].trim_start();
         let next = leading_name(behind);
         let lists = matches!(next, "in" | "between") && behind[next.len()..].trim_start().starts_with('[');
@@ -254,7 +254,7 @@ impl QueryParser<'_> {
         Ok(values)
     }
 
-    /// A box, as its four sides, or one text in quotes.
+    /// Parses a box, which has four sides, or one quoted text.
     fn geometry(&mut self) -> Result<Vec<ValueLiteral>, Diagnostic> {
         self.blanks();
         if self.rest().starts_with(['"', '\'']) {
@@ -438,7 +438,7 @@ impl QueryParser<'_> {
     }
 }
 
-/// A name where a stage begins, or where another aggregate is expected.
+/// The error for a name that is no function, at the beginning of a stage or in a list of aggregates.
 fn not_a_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
     let problem = |what: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {what}", name.text));
     if begins_stage {

@@ -1,4 +1,4 @@
-//! The parts of a parsed query: [`Query`] and what it is made of, each with its place in the text.
+//! The parts of a parsed query: [`Query`] and its parts, each with its position in the text.
 
 use std::ops::Range;
 use stook_catalogue::diagnostic::Diagnostic;
@@ -7,9 +7,9 @@ use stook_store::plan::AggregateFunction;
 /// A parsed query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// What is asked.
+    /// What the query finds.
     pub lookup: Selection,
-    /// How the answer is shaped.
+    /// What the result looks like.
     pub stages: Vec<Stage>,
 }
 
@@ -18,33 +18,33 @@ pub struct Query {
 pub struct Selection {
     /// The collection.
     pub collection: FieldPath,
-    /// Other names that stand alone, which words of a definition may make columns of; and what is wrong with them otherwise.
+    /// Other names without a comparison, which aliases may make columns; each with the error if they do not.
     pub extra_names: Vec<(FieldPath, Box<Diagnostic>)>,
     /// All must hold.
     pub conditions: Vec<QueryCondition>,
-    /// Where it ends in the text.
+    /// Its end in the text.
     pub end: usize,
 }
 
-/// A name with its place. Of `a.b` the text is `a.b`.
+/// A name with its position. The text of `a.b` is `a.b`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldPath {
     /// As written.
     pub text: String,
-    /// Bytes of the query.
+    /// Its byte range in the query.
     pub span: Range<usize>,
 }
 
 /// A condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryCondition {
-    /// What is compared.
+    /// The field.
     pub path: FieldPath,
-    /// How.
+    /// The comparison.
     pub operator: ComparisonOperator,
-    /// With what.
+    /// The values that the field is compared with.
     pub values: Vec<ValueLiteral>,
-    /// Where the whole condition stands.
+    /// The byte range of the entire condition.
     pub span: Range<usize>,
 }
 
@@ -80,7 +80,7 @@ pub enum ComparisonOperator {
 pub struct ValueLiteral {
     /// The text between wildcards: `a*b` is `["a", "b"]`.
     pub pieces: Vec<String>,
-    /// Bytes of the query.
+    /// Its byte range in the query.
     pub span: Range<usize>,
 }
 
@@ -93,7 +93,7 @@ impl ValueLiteral {
         }
     }
 
-    /// Whether a text is the pieces, with anything at the wildcards between them.
+    /// Whether a text consists of these pieces, with anything between them.
     pub fn covers(&self, text: &str) -> bool {
         let [first, between @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(text) };
         let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
@@ -112,9 +112,9 @@ pub enum Stage {
     Grep(Vec<GrepItem>),
     /// Order: path and whether the largest comes first.
     Sort(Vec<(FieldPath, bool)>),
-    /// A row for each struct of a list.
+    /// One row for each struct of a list.
     Each(FieldPath),
-    /// Equal rows once.
+    /// Each of several equal rows once.
     Unique,
     /// Functions over all rows.
     Aggregates(Vec<(AggregateFunction, FieldPath)>),

@@ -1,4 +1,4 @@
-//! Where names and values end in a text, and how a value is written so that it is read as it is.
+//! Where names and values end in a text, and how values are quoted.
 
 /// Whether a value without quotes ends before this character.
 pub fn ends_bare(character: char) -> bool {
@@ -11,7 +11,7 @@ pub fn leading_name(text: &str) -> &str {
     &text[..length]
 }
 
-/// A text as a query takes it for a value: in quotes where it needs some.
+/// A text as a value in a query, quoted if necessary.
 pub fn as_value(text: &str) -> String {
     let is_plain = |character: char| !ends_bare(character) && !matches!(character, '*' | '\\');
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,5 +1,5 @@
-//! `records` in the place of a collection: what any collection has. `records site=T1_CH_CERN` finds the records of all collections of which
-//! each of the conditions can be asked; a field that `grep` names must be there. They come by collection and key.
+//! Queries of all collections, with `records` as the collection. `records site=T1_CH_CERN` finds the records of all collections to which
+//! every condition applies and which have the fields that `grep` names. Rows are ordered by collection and key.
 
 use super::columns::ResultColumn;
 use super::resolve::resolve_parsed;
@@ -10,22 +10,22 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
-/// The word.
+/// The name that stands for all collections.
 const ALL_COLLECTIONS: &str = "records";
 
-/// A query of several collections.
+/// A query of all collections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AllCollectionsQuery {
-    /// Each collection's name, and the keys of its records.
+    /// The name of each collection, and the plan that finds the keys of its records.
     plans: Vec<(String, QueryPlan)>,
 }
 
-/// Whether a text has to be looked at for a query of all collections: most have not, and are parsed once.
+/// Whether a text may be a query of all collections. Most texts are not, and then need not be parsed twice.
 pub fn may_ask_all_collections(text: &str) -> bool {
     text.trim_start().starts_with(ALL_COLLECTIONS)
 }
 
-/// The query of all collections that a text is, if it is one; inside, what is wrong with it. `now` is as for [`crate::resolve`].
+/// Resolves a text that is a query of all collections. The inner error says what is wrong with the query. `now` is as for [`crate::resolve`].
 ///
 /// # Errors
 /// When the store fails.
@@ -52,7 +52,7 @@ pub fn resolve_all_collections(
         let mut own: Query = query.clone();
         own.lookup.collection.text.clone_from(&collection.name);
         match resolve_parsed(own, catalogue, store, tenant, now)? {
-            // of the collection's records this says nothing: its name became a column of another one
+            // this is no condition on the collection's own records: its name has become a column of another collection
             Ok(compiled) if compiled.plan.collection != index => {
                 let problem = || Diagnostic::new(query.lookup.collection.span.clone(), "no collection has all that these conditions are on");
                 refused = refused.or_else(|| Some(problem()));
@@ -80,17 +80,17 @@ fn row(collection: &str, key: Vec<Value>) -> Vec<Value> {
 }
 
 impl AllCollectionsQuery {
-    /// What the columns of its rows are.
+    /// The columns of its rows.
     pub fn headings() -> [ResultColumn; 2] {
         ["collection", "key"].map(|name| ResultColumn { name: name.into(), ty: FieldType::Text })
     }
 
-    /// The rows of a page: collection and key; and how many there are without it, if `counts`. What is said of one collection is of one moment.
+    /// The rows of a page, with collection and key, and, if `counts`, the number of all rows. What is read of one collection is read in one snapshot.
     ///
     /// # Errors
     /// When the store fails.
     ///
-    /// Cost: a page of each collection until there are enough, and the number of records of those before it, or of all.
+    /// Cost: reads a page of each collection until there are enough rows, and counts the records of those before, or of all.
     pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>, counts: bool) -> Result<(Vec<Vec<Value>>, Option<u64>)> {
         let (mut skipped, mut found, mut total) = (offset, Vec::new(), 0);
         for (name, plan) in &self.plans {
@@ -117,10 +117,10 @@ impl AllCollectionsQuery {
         Ok((found, counts.then_some(total)))
     }
 
-    /// Calls `visit` with every row. Memory does not grow with their number.
+    /// Calls `visit` with every row, in constant memory.
     ///
     /// # Errors
-    /// When the store fails, or what `visit` says.
+    /// When the store or `visit` fails.
     pub fn visit(&self, store: &dyn Store, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         self.plans.iter().try_for_each(|(name, plan)| store.visit(plan, &mut |key| visit(row(name, key))))
     }

@@ -1,4 +1,4 @@
-//! Paths of a query to columns of the store, with their types.
+//! Resolves the paths of a query to columns of the store, with their types.
 
 use crate::language::FieldPath;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
@@ -7,7 +7,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
 use stook_store::plan::PlanColumn;
 
-/// A column of an answer.
+/// A column of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultColumn {
     /// Its name.
@@ -20,9 +20,9 @@ pub struct ResultColumn {
 pub struct Resolver<'c> {
     pub catalogue: &'c Catalogue,
     pub collection: &'c Collection,
-    /// The list of structs, by the field's index, that rows are of.
+    /// The list of structs whose elements are the rows.
     pub each: Option<FieldId>,
-    /// The time that `last` counts back from, in microseconds.
+    /// The time from which `last` counts back, in microseconds.
     pub now: i64,
 }
 
@@ -35,7 +35,7 @@ impl<'c> Resolver<'c> {
         path.text.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&path.text)
     }
 
-    /// The field that is the key, if the key is one and its values are more than their text.
+    /// The key field, if there is one whose values have another type than text.
     fn typed_key(&self) -> Option<(FieldId, &'c FieldType)> {
         let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
@@ -107,7 +107,8 @@ impl<'c> Resolver<'c> {
         Err(problem.help(if lists.is_empty() { "it has none".into() } else { format!("it has {}", lists.join(", ")) }))
     }
 
-    /// All columns of a row, where none are chosen: what the record says, and what is read of others that no service is asked for.
+    /// All columns of a row, if the query chooses none: the record's fields, and what is read of other records unless these are fetched from
+    /// services.
     pub fn everything(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
         let mut columns = vec![PlanColumn::Key];
         let mut headings = vec![ResultColumn { name: "key".into(), ty: FieldType::Text }];
@@ -119,7 +120,7 @@ impl<'c> Resolver<'c> {
             return (columns, headings);
         }
         let own = self.catalogue.collection(&self.collection.name).map(|(index, _)| index);
-        // a service is asked for other records where the query names what it reads of them
+        // services are fetched from for other records only if the query names what it reads of them
         let is_elsewhere = |field: FieldId| own.is_some_and(|own| self.catalogue.is_asked_elsewhere(own, field));
         for (index, field) in self.collection.shown_fields().filter(|(index, _)| !is_elsewhere(*index)) {
             columns.push(PlanColumn::Field(index));

@@ -1,4 +1,4 @@
-//! A parsed query to a plan of the store: its stages become columns, order and aggregates.
+//! Compiles a parsed query to a plan of the store: its stages become columns, order and aggregates.
 
 use super::columns::{Resolver, ResultColumn};
 use crate::language::{FieldPath, GrepItem, Query, Stage};
@@ -8,10 +8,10 @@ use stook_catalogue::value::FieldType;
 use stook_store::Tenant;
 use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, SortKey};
 
-/// A query ready to be asked.
+/// A query that is ready to be executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompiledQuery {
-    /// What the store is asked.
+    /// The plan for the store.
     pub plan: QueryPlan,
     /// The name and type of each column, or of each aggregate.
     pub columns: Vec<ResultColumn>,
@@ -19,10 +19,10 @@ pub struct CompiledQuery {
     pub aggregates: Vec<Aggregate>,
 }
 
-/// Resolves a query. `now` is the time `last` counts back from, in microseconds.
+/// Compiles a query. `now` is the time from which `last` counts back, in microseconds.
 ///
 /// # Errors
-/// The first name or value that does not fit the definition, with its place.
+/// The first name or value that does not fit the definition, with its position.
 pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) -> Result<CompiledQuery, Diagnostic> {
     let name = &query.lookup.collection;
     let Some((index, collection)) = catalogue.collection(&name.text) else {
@@ -45,7 +45,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     let mut columns = Vec::new();
     let mut results = Vec::new();
     let mut aggregates = Vec::new();
-    // columns that unique rows must have
+    // columns that are needed among those of unique rows
     let mut needed: Vec<(&FieldPath, PlanColumn, &str)> = Vec::new();
     for condition in &query.lookup.conditions {
         resolver.condition(condition, &mut plan.conditions)?;
@@ -136,9 +136,9 @@ fn aggregate_type(function: AggregateFunction, path: &FieldPath, ty: FieldType) 
         AggregateFunction::Min | AggregateFunction::Max if ordered => Ok(element),
         AggregateFunction::Min | AggregateFunction::Max => wrong("which has no order"),
         AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median if !numeric => wrong("not a number"),
-        // the middle one is a value; the mean of two shows its fraction whatever the type
+        // a median is a value; the mean of two values may have a fraction whatever the type
         AggregateFunction::Sum | AggregateFunction::Median => Ok(element),
-        // a mean of integers need not be one
+        // a mean of integers may have a fraction
         AggregateFunction::Avg => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
     }
 }

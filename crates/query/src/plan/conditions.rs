@@ -1,4 +1,4 @@
-//! Conditions of a query to conditions of the store: values get the type of their field, and days become ranges of times.
+//! Compiles conditions of a query to conditions of the store: values get the type of their field, and days become ranges of times.
 
 use super::columns::Resolver;
 use crate::language::{ComparisonOperator, QueryCondition, ValueLiteral};
@@ -7,11 +7,11 @@ use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::value::{FieldType, Geometry, Value, duration_from_text, from_text};
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn};
 
-/// Microseconds of a day.
+/// A day in microseconds.
 const DAY: i64 = 86_400_000_000;
 
 impl Resolver<'_> {
-    /// Adds what a condition of the query asks of the store.
+    /// Adds the conditions of the store that a condition of the query requires.
     pub fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
         if let Some(relation) = relation_of(comparison.operator) {
@@ -23,7 +23,7 @@ impl Resolver<'_> {
             return Ok(());
         }
         let element = match ty.element() {
-            // one number in them satisfies the condition
+            // one number of a range is enough to satisfy the condition
             FieldType::Ranges => FieldType::Integer,
             other => other.clone(),
         };
@@ -62,7 +62,7 @@ impl Resolver<'_> {
             ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
             ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
             ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
-            // these have been answered
+            // compiled above
             ComparisonOperator::Intersects | ComparisonOperator::Within => return Ok(()),
             ComparisonOperator::Last => {
                 let value = one()?;
@@ -85,7 +85,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// What a condition on the field that is the key says of the key, by which records are found.
+    /// The condition on the key that follows from one on the key field, so that records are found by key.
     fn implied(&self, column: PlanColumn, test: &Comparison) -> Option<Condition> {
         let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
@@ -96,14 +96,14 @@ impl Resolver<'_> {
             return None;
         }
         let found = self.of_key(column, &field.ty, test.clone());
-        // other types than text have another order than their text
+        // values of other types are ordered differently from their texts
         match found.column {
             PlanColumn::Key => Some(found),
             _ => (field.ty == FieldType::Text).then_some(Condition { column: PlanColumn::Key, ..found }),
         }
     }
 
-    /// A condition on the key: the key itself finds records by their values.
+    /// A condition on the key field, or, for equality, on the key, by which records are found faster.
     fn of_key(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
         let key = |value: Value| Value::text(value.show(ty));
         match test {
@@ -138,12 +138,12 @@ impl Resolver<'_> {
         Ok(if negated { Comparison::NotEqual(value) } else { Comparison::Equal(value) })
     }
 
-    /// The first moment of the day a value is, for timestamps written as dates.
+    /// The first moment of a day, if a value of a timestamp is written as a date.
     fn day(&self, value: &ValueLiteral, ty: &FieldType) -> Option<i64> {
         let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?.trim();
         let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
         let format = if digits { Some("%Y%m%d") } else { None };
-        // what has a time of day parses as a date too
+        // a text with a time of day parses as a date, too
         let date = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+'));
         match from_text(text, &FieldType::Date, format) {
             Ok(Value::Int(days)) if date => Some(days * DAY),
@@ -153,7 +153,7 @@ impl Resolver<'_> {
 
     fn lower(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
         match self.day(value, ty) {
-            // after a day is from the next day on
+            // later than a day means from the next day on
             Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
             None => Ok((self.value(value, ty)?, included)),
         }
@@ -191,7 +191,7 @@ fn relation_of(operator: ComparisonOperator) -> Option<GeometryRelation> {
     }
 }
 
-/// The geometry of a text, or of the four sides of a box.
+/// Reads a geometry from a text, or from the four sides of a box.
 fn geometry(values: &[ValueLiteral]) -> Result<Arc<Geometry>, Diagnostic> {
     let wrong = |value: &ValueLiteral, message: String| Diagnostic::new(value.span.clone(), message);
     let [west, south, east, north] = values else {
@@ -215,7 +215,7 @@ fn geometry(values: &[ValueLiteral]) -> Result<Arc<Geometry>, Diagnostic> {
     Geometry::between(sides[0], ends[0], sides[1], ends[1]).map(Arc::new).map_err(|error| wrong(west, error.fault.to_string()))
 }
 
-/// A value of a type, as it can be written.
+/// An example of a value of a type.
 fn example(ty: &FieldType) -> Option<&'static str> {
     Some(match ty {
         FieldType::Integer => "42 or 1e6",
@@ -230,15 +230,15 @@ fn example(ty: &FieldType) -> Option<&'static str> {
     })
 }
 
-/// 1e9 of a type that counts.
+/// A number such as 1e9, as an integer or a size.
 fn whole_number(text: &str, ty: &FieldType) -> Option<Value> {
     let counts = matches!(ty, FieldType::Integer | FieldType::Size) && text.contains(['e', 'E']);
-    // beyond this, not every integer is a float
+    // beyond this, not every integer can be represented as a float
     let number = text.trim().parse::<f64>().ok().filter(|number| counts && number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0)?;
     Some(Value::Int(number as i64))
 }
 
-/// Microseconds of what `last` takes: a duration, in which days have 24 hours.
+/// The duration after `last`, in microseconds; a day has 24 hours.
 fn time_span(text: &str) -> Option<i64> {
     let (days, rest) = text.split_once('d').unwrap_or(("0", text));
     let days = i64::from(days.trim().parse::<u32>().ok()?).checked_mul(DAY)?;

@@ -1,6 +1,6 @@
 //! From a parsed query to a plan of the store.
 //!
-//! `resolve` goes through all steps: `tags` puts the conditions of tags that are queries in their place, `compile` makes the plan, with
+//! `resolve` takes all steps: it replaces aliases; `tags` replaces tags that are queries by their conditions; `compile` makes the plan, with
 //! `columns` for names and `conditions` for comparisons. `all_collections` does this for each collection of a query of `records`.
 
 mod all_collections;

@@ -1,4 +1,4 @@
-//! Parsed queries to plans: first its aliases are replaced, then its tags that are queries, then names and types are resolved.
+//! Resolves parsed queries to plans: aliases are replaced first, then tags that are queries, then names and types are resolved.
 
 use super::compile::{CompiledQuery, compile};
 use super::tags::known_tags;
@@ -7,10 +7,10 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_store::{Store, StoreError, Tenant};
 
-/// What a store is asked for a parsed query. `now` is as for [`compile`].
+/// Resolves a parsed query to a plan. The inner error says what is wrong with the query. `now` is as for [`compile`].
 ///
 /// # Errors
-/// When the store fails; inside, what is wrong with the query.
+/// When the store fails.
 pub fn resolve_parsed(
     mut query: Query,
     catalogue: &Catalogue,

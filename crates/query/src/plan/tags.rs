@@ -1,4 +1,4 @@
-//! Tags that queries ask for: a name must be that of a tag, and where the tag is a query, `tag=NAME` stands for its conditions.
+//! Tags in queries: every name must be that of a tag, and if the tag is a query, `tag=NAME` stands for its conditions.
 
 use super::compile::{CompiledQuery, compile};
 use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
@@ -12,18 +12,18 @@ use stook_store::plan::{Comparison, Condition, PlanColumn};
 use stook_store::tag::{Tag, TagDefinition};
 use stook_store::{Store, StoreError, Tenant};
 
-/// The tags of a collection by name; those that are queries with their conditions as they stand after the collection's name.
+/// The tags of a collection by name; those that are queries with their conditions, as they follow the collection's name.
 pub(super) type KnownTags = BTreeMap<String, Option<String>>;
 
-/// Deepest that a tag is defined by another.
+/// The maximum depth to which tags are defined by other tags.
 const MAX_DEPTH: usize = 8;
-/// Most tags that are named where there is none of a name.
+/// The maximum number of existing tags that are named if there is none with a name.
 const MOST_NAMED: usize = 20;
-/// Most conditions that tags stand for.
+/// The maximum number of conditions that result from replacing tags.
 const MAX_CONDITIONS: usize = 1_000;
 
 impl Query {
-    /// Whether it asks for tags.
+    /// Whether the query has conditions on tags.
     pub(super) fn asks_tags(&self) -> bool {
         let is_tag = |condition: &QueryCondition| is_tag(self, condition);
         let grep = |stage: &Stage| match stage {
@@ -33,13 +33,13 @@ impl Query {
         self.lookup.conditions.iter().any(is_tag) || self.stages.iter().any(grep)
     }
 
-    /// Puts the conditions of tags that are queries in their place.
+    /// Replaces tags that are queries by their conditions.
     ///
     /// # Errors
-    /// When there is no tag of a name, or one that is a query is asked for otherwise than by `=`, or is defined by itself.
+    /// When a tag does not exist, or one that is a query is used with another operator than `=` or is defined by itself.
     pub(super) fn expand_tags(&mut self, known: &KnownTags) -> Result<(), Diagnostic> {
         let mut conditions = std::mem::take(&mut self.lookup.conditions);
-        // tags are of records: others stay where they are, after `each` they are about its rows
+        // conditions on tags are about records; other `grep` conditions stay in their stages, because after `each` they are about rows
         let mut stages = std::mem::take(&mut self.stages);
         for stage in &mut stages {
             let Stage::Grep(items) = stage else { continue };
@@ -59,7 +59,7 @@ impl Query {
                 if let Some(problem) = self.unknown_tag(&condition, known) {
                     return Err(match depth {
                         0 => problem,
-                        // its place is one of another text
+                        // its position is one in the tag's text
                         _ => Diagnostic {
                             span: self.lookup.collection.span.clone(),
                             message: format!("{}, by which a tag is defined", problem.message),
@@ -88,7 +88,7 @@ impl Query {
         Err(Diagnostic::new(span, "the tag's definition is circular or nested too deeply"))
     }
 
-    /// What is wrong with a condition that names a tag which does not exist: it would hold of no record, or of all.
+    /// The error for a condition that names a tag which does not exist: it would hold for no record, or for all.
     fn unknown_tag(&self, condition: &QueryCondition, known: &KnownTags) -> Option<Diagnostic> {
         let names = matches!(condition.operator, ComparisonOperator::Equal | ComparisonOperator::NotEqual | ComparisonOperator::In);
         let mut values = condition.values.iter().filter(|_| names && is_tag(self, condition));
@@ -133,10 +133,10 @@ fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
     path == "tag" || path.strip_prefix(query.lookup.collection.text.as_str()) == Some(".tag")
 }
 
-/// The conditions that a tag's text is.
+/// Parses the text of a tag to conditions.
 ///
 /// # Errors
-/// When it is something else; the place is one of the text.
+/// When it is anything else; the position is one in the text.
 fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
     let shift = collection.len() + 1;
     let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
@@ -162,23 +162,24 @@ pub(super) fn known_tags(store: &dyn Store, tenant: &Tenant, collection: Collect
     Ok(store.tags(tenant, collection)?.tags.into_iter().map(own).collect())
 }
 
-/// A text that is to be the query of a tag.
+/// A text that is to become the query of a tag.
 #[derive(Debug, Clone, Copy)]
 pub struct TagQuery<'t> {
-    /// The collection that the tag is of.
+    /// The tag's collection.
     pub collection: CollectionId,
-    /// The tag.
+    /// The tag's name.
     pub name: &'t str,
-    /// Its conditions.
+    /// The conditions.
     pub text: &'t str,
-    /// Tags that are to be made with it: their names, and their texts where they are queries.
+    /// Tags that are to be created with it: their names, and their texts if they are queries.
     pub planned: &'t [(&'t str, Option<&'t str>)],
 }
 
-/// The query of a tag, if a text can be that, next to the tags there are and to those that are planned.
+/// Checks whether a text can be the query of a tag, given the existing tags and the planned ones; returns the query. The inner error says what is
+/// wrong with the text, with its position.
 ///
 /// # Errors
-/// When the store fails; inside, what is wrong with the text, at its place there.
+/// When the store fails.
 pub fn check_tag(
     tag: &TagQuery<'_>,
     catalogue: &Catalogue,
@@ -202,7 +203,7 @@ pub fn check_tag(
     Ok(checked.map_err(back))
 }
 
-/// Names of all tags of a record, those of queries included.
+/// The names of all tags of a record, including those that are queries.
 ///
 /// # Errors
 /// When the store fails.
@@ -215,7 +216,7 @@ pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collec
             query.expand_tags(&known)?;
             compile(&query, catalogue, tenant, store.clock())
         });
-        // what the definition does not know any more holds of nobody
+        // a query that no longer fits the definition holds for no record
         let Ok(mut compiled) = compiled else { continue };
         compiled.plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Equal(Value::text(key.as_str())) });
         if store.count(&compiled.plan)? > 0 {
