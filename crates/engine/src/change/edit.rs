@@ -65,7 +65,7 @@ pub struct EditFields {
     pub clear: Vec<String>,
 }
 
-/// Conditions on the record's revision, without which the edit is refused (HTTP: If-Match, If-None-Match).
+/// Conditions on the record's revision that must hold for the edit to be done (HTTP: If-Match, If-None-Match).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preconditions {
     /// The record has one of these revisions; an empty list means that it exists.

@@ -44,7 +44,8 @@ impl ChunkUnit {
     /// As [`ChunkUnit::consolidate`], but reads the records through `read`. With a `store`, records can also be settled inline by reading others,
     /// which the store checks when the chunk is written.
     ///
-    /// When `read` or the store fails. What `read` says.
+    /// # Errors
+    /// When `read` or the store fails.
     pub fn consolidate_with(
         &mut self,
         store: Option<&dyn Store>,

@@ -39,7 +39,7 @@ const OFTEN: u32 = 2;
 const MOST_AHEAD: usize = 32;
 /// How long an answer is used without reading the store, where another process may have put a newer one.
 const LATELY: Duration = Duration::from_secs(1);
-/// The maximum number of answers in each of these two maps.
+/// The maximum number of answers in `recent`, and in `in_demand`.
 const MOST_LATELY: usize = 10_000;
 
 /// Tenant, source, and conditions or request.

@@ -16,7 +16,7 @@ use stook_store::{Edge, EdgeChange, SettlingChanges, StaleMark};
 /// What changed a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeCause {
-    /// A document, an edit, a transition or a withdrawal.
+    /// A document, an edit, a withdrawal or a complete delivery.
     External,
     /// The same, and the record's settled values are already correct.
     InlineSettled,

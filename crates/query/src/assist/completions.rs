@@ -33,7 +33,9 @@ impl Completion {
 /// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field.
 ///
 /// # Errors
-/// When the store fails. Cost: one index lookup for each value. Cost: one lookup in an index for each value.
+/// When the store fails.
+///
+/// Cost: one index lookup for each value.
 pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<Completion>> {
     let start = last_word(text);
     let (before, last) = text.split_at(start);

@@ -13,7 +13,7 @@ impl Query {
     /// know all conditions: `site dataset=D` returns the sites of blocks. If one of them is a member of structs, there is a row for each struct.
     ///
     /// # Errors
-    /// When an alias has no meaning, or a value not the form, that the query needs.
+    /// When a name selects no collection, an alias has no meaning for the collection, or a value has a form that the alias does not accept.
     pub fn apply_words(&mut self, catalogue: &Catalogue) -> Result<(), Diagnostic> {
         if catalogue.words.is_empty() {
             return Ok(());

@@ -38,7 +38,7 @@ pub struct DocumentMapper<'c> {
     constant_per_file: Vec<bool>,
     /// The values of these, once they are known.
     known: RefCell<Vec<Option<LetResult<'c>>>>,
-    /// For each feed, the fields that are mapped but whose survivorship ignores the source.
+    /// For each feed, the fields that are mapped but that the definition does not accept from this source (`from:`).
     ignored_fields: Vec<Vec<FieldId>>,
     /// For each feed and each `let`, the field that has the same name.
     same_name_fields: Vec<Vec<Option<FieldId>>>,
