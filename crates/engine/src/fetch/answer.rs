@@ -76,10 +76,10 @@ pub struct ServiceAnswer {
     pub documents: u64,
     /// Number of documents that could not be read.
     pub failed: u64,
-    /// Number of documents with values that were left out because they cannot be converted to their field's type.
+    /// Number of warnings, such as about values that were left out because they cannot be converted to their field's type.
     #[serde(default)]
     pub unreadable: u64,
-    /// The first of these issues.
+    /// The first of these warnings.
     #[serde(default)]
     pub example: Option<String>,
     /// Number of records to which the source had contributed, but which this answer does not contain.

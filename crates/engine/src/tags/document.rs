@@ -94,7 +94,7 @@ impl TagDefinitions {
         let mut own = Self::default();
         let Some(document) = collection.tag_document() else { return own };
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
-            // an XPath that cannot be parsed was not written for this definition; records keep such a tag
+            // an XPath that cannot be parsed was not written for this catalogue; records keep such a tag
             if let TagDefinition::XPath(text) = &tag.definition
                 && let Ok(xpath) = XPath::parse(text, &document.namespaces)
             {

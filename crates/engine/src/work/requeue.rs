@@ -25,7 +25,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let scanner = Scanner::resume(syntax, source, &slice.head);
     let mut reader = DocumentReader::with_scanner(&bytes[..], scanner, read::range(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    // end, number of documents, and the scanner's state at the start of each new chunk
+    // end, number of documents, and the scanner's state after the first document, which knows everything that precedes it
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();
     let mut counted = 0;
     while reader.next().map_err(failed)?.is_some() {

@@ -103,7 +103,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A condition on the key field, or, for equality, on the key, by which records are found faster.
+    /// A condition on the key field; for `=`, `!=` and `in` one on the key, by which records are found faster.
     fn of_key(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
         let key = |value: Value| Value::text(value.show(ty));
         match test {
