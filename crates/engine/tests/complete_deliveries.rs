@@ -1,5 +1,5 @@
-//! The law of files that take the place of others: whatever comes in whichever order, over however many workers, a record is
-//! what the newest thing said of it says, unless a newer whole file of its scope begins no later and does not name it.
+//! The law of complete deliveries: whatever arrives in whichever order, over however many workers, a record follows from the newest contribution
+//! of each contributor, unless a newer complete file of its scope begins no later and does not contain it.
 
 mod support;
 
@@ -72,12 +72,12 @@ collections:
 #[derive(Debug, Clone)]
 struct Delivery {
     source: &'static str,
-    /// When it was made; no two of a source are of the same time.
+    /// Its time; no two files of a source have the same.
     made: i64,
     rows: Vec<Row>,
     /// Whether one of its rows fails.
     broken: bool,
-    /// Whether somebody has allowed it to retire all that it lacks.
+    /// Whether it may retire all that it lacks.
     allowed: bool,
 }
 
@@ -110,18 +110,18 @@ fn deliveries() -> impl Strategy<Value = Vec<Delivery>> {
     })
 }
 
-/// The largest share that a file may lack of the one before it, in percent.
+/// The largest share of keys that a file may lack of the one before it, in percent.
 fn most(source: &str) -> usize {
     if source == "table" { 20 } else { 50 }
 }
 
-/// The rows of a file in a scope, with their places in it.
+/// The rows of a file in a scope, with their positions in it.
 fn in_scope<'d>(delivery: &'d Delivery, side: &'d str) -> impl Iterator<Item = (&'d str, i64)> {
     let is_table = delivery.source == "table";
     delivery.rows.iter().filter(move |row| is_table || row.side == side).map(move |row| (row.id.as_str(), if is_table { 0 } else { row.at }))
 }
 
-/// Files of a source that count in a scope: whole ones that lack no more than they may of the one before them that counts.
+/// The files of a source that count in a scope: complete ones that lack no more than allowed of the newest one before them that counts.
 fn counting<'d>(all: &'d [Delivery], source: &str, side: &str) -> Vec<(&'d Delivery, i64)> {
     let mut whole: Vec<&Delivery> = all.iter().filter(|own| own.source == source && !own.broken).collect();
     whole.sort_by_key(|own| own.made);
@@ -138,7 +138,7 @@ fn counting<'d>(all: &'d [Delivery], source: &str, side: &str) -> Vec<(&'d Deliv
     counting
 }
 
-/// What there is when everything has come.
+/// The expected records when everything has arrived.
 fn expected(all: &[Delivery]) -> Json {
     let dead = |source: &str, row: &Row, made: i64| {
         let at = if source == "table" { 0 } else { row.at };
@@ -192,7 +192,7 @@ impl Desk {
         Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
     }
 
-    /// Makes a job of a delivery, in chunks of two documents.
+    /// Creates a job for a delivery, in chunks of two documents.
     fn deliver(&self, tenant: &Tenant, delivery: &Delivery) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let path = self.folder.join(format!("{}.csv", NEXT.fetch_add(1, Ordering::SeqCst)));
@@ -207,7 +207,7 @@ impl Desk {
         support::job_of(&self.catalogue, &*self.stores[0], tenant, delivery.source, (&path, &text), (2, delivery.allowed))
     }
 
-    /// Lets workers of several processes do what there is to do.
+    /// Lets workers of several processes do all work.
     fn work(&self, processes: usize) {
         let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
         std::thread::scope(|scope| {
@@ -234,7 +234,7 @@ impl Desk {
         seen
     }
 
-    /// Outcomes of a job that ended well.
+    /// The outcomes of a job that completed.
     fn counts(&self, job: JobId) -> BTreeMap<&'static str, i64> {
         let job = self.stores[0].job(job).expect("the job");
         assert!(matches!(job.state, JobState::Completed | JobState::CompletedWithErrors), "{job:?}");
@@ -257,7 +257,7 @@ fn any_order_ends_in_the_same(desk: &Desk, all: &[Delivery], order: &[usize], gr
         let sum: i64 = desk.counts(*job).values().sum();
         assert_eq!(sum, all[*place].rows.len() as i64 + i64::from(all[*place].broken), "{:?}", desk.counts(*job));
     }
-    // once more changes nothing
+    // doing it all again changes nothing
     let again: Vec<JobId> = all.iter().map(|delivery| desk.deliver(&tenant, delivery)).collect();
     desk.work(processes);
     assert_eq!(desk.see(&tenant), expected(all));
@@ -265,7 +265,7 @@ fn any_order_ends_in_the_same(desk: &Desk, all: &[Delivery], order: &[usize], gr
         let counts = desk.counts(job);
         assert!(counts.keys().all(|outcome| ["unchanged", "superseded", "failed"].contains(outcome)), "{counts:?}");
     }
-    // taken back, it is as if no plan had ever come: an old one counts again
+    // after the withdrawal it is as if no plan had ever been delivered: an old one counts again
     let none = |_| ();
     let withdrawn = withdraw::withdraw(
         &desk.catalogue,
@@ -333,7 +333,7 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
             .expect("it reads")
             .is_some()
     );
-    // an old file that comes late is superseded where a newer one has taken its place
+    // an old file that arrives late is superseded if a newer one replaces it
     let late = Delivery { source: "plan", made: 1, rows: vec![row("t4", 9), row("t5", 3)], broken: false, allowed: false };
     let job = desk.deliver(&tenant, &late);
     desk.work(1);
@@ -343,8 +343,8 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     assert!(reasons.len() == 1 && reasons[0].starts_with("a newer complete delivery counts instead, as of "), "{reasons:?}");
 }
 
-/// A file that names a record in two scopes, of which a newer file covers one: which row counts does not depend on when the newer file is
-/// known, and what retires one row leaves the other one alone.
+/// A file contains a record in two scopes, and a newer file covers one of these: which row counts does not depend on when the newer file is
+/// known, and retiring one row leaves the other one alone.
 #[test]
 fn a_row_of_another_scope_in_the_same_file_is_not_retired() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
@@ -372,12 +372,12 @@ fn a_row_of_another_scope_in_the_same_file_is_not_retired() {
             assert!(seen.iter().all(|own| *own == seen[0]), "{seen:#?}");
             remaining.insert(seen[0]["task"]["t1"]["side"].as_str().map(str::to_owned));
         }
-        // of rows of the same time the one with the greater hash counts: sometimes that of the side that the newer file covers
+        // among rows of the same time the one with the greater hash counts: sometimes it is on the side that the newer file covers
         assert_eq!(remaining, BTreeSet::from([None, Some("r".to_owned())]));
     }
 }
 
-/// A dry run and the import count the same where a record has moved to another scope, or in time.
+/// A dry run counts the same as the import, even if a record has moved to another scope or position.
 #[test]
 fn a_dry_run_counts_what_an_import_retires() {
     let desk = &*FILE;
@@ -386,7 +386,7 @@ fn a_dry_run_counts_what_an_import_retires() {
     let delivery = |made, rows| Delivery { source: "plan", made, rows, broken: false, allowed: true };
     desk.deliver(&tenant, &delivery(1, vec![row("t1", "l", 3), row("t2", "l", 3), row("t3", "l", 3), row("t4", "l", 3)]));
     desk.work(1);
-    // one moves to another side, one to a time that begins later than what others have said
+    // one moves to another side, one to a position after the beginning of the newer file
     desk.deliver(&tenant, &delivery(2, vec![row("t1", "r", 3), row("t2", "l", 12)]));
     desk.work(1);
     let newest = delivery(3, vec![row("t4", "l", 1), row("t5", "r", 9)]);
@@ -396,9 +396,9 @@ fn a_dry_run_counts_what_an_import_retires() {
     assert_eq!((foreseen.retired, replaced(desk, job).retired), (2, 2), "{foreseen:?}");
 }
 
-/// What a dry run says of a delivery.
+/// The report of a dry run of a delivery.
 fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> complete_delivery::RetirementReport {
-    // a job nobody works on writes the file
+    // creating a job that no worker processes writes the file
     let job = desk.stores[0].job(desk.deliver(&desk.tenant(), delivery)).expect("a job");
     let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some(source.to_owned()));
     let request = ImportRequest { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
@@ -406,7 +406,7 @@ fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> compl
     import::dry_run(&desk.catalogue, &*desk.stores[0], &request, wanted).expect("it reads").replaced.expect("it is told")
 }
 
-/// What a job says of its files.
+/// The report of a job about its files.
 fn replaced(desk: &Desk, job: JobId) -> complete_delivery::RetirementReport {
     let job = desk.stores[0].job(job).expect("the job");
     complete_delivery::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
@@ -424,18 +424,18 @@ fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() 
         let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
         desk.deliver(&tenant, &table(1, 0..100));
         desk.work(1);
-        // a tenth is gone: that may be
+        // a tenth is missing, which is allowed
         let job = desk.deliver(&tenant, &table(2, 0..90));
         desk.work(1);
         assert_eq!((words(), replaced(desk, job).retired), (90, 10));
-        // two are left and one is new: the file is not believed, but what it says counts
+        // two keys are left and one is new: the file retires nothing, but its contributions count
         let mut short = table(3, 88..91);
         let job = desk.deliver(&tenant, &short);
         desk.work(1);
         let said = replaced(desk, job);
         assert_eq!((words(), said.retired, said.files[0].counts), (91, 0, false));
         assert!(said.sentences()[0].contains("98 % of the previous delivery's keys are missing (88 of 90"), "{said:?}");
-        // again, or a day later, it is the same
+        // the same when it is imported again, or a day later
         let job = desk.deliver(&tenant, &Delivery { made: 4, ..short.clone() });
         desk.work(1);
         assert_eq!((words(), replaced(desk, job).files[0].counts), (91, false));
@@ -453,7 +453,7 @@ fn a_file_between_two_that_comes_late_brings_back_what_the_newer_one_may_not_ret
         let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
         desk.deliver(&tenant, &table(1, 0..3));
         desk.work(1);
-        // of three keys it has all
+        // it has all of the three keys
         let newest = desk.deliver(&tenant, &table(9, 0..3));
         desk.work(1);
         desk.deliver(&tenant, &table(5, 0..100));

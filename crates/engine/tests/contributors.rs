@@ -1,4 +1,4 @@
-//! A record at the limit of its contributors: it keeps those whose statements are the newest, in whatever order they come.
+//! A record at the limit of its contributors keeps those whose contributions are newest, in whatever order they arrive.
 
 mod support;
 
@@ -33,13 +33,13 @@ collections:
       all: { path: $.says, type: [text], survivorship: union }
 ";
 
-/// Contributors beyond the limit.
+/// Number of contributors beyond the limit.
 const MORE: usize = 150;
 
-/// What is kept of a record: its golden values, and the contributors with the times of their statements.
+/// What is kept of a record: its golden values, and its contributors with the times of their contributions.
 type Kept = (Vec<String>, Vec<(String, i64)>);
 
-/// Imports one statement of each contributor in this order, then one more of a contributor that is too old to be kept.
+/// Imports one contribution of each contributor in this order, then another one of a contributor that is too old to be kept.
 fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept {
     let tenant = Tenant::new("main").expect("a tenant");
     let folder = tempfile::tempdir().expect("a folder");
@@ -76,7 +76,7 @@ fn a_record_with_too_many_contributors_keeps_the_newest_in_any_order() {
         shuffled.swap(place, random.below(place as u64 + 1) as usize);
     }
     let orders = [all.clone(), all.iter().rev().copied().collect(), shuffled];
-    // the first has spoken again, the others after it are the newest
+    // the first has contributed again; of the others the newest are kept
     let mut wanted: Vec<(String, i64)> = all[MORE + 1..].iter().map(|place| (format!("votes:w{place:05}"), 1_000 + *place as i64)).collect();
     wanted.insert(0, ("votes:w00000".into(), (1_000 + MAX_CONTRIBUTORS + MORE) as i64));
     let mut seen: Option<Kept> = None;

@@ -1,5 +1,5 @@
-//! Damage is told and healed, never swallowed: whatever byte of a store is another one, nothing panics, state that transitions have set stays
-//! in the store, a record that cannot be read fails what is asked of it and nothing else, and the documents about it heal it.
+//! Damage is reported and repaired, never ignored: whatever byte of a store is changed, nothing panics, state that transitions have set stays
+//! in the store, a damaged record fails what needs it and nothing else, and importing its documents again repairs it.
 
 mod support;
 
@@ -93,7 +93,7 @@ fn documents(source: &str) -> String {
     };
     match source {
         "box" => (0..2).map(|number| format!("{{\"at\":\"2026-01-01T00:00:00Z\",\"id\":\"b{number}\",\"title\":\"box {number}\"}}\n")).collect(),
-        // the second says something of some
+        // the second source contributes to some
         "b" => (0..ITEMS).step_by(2).map(item).collect(),
         _ => (0..ITEMS).map(item).collect(),
     }
@@ -121,7 +121,7 @@ fn import(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path, source: 
     let job = support::job(catalogue, store, &tenant(), source, (&folder.join(format!("{source}.json")), &documents(source)), 2);
     let (stop, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // a store in which the queue is damaged may not come to an end
+        // a store with a damaged queue may never finish
         scope.spawn(move || {
             for _ in 0..400 {
                 if over.load(Ordering::SeqCst) {
@@ -143,7 +143,7 @@ fn settle_all(catalogue: &Arc<Catalogue>, store: &dyn Store) -> stook_store::Res
     settle::drain(store, &pass, &AtomicBool::new(false))
 }
 
-/// Fills a store with a little of everything.
+/// Fills a store with records of all kinds.
 fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path) {
     for source in ["box", "a", "b"] {
         import(catalogue, store, folder, source);
@@ -163,14 +163,14 @@ fn keys() -> Vec<Key> {
     (0..ITEMS).map(|number| Key::new(format!("i{number}")).expect("a key")).collect()
 }
 
-/// What readers see of each item; nothing where it cannot be read.
+/// What readers see of each item; `None` if it cannot be read.
 fn seen(catalogue: &Catalogue, store: &dyn Store) -> Vec<Option<Json>> {
     let get =
         |key: &Key| record::get(catalogue, store, &RecordAddress { tenant: &tenant(), collection: "item", key: key.as_str() }, false).ok().flatten();
     keys().iter().map(|key| get(key).map(|record| record.to_json())).collect()
 }
 
-/// Reads records that are damaged, each alone and with the others: nobody may take one for a record that is not there.
+/// Reads damaged records, each alone and with the others: none may be taken for a record that does not exist.
 fn read_damaged(catalogue: &Catalogue, store: &dyn Store, found: &damage::DamageReport, what: &str) {
     for (tenant, collection, key) in found.named.iter().filter_map(|(tenant, own)| own.record.as_ref().map(|(name, key)| (tenant, name, key))) {
         let (index, definition) = catalogue.collection(collection).expect("a collection");
@@ -178,7 +178,7 @@ fn read_damaged(catalogue: &Catalogue, store: &dyn Store, found: &damage::Damage
         let alone = std::slice::from_ref(&key);
         for keys in [alone, &[keys().as_slice(), alone].concat()] {
             let read = store.read(tenant, index, keys, ReadDetail::Full).map(|mut records| records.pop().flatten());
-            // what a record keeps of its sources is read later
+            // kept documents are decoded later
             let is_sound = read.as_ref().is_ok_and(|read| read.as_ref().is_none_or(|record| record.contributions_of(definition).is_ok()));
             assert!(!is_sound, "{what}: reading {collection} {} with {} others ends in {read:?}", key.as_str(), keys.len() - 1);
         }
@@ -187,7 +187,7 @@ fn read_damaged(catalogue: &Catalogue, store: &dyn Store, found: &damage::Damage
     }
 }
 
-/// Does everything that is done with a store; nothing of it may panic.
+/// Uses a store in every way; nothing may panic.
 fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
     let tenant = tenant();
     for detail in [ReadDetail::Head, ReadDetail::Values, ReadDetail::Full] {
@@ -228,7 +228,7 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
     let _ = settle_all(catalogue, store);
 }
 
-/// A byte of a value that is another one.
+/// A value with one changed byte.
 fn flipped(value: Sql, random: &mut u64) -> Option<Sql> {
     let mut next = |below: usize| {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -258,7 +258,7 @@ fn flipped(value: Sql, random: &mut u64) -> Option<Sql> {
     }
 }
 
-/// Tables with rows, and their columns.
+/// Tables that have rows, and their columns.
 fn columns(file: &Connection) -> Vec<(String, String)> {
     let sql = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' \
                AND m.name NOT LIKE 't\\_%' ESCAPE '\\' AND c.name NOT IN ('id', 'packed') ORDER BY 1, 2";
@@ -266,7 +266,7 @@ fn columns(file: &Connection) -> Vec<(String, String)> {
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("SQL").map(|row| row.expect("a row")).collect()
 }
 
-/// Changes a byte of one row in a column; what the row was is in the answer, if there was something to be changed.
+/// Changes a byte in a column of one row; returns a description of the change, if there was anything to change.
 fn damaged(path: &Path, (table, column): &(String, String), round: u64) -> Option<String> {
     let file = Connection::open(path).expect("the file opens");
     let mut random = round.wrapping_mul(977).wrapping_add(u64::from(table.len() as u32 * 31 + column.len() as u32));
@@ -275,11 +275,11 @@ fn damaged(path: &Path, (table, column): &(String, String), round: u64) -> Optio
     let candidates: Vec<&Sql> = values.iter().filter(|value| **value != Sql::Null).collect();
     let old = (*candidates.get(round as usize % candidates.len().max(1))?).clone();
     let new = flipped(old.clone(), &mut random)?;
-    // through the schema's checks, as a byte of a page would be
+    // bypasses the schema's checks, as a changed byte of a page would
     file.execute_batch("PRAGMA ignore_check_constraints = ON").expect("SQL");
     let sql = format!("UPDATE OR REPLACE \"{table}\" SET \"{column}\" = ?1 WHERE \"{column}\" IS ?2");
     let place = if table.starts_with("r_") { format!("{sql} AND id = (SELECT min(id) FROM \"{table}\" WHERE \"{column}\" IS ?2)") } else { sql };
-    // a table may not take it: then it is no damage that the database would not tell
+    // if the table refuses it, the database would report such damage itself
     file.execute(&place, params![new, old]).ok().filter(|changed| *changed > 0)?;
     Some(format!("{table}.{column}: {old:?} became {new:?}"))
 }
@@ -326,7 +326,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
                 if is_state && !broken.is_empty() {
                     assert_eq!(set_states(&path), 1, "{what}: state was lost");
                 }
-                // nothing is said of records that cannot be read, and the others are what they were
+                // records that cannot be read are not shown, and the others are unchanged
                 for (key, now) in keys().iter().zip(seen(&catalogue, &store)).filter(|(key, _)| broken.contains(key.as_str())) {
                     assert_eq!(now, None, "{what}: {} is shown", key.as_str());
                 }
@@ -367,7 +367,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
     assert!(told > 20 && healed > 5, "{told} told, {healed} healed");
 }
 
-/// Items in which something is noted of what transitions have set.
+/// Number of items whose state transitions have set.
 fn set_states(path: &Path) -> i64 {
     let file = Connection::open(path).expect("the file opens");
     file.query_row("SELECT count(*) FROM r_item WHERE state IS NOT NULL", [], |row| row.get(0)).expect("SQL")
@@ -382,7 +382,7 @@ fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
     fill(&catalogue, &store, &folder);
     drop(store);
     let file = Connection::open(&path).expect("the file opens");
-    // the state of one, and a value of another that the second source has said
+    // the state of one item, and a value of another that the second source has contributed
     file.execute("UPDATE r_item SET state = 'x' WHERE key = 'i1'", []).expect("SQL");
     file.execute("UPDATE r_item SET f_name = x'00' WHERE key = 'i2'", []).expect("SQL");
     drop(file);

@@ -1,4 +1,4 @@
-//! Whose a file is: by its name, its first document or its format, whatever the order of the sources; and which files folders have.
+//! Which source reads a file: by its name, its first document or its format, whatever the order of the sources; and which files folders have.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -10,18 +10,18 @@ use stook_engine::import::{ImportRequest, sort_files};
 use stook_sample::random::Random;
 use stook_store::Tenant;
 
-/// A source as the test thinks of it.
+/// A source of a generated definition.
 #[derive(Debug, Clone)]
 struct Reader {
     name: String,
     format: &'static str,
-    /// The beginning of the names of its files.
+    /// The prefix of the names of its files.
     files: Option<&'static str>,
-    /// The member or column of its first document.
+    /// The member or column that its first document must have.
     has: Option<&'static str>,
 }
 
-/// A file: the beginning of its name, its format, and the member of its first document; none of a file without documents.
+/// A file: the prefix of its name, its format, and the member of its first document; `None` if it has no document.
 #[derive(Debug, Clone)]
 struct Delivery {
     begins: &'static str,
@@ -45,13 +45,13 @@ impl Reader {
         self.files == Some(file.begins)
     }
 
-    /// Whether what it looks for is there; nothing where there is no document.
+    /// Whether the member it looks for exists; `None` if the file has no document.
     fn finds(&self, file: &Delivery) -> Option<bool> {
         file.member.map(|member| self.format == file.format && self.has == Some(member))
     }
 }
 
-/// Who claims a file, said as the documentation does: names first, then what is in the file, then its format.
+/// The sources that claim a file by the rules of the documentation: names first, then the content, then the format.
 fn claims(readers: &[Reader], file: &Delivery) -> Vec<String> {
     let all = |fits: &dyn Fn(&Reader) -> bool| readers.iter().filter(|own| fits(own)).map(|own| own.name.clone()).collect::<Vec<_>>();
     let proven = all(&|own| own.is_named(file) && own.has.is_some() && own.finds(file) == Some(true));
@@ -97,7 +97,7 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
             let sources: Vec<String> = readers.iter().map(|own| format!("  {}: {}\n", own.name, own.definition())).collect();
             format!("catalogue: c\nsources:\n{}collections: {{ thing: {{ key: id, fields: {{ id: text }} }} }}\n", sources.concat())
         };
-        // the same name and nothing else that tells sources apart is refused
+        // sources that nothing distinguishes but their names are refused
         if parse(&text(&readers)).is_err() {
             let claimed =
                 |own: &Reader| own.files.map(|files| (files, own.has.map(|has| if own.format == "json" { format!("$.{has}") } else { has.into() })));
@@ -137,7 +137,7 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
             let sorted = match sorted {
                 Ok(sorted) => sorted,
                 Err(_) if rest.is_empty() => break,
-                // the others are as they would be without
+                // the other files are sorted as if this one did not exist
                 Err(_) => sort_files(&catalogue, &request(rest.iter().cloned().chain([rest[0].clone(), rest[0].clone()]).collect()))
                     .unwrap_or_else(|error| panic!("{error}: {}", text(&readers))),
             };
@@ -191,7 +191,7 @@ fn a_folder_is_its_files_in_the_order_of_bytes_and_those_of_its_folders() {
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("link")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("a.csv"), folder.path().join("link.csv")).unwrap();
     }
-    // what is given twice is one file, and a file that is named is taken whatever it is called
+    // a file that is given twice is imported once, and a file that is given by name is imported whatever its name is
     let given = vec![folder.path().to_owned(), folder.path().join("a/b.csv"), folder.path().join("a"), folder.path().join("y.csv.tmp")];
     let sorted = sort_files(&catalogue, &request(given)).unwrap();
     let names = |files: &[PathBuf]| files.iter().map(|file| file.strip_prefix(folder.path()).unwrap().display().to_string()).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! Geometries on their way through an import, on both stores: what is repaired is told with field and document, what is none is left out, and what
-//! expressions ask of them.
+//! Geometries in imports, on both stores: repairs are reported with field and document, text that is no geometry is left out, and expressions
+//! can use the rest.
 
 mod support;
 
@@ -40,7 +40,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Imports lines; returns the reasons of each document that the journal has.
+    /// Imports lines; returns the reasons that the journal has for each document.
     fn import(&self, source: &str, documents: &[Json]) -> Vec<(Option<String>, Vec<String>)> {
         let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
         let file = self.folder.join(format!("{source}.ndjson"));
@@ -96,7 +96,7 @@ fn repairs_and_mistakes_are_told_with_field_and_document() {
         assert_eq!((&bow["inside"], &bow["share"]), (&json!(true), &json!(1.0)), "{bow}");
         let none = desk.record("none");
         assert_eq!((&none["footprint"], &none["square_km"], &none["tile"]), (&Json::Null, &Json::Null, &Json::Null), "{none}");
-        // the same area in another form is neither a change nor a conflict
+        // another form of the same area is neither a change nor a conflict
         desk.import("ground", &[json!({ "id": "valid", "footprint": "POLYGON((375 6, 365 6, 365 5, 375 5, 375 6))" })]);
         assert_eq!(desk.record("valid")["footprint"], valid["footprint"]);
         let keys = [Key::new("valid").expect("a key")];

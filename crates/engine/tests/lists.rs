@@ -1,6 +1,6 @@
-//! The law of links of lists: whatever the rule, and whatever came in whichever order, a link of a list leads to all records that it
-//! should, what is read through it is what all of these have, and each of these counts who leads to it, once. Definitions are
-//! generated; an oracle looks at all records at once.
+//! The law of links of lists: whatever the rule, and whatever arrives in whichever order, a link of a list leads to all records that it
+//! should, expressions through it read the values of all these, and each of these counts each child once. Definitions are generated; an oracle
+//! looks at all records at once.
 
 mod support;
 
@@ -26,22 +26,22 @@ use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{SettlePass, Store, Tenant};
 
-/// Who are the authors of a work.
+/// Which people are the authors of a work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
-    /// Those who have one of its names.
+    /// Those with one of its names.
     Name,
-    /// One who has an alias that is its name.
+    /// The one with an alias that is its name.
     Alias,
-    /// Those who have an alias that is one of its names.
+    /// Those with an alias that is one of its names.
     Both,
-    /// Those who have one of its names, and are on one of its sides.
+    /// Those with one of its names that are on one of its sides.
     Two,
     /// Those whose key is one of its names.
     Key,
-    /// Those whose key is made of its side and one of its names.
+    /// Those whose key consists of its side and one of its names.
     Template,
-    /// One whose key is its name.
+    /// The one whose key is its name.
     One,
 }
 
@@ -79,7 +79,7 @@ struct Design {
     reads: bool,
     rolls: bool,
     covers: bool,
-    /// The field by which those who are linked are told apart.
+    /// The field by which children are grouped.
     group: &'static str,
 }
 
@@ -144,13 +144,13 @@ fn design() -> impl Strategy<Value = Design> {
 struct Step {
     collection: &'static str,
     key: String,
-    /// Nothing deletes.
+    /// `None` deletes the record.
     fields: Option<Json>,
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Keys of people, some of which the rules by key make.
+/// Keys of people, some of which the rules by key form.
 const PEOPLE: [&str; 8] = ["a", "b", "c", "d", "l:a", "l:b", "r:a", "p"];
 
 fn step() -> impl Strategy<Value = Step> {
@@ -166,7 +166,7 @@ fn step() -> impl Strategy<Value = Step> {
         prop::collection::vec(works(), 0..3),
     )
         .prop_map(|(key, (mut names, name), (side, sides), kind, size, refs)| {
-            // the order in which elements stand says nothing, and what comes twice is one
+            // the order of elements has no meaning, and repeated ones count once
             names.reverse();
             names.extend(names.first().copied());
             let kind = ["a", "a", "b", "x"][kind];
@@ -191,14 +191,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Design {
-    /// Whether a step says something that does not depend on what was there: who exists because others name them is deleted by a
-    /// document only while they do.
+    /// Whether the result of a step does not depend on what was stored before: a record that links create is deleted by a document only while links
+    /// lead to it.
     fn takes(self, step: &Step) -> bool {
         !(self.create && step.collection == "person" && step.fields.is_none())
     }
 }
 
-// --- looking at all records at once -------------------------------------------------------------------------------------
+// --- the oracle: looking at all records at once -------------------------------------------------------------------------
 
 type Records = BTreeMap<String, Json>;
 
@@ -216,7 +216,7 @@ fn put(record: &mut Json, name: &str, values: Vec<Json>) {
     }
 }
 
-/// What is said by documents.
+/// The records that documents contribute.
 fn said(steps: &[Step]) -> [Records; 2] {
     let mut all = [Records::new(), Records::new()];
     for step in steps {
@@ -337,7 +337,7 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
 struct Desk {
     catalogue: Arc<Catalogue>,
     rules: Arc<dyn SettlePass>,
-    /// Openings of one store, as several processes have them.
+    /// Several connections to one store, as several processes have them.
     stores: Vec<Box<dyn Store>>,
 }
 
@@ -360,7 +360,7 @@ fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Arc<Desk> {
     Arc::new(Desk { rules: Arc::new(SettleRules::new(&catalogue)), catalogue, stores })
 }
 
-/// A store of its own for each definition.
+/// A store for each definition.
 fn on_a_file(design: Design) -> Arc<Desk> {
     let mut desks = FILES.lock().expect("nobody panicked");
     let known = desks.entry(design).or_insert_with(|| {
@@ -372,7 +372,7 @@ fn on_a_file(design: Design) -> Arc<Desk> {
     known.clone()
 }
 
-/// A schema for each case: a server does not take connections of many stores at once.
+/// A schema for each case, because a server cannot take connections of many stores at once.
 fn on_a_server(design: Design) -> Option<Arc<Desk>> {
     let catalogue = definition(&design.text());
     Some(desk(catalogue.clone(), support::on_a_server(&format!("lists{}", number()), &catalogue)?))
@@ -418,7 +418,7 @@ impl Desk {
         records.collect()
     }
 
-    /// Compares what is settled with what it should be, and what is asked with that.
+    /// Compares settled values, and the results of queries, with the expected ones.
     fn compare(&self, design: Design, tenant: &Tenant, steps: &[Step]) {
         let (seen, wanted) = (self.see(tenant), expected(design, steps));
         for (collection, records) in &wanted {
@@ -464,7 +464,7 @@ fn sorted(record: &Json) -> BTreeMap<String, Json> {
 
 // --- laws ---------------------------------------------------------------------------------------------------------------
 
-/// One change after the other, settled now and then; a check finds nothing to mend.
+/// One change after the other, settled now and then; a check finds nothing wrong.
 fn one_by_one(desk: &Desk, design: Design, steps: &[(Step, bool)]) {
     let tenant = tenant();
     let steps: Vec<&(Step, bool)> = steps.iter().filter(|(step, _)| design.takes(step)).collect();
@@ -479,7 +479,7 @@ fn one_by_one(desk: &Desk, design: Design, steps: &[(Step, bool)]) {
     desk.compare(design, &tenant, &steps);
 }
 
-/// Deliveries of changes in chunks, in any order, by several workers at the same time.
+/// Changes delivered in chunks, in any order, by several workers at the same time.
 fn delivered(desk: &Desk, design: Design, (steps, order): (&[Step], &[usize]), chunk: u32, processes: usize) {
     let tenant = tenant();
     let order: Vec<usize> = order.iter().copied().filter(|place| design.takes(&steps[*place])).collect();
@@ -554,13 +554,13 @@ proptest! {
     }
 }
 
-// --- what links were ----------------------------------------------------------------------------------------------------
+// --- changed definitions ------------------------------------------------------------------------------------------------
 
 /// Opens one store for a definition.
 type Open<'o> = dyn Fn(&Arc<Catalogue>) -> Vec<Box<dyn Store>> + 'o;
 
-/// One definition after the other on one store: a link becomes one of a list, stops being one, has another key, is only read, and each
-/// time everything is settled again as if the store had been made for it.
+/// One definition after the other on one store: a link becomes one of a list, stops being one, has another key, or is only read, and each
+/// time everything is settled again as if the store had been created for it.
 fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
     let tenant = tenant();
     let mut done: Vec<Step> = Vec::new();
@@ -583,7 +583,7 @@ fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
     }
 }
 
-/// Fields of all are those of the first, so that none goes.
+/// All definitions have the fields of the first, so that none is removed.
 fn redesigns() -> impl Strategy<Value = Vec<Design>> {
     prop::collection::vec(design(), 2..4).prop_map(|designs| {
         let first = designs[0];
@@ -616,8 +616,8 @@ proptest! {
 
 // --- at the same time ---------------------------------------------------------------------------------------------------
 
-/// Two deliveries at the same time: one says that a work is gone and that another one cites it, the other one, which is newer and comes a
-/// moment earlier, that it is there. Whoever prepared the citing work had taken the cited one for gone.
+/// Two deliveries at the same time: one deletes a work and says that another work cites it; the other one, which is newer and arrives a moment
+/// earlier, contributes the deleted work again. The unit that prepared the citing work had read the cited one as deleted.
 fn cited_meanwhile(desk: &Desk) {
     let store = &*desk.stores[0];
     let rules = Arc::new(SettleRules::new(&desk.catalogue));
@@ -705,7 +705,7 @@ fn what_a_link_does_not_take_is_said() {
     }
 }
 
-/// Works of two names each, and who exists because of them by one design, then by another.
+/// Works with two names each, and the people created because of them, by one design and then by another.
 fn named_by(designs: [Design; 2]) {
     let work = |key: &str, name: &str, names: [&str; 3], side: &str| Step {
         collection: "work",

@@ -1,5 +1,5 @@
-//! Damaged records of MARC through an import: a source that repairs stores them and tells each repair in the journal, a strict one fails them;
-//! what is kept is what came, and exports name what they had to change.
+//! Damaged MARC records in imports: a source that repairs stores them and reports each repair in the journal, a strict one fails them;
+//! kept documents stay unchanged, and exports report what they had to change.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -34,7 +34,7 @@ fn record(title: &str) -> Vec<u8> {
     builder.finish().to_iso2709().expect("it is short")
 }
 
-/// A record with something wrong in it, by the kind of damage.
+/// A record with one kind of damage.
 fn damaged(kind: &str) -> Vec<u8> {
     let mut bytes = record("Bücher");
     match kind {
@@ -53,10 +53,10 @@ fn damaged(kind: &str) -> Vec<u8> {
 
 const KINDS: [&str; 6] = ["none", "length", "base", "entry", "character", "leader"];
 
-/// Whether a document failed, and what was said of it.
+/// Whether a document failed, and its issues.
 type Said = (bool, Vec<String>);
 
-/// Imports a file; for each of its documents whether it failed, and what was said of it; then the titles of the records.
+/// Imports a file; returns for each document whether it failed and its issues, and then the titles of the records.
 fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<dyn Store>, Arc<Catalogue>) {
     std::fs::create_dir_all(folder).expect("a folder");
     let catalogue = definition(words);
@@ -102,7 +102,7 @@ fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
     }
     assert_eq!(records.matches("\"title\":\"B").count(), KINDS.len(), "{records}");
     assert_eq!(records.matches("\"title\":\"Bücher\"").count(), KINDS.len() - 1, "{records}");
-    // what came is what is kept
+    // kept documents are unchanged
     let mut out = Vec::new();
     let exported = exported(&catalogue, &*store, ExportFormat::Marc, &mut out, &mut |_| ());
     assert_eq!((exported.records, out), (KINDS.len() as u64, file));
@@ -112,7 +112,7 @@ fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
 fn a_source_says_the_encoding_where_the_leader_is_wrong() {
     let folder = support::folder("marc");
     let mut file = record("B\u{fc}cher");
-    // the same in Latin-1, under a leader that says MARC-8
+    // the same in Latin-1, while the leader says MARC-8
     let at = file.iter().position(|byte| *byte == 0xc3).expect("a character");
     file.splice(at..at + 2, [b'?']);
     file[at] = 0xfc;
@@ -126,7 +126,7 @@ fn a_source_says_the_encoding_where_the_leader_is_wrong() {
         let (said, records, store, catalogue) = imported(&folder.join(format!("encoding{}", words.len())), words, &file);
         assert!(said.iter().all(|(failed, _)| !failed), "{words}: {said:?}");
         assert!(records.contains(title), "{words}: {records}");
-        // an export reads what is kept as its source does
+        // an export reads kept documents as their source does
         let mut out = Vec::new();
         exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut |_| ());
         assert!(String::from_utf8_lossy(&out).contains(title), "{words}");
@@ -136,7 +136,7 @@ fn a_source_says_the_encoding_where_the_leader_is_wrong() {
 #[test]
 fn an_export_names_the_records_that_it_changes() {
     let folder = support::folder("marc");
-    // a control character, which XML does not have
+    // a control character, which XML cannot contain
     let file = [record("one"), record("tw\u{8}o")].concat();
     let (_, _, store, catalogue) = imported(&folder.join("export"), "    tolerance: strict\n", &file);
     let (mut out, mut told) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
-//! The law of imports: what a job leaves behind and what it counts depend on what the store held before it and on the job's
-//! documents, never on how they were cut into chunks, in which order chunks were committed, or what they had read before.
+//! The law of imports: what a job leaves behind and what it counts depend on what the store contained before it and on the job's documents, never
+//! on how they were split into chunks, in which order chunks were committed, or what chunks had read before.
 //!
-//! Every history runs against an oracle that knows nothing of chunks: it looks at all documents of a job at once.
+//! Every history is compared with an oracle that knows nothing about chunks: it looks at all documents of a job at once.
 
 mod support;
 
@@ -28,8 +28,8 @@ use stook_store::plan::QueryPlan;
 use stook_store::queue::{ChunkSlice, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::{LeaseToken, Priority, ReadDetail, Store, Tenant};
 
-/// `dated` takes the time from its documents, `delivered` from the delivery, and `received` from its documents, with those of one time in
-/// the order of their reception. All have several contributors.
+/// `dated` takes the as-of time from its documents, `delivered` from the delivery, and `received` from its documents, ordered by reception if
+/// the times are equal. All have several contributors.
 const DEFINITION: &str = "\
 catalogue: orders
 sources:
@@ -75,10 +75,10 @@ const SECOND: i64 = 1_000_000;
 struct Doc {
     id: &'static str,
     part: &'static str,
-    /// Its time in seconds; a document of 0 does not say one.
+    /// Its as-of time in seconds; 0 for a document without one.
     at: i64,
     text: &'static str,
-    /// A number as JSON, nothing, or what is no number.
+    /// A number as JSON, an empty text, or a text that is no number.
     n: &'static str,
     gone: bool,
 }
@@ -112,9 +112,9 @@ struct Schedule {
     order: Vec<u16>,
     /// When a chunk reads the store.
     reads: Vec<Reads>,
-    /// Whether chunks are handed to the store all at once, so that they share a transaction.
+    /// Whether chunks are submitted to the store all at once, so that they share a transaction.
     together: bool,
-    /// Whether all of it is written while somebody waits, without a job, and whether what is stored is read before.
+    /// Whether everything is written while the caller waits, without a job, and if so, whether stored records are read before.
     at_once: Option<bool>,
 }
 
@@ -122,9 +122,9 @@ struct Schedule {
 enum Reads {
     /// Before any other chunk is committed.
     Early,
-    /// Right before its own commit.
+    /// Immediately before its own commit.
     Late,
-    /// Not at all, where that may be.
+    /// Not at all, if that is allowed.
     Never,
 }
 
@@ -143,7 +143,7 @@ struct Accepted {
     context: JobContext,
 }
 
-/// What a delivery was written as.
+/// How a delivery was written.
 enum Ran {
     Job(JobId),
     AtOnce(ChunkJournal),
@@ -157,7 +157,7 @@ impl Schedule {
 
 struct Desk {
     catalogue: Arc<Catalogue>,
-    /// Openings of one store. Chunks go to them in turn, so that their transactions overlap where the store lets them.
+    /// Several connections to one store. Chunks are submitted to them in turn, so that their transactions overlap if the store allows it.
     stores: Vec<Box<dyn Store>>,
 }
 
@@ -165,21 +165,21 @@ fn definition() -> Arc<Catalogue> {
     Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
-/// One store for all cases: each case has a tenant of its own.
+/// One store for all cases; each case has its own tenant.
 static DESK: LazyLock<Desk> = LazyLock::new(|| {
     let catalogue = definition();
     let stores = support::on_a_file(&support::folder("order"), &catalogue, 1);
     Desk { catalogue, stores }
 });
 
-/// Three sessions of one server, as three processes have them; nothing where PostgreSQL is not installed.
+/// Three connections to one server, as three processes have them; `None` if PostgreSQL is not installed.
 static SERVER_DESK: LazyLock<Option<Desk>> = LazyLock::new(|| {
     let catalogue = definition();
     let stores = support::on_a_server("orders", &catalogue)?;
     Some(Desk { catalogue, stores })
 });
 
-/// What is compared: outcomes of every key, and golden fields with existence.
+/// What is compared: the outcomes for every key, and golden fields with existence.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Seen {
     /// Sorted names of the outcomes of each job's documents, by job and key.
@@ -231,7 +231,7 @@ impl Desk {
         Ran::AtOnce(unit.journal().expect("a journal").clone())
     }
 
-    /// Runs a delivery as a job and checks that its counts and its journal say the same.
+    /// Runs a delivery as a job and checks that its counts and its journal agree.
     fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> Ran {
         if let Some(reads) = schedule.at_once {
             return self.run_at_once(tenant, delivery, reads);
@@ -242,7 +242,7 @@ impl Desk {
         Ran::Job(job)
     }
 
-    /// Makes a job of a delivery, with chunks of these sizes.
+    /// Creates a job for a delivery, with chunks of these sizes.
     fn accept(&self, tenant: &Tenant, delivery: &Delivery, sizes: &[usize]) -> Accepted {
         let source = &self.catalogue.sources[delivery.source];
         let file =
@@ -259,12 +259,12 @@ impl Desk {
         let progress =
             SplitProgress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..SplitProgress::default() };
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
-        // as whoever works on it finds it
+        // as the worker reads it
         let created = self.store(0).job(job).expect("the job").created;
         Accepted { job, file, context: self.context(tenant, delivery, (job, created)) }
     }
 
-    /// Processes the chunks of jobs, in whatever order their schedules say: a chunk of one job may come between two of another.
+    /// Processes the chunks of jobs in the order of their schedules: a chunk of one job may come between two of another.
     fn process(&self, jobs: Vec<(Accepted, &Schedule)>) {
         let mut mapped: Vec<(u16, Reads, ChunkUnit)> = Vec::new();
         let together = jobs.iter().any(|(_, schedule)| schedule.together);
@@ -344,7 +344,7 @@ impl Desk {
         records
     }
 
-    /// What is left of deliveries that are accepted one after the other, and processed after that.
+    /// The records after deliveries that are accepted one after the other and processed later.
     fn run_mixed(&self, history: &[Delivery], schedules: &[Schedule]) -> Records {
         let tenant = self.tenant();
         let accept = |(delivery, schedule): (&Delivery, _)| {
@@ -392,11 +392,11 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
 
 // --- the oracle ---------------------------------------------------------------------------------------------------------
 
-/// By key and contributor, everything that was said and not withdrawn; the newest last.
+/// By key and contributor, all contributions that were not withdrawn; the newest last.
 type Known = BTreeMap<String, Voices>;
 type Voices = BTreeMap<String, Vec<Statement>>;
 
-/// What a document says, and where it is ordered by that the place of its delivery and its own in it.
+/// A contribution; if it is ordered by reception, with the positions of its delivery and of its document in that.
 #[derive(Debug, Clone)]
 struct Statement {
     said: NewContribution,
@@ -411,7 +411,7 @@ impl std::ops::Deref for Statement {
     }
 }
 
-/// Every document of a job at once, against what there was before the job.
+/// The expected result of all documents of a job at once, given what was stored before the job.
 fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let consolidator = Consolidator::new(catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
@@ -465,7 +465,7 @@ fn outcomes(
         _ => {}
     }
     let mut outcomes = Vec::new();
-    // what says values, of which nobody sees anything where the record is deleted all the same
+    // contributions with values that have no effect because the record is deleted nevertheless
     let mut speaking = Vec::new();
     for (contributor, said) in by_contributor {
         let all = now.entry(contributor.clone()).or_default();
@@ -501,7 +501,7 @@ fn age(statement: &Statement) -> (i64, Option<(usize, usize)>, [u8; 16]) {
     (statement.as_of, statement.received, statement.hash)
 }
 
-/// What the documents of a delivery say that was accepted after so many others.
+/// The contributions of a delivery that was accepted after this many others.
 fn statements(catalogue: &Catalogue, delivery: &Delivery, number: usize) -> Vec<Statement> {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let mapper = DocumentMapper::new(catalogue, delivery.source, &evaluator);
@@ -542,7 +542,7 @@ fn reception(statement: &Statement) -> Option<Reception> {
     Some(Reception { at: delivery as i64, origin: ContributionOrigin { job: 0, document: place as u64 } })
 }
 
-/// What the newest of older statements says in which a field could be read.
+/// The value of the newest older contribution in which the field could be read.
 fn last_read(field: FieldId, newest: &Statement, older: &[Statement]) -> UnreadableField {
     let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unreadable.contains(&field));
     let Some(read) = read else { return UnreadableField::new(field) };
@@ -571,7 +571,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
     ];
     (0usize..3, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
         if source == 1 {
-            // the delivery's time counts; without another in the documents the same bytes come in several deliveries
+            // the delivery's time counts; as the documents have no other time, several deliveries contain the same bytes
             docs.iter_mut().for_each(|doc| doc.at = 0);
         }
         Delivery { source: SourceId::from(source), as_of, matched, unmatched, docs }
@@ -613,7 +613,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same with transactions of several sessions that overlap.
+    /// The same with overlapping transactions of several connections.
     #[test]
     fn counts_and_golden_fields_do_not_depend_on_who_commits_first(
         history in prop::collection::vec(delivery(), 1..4),
@@ -646,8 +646,8 @@ proptest! {
     }
 }
 
-/// A correction under the same time wins whatever it says, its own file is received again as a newer delivery, and the journal says by what a
-/// document is superseded.
+/// A correction of the same as-of time wins whatever it contains, its own file is received again as a newer delivery, and the journal gives the
+/// reason why a document is superseded.
 #[test]
 fn of_documents_of_one_time_the_one_received_last_counts() {
     let doc = |text: &'static str| Doc { id: "a", part: "x", at: 5, text, n: "null", gone: false };
@@ -660,7 +660,7 @@ fn of_documents_of_one_time_the_one_received_last_counts() {
                 let schedules: Vec<Schedule> = order.iter().map(|place| one_by_one(&[*place])).collect();
                 assert_eq!(desk.run_mixed(&history, &schedules)["a"].1[1], Value::text(texts[2]), "{texts:?} in the order {order:?}");
             }
-            // in one file the last one counts, however it is cut
+            // in one file the last document counts, however the file is split
             let file = [deliver(texts.map(doc).to_vec())];
             for order in orders(3) {
                 assert_eq!(desk.run_mixed(&file, &[one_by_one(&order)])["a"].1[1], Value::text(texts[2]), "{texts:?}, chunks {order:?}");
@@ -740,15 +740,15 @@ fn every_order_of_four_chunks_counts_the_same() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let upsert = |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let histories = [
-        // new record; a twin; an older one; a newer one
+        // a new record; an equal document; an older one; a newer one
         vec![upsert(vec![doc(1, "p"), doc(1, "p"), doc(0, "q"), doc(2, "r")])],
-        // the newest says again what was there before: unchanged, and the others lost whatever they said
+        // the newest contributes what was stored before: it is unchanged, and the others are superseded whatever they contain
         vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), doc(3, "p"), doc(0, "r"), doc(1, "p")])],
-        // a tombstone between two values
+        // a deletion between two values
         vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), Doc { gone: true, ..doc(3, "q") }, doc(4, "r"), doc(4, "r")])],
-        // somebody else's tombstone, and what is older
+        // the deletion of another contributor, and older contributions
         vec![upsert(vec![doc(1, "p"), Doc { gone: true, part: "y", ..doc(3, "q") }, doc(2, "q"), Doc { part: "z", ..doc(1, "r") }])],
-        // until something newer is said
+        // until there is a newer contribution
         vec![
             upsert(vec![Doc { gone: true, part: "y", ..doc(3, "q") }]),
             upsert(vec![
@@ -773,7 +773,7 @@ fn every_order_of_four_chunks_counts_the_same() {
     }
 }
 
-/// What is older than somebody else's deletion has no effect, and its journal says so; in whatever order the chunks come.
+/// A contribution older than another contributor's deletion has no effect, and its journal says so, in whatever order the chunks come.
 #[test]
 fn a_document_older_than_a_deletion_is_superseded_and_told_by_whom() {
     let doc = |part: &'static str, at: i64, gone: bool| Doc { id: "a", part, at, text: "p", n: "null", gone };
@@ -790,15 +790,15 @@ fn a_document_older_than_a_deletion_is_superseded_and_told_by_whom() {
             let told = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
             let found = said(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
             assert_eq!(found, [("superseded", told.clone()), ("created", String::new()), ("superseded", told)], "{order:?}");
-            // another one is superseded, too, unless one of its job is newer than the deletion
+            // another one is superseded, too, unless the job has one that is newer than the deletion
             let found = said(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
             assert_eq!(found, [("created", String::new()), ("created", String::new()), ("created", String::new())], "{order:?}");
         }
     }
 }
 
-/// A tombstone that is delivered again changes no content: only its time moves. The record must not look as if it had existed
-/// to the next chunk of the same job.
+/// A deletion that is delivered again changes no content: only its as-of time moves. To the next chunk of the same job, the record must not look
+/// as if it had existed.
 #[test]
 fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
     let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, n: "null", gone };
@@ -815,7 +815,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
     }
 }
 
-/// Review point: A(1), A(3), then a late B(2). The second A says nothing new, but its time must be kept or B wins.
+/// A(1), A(3), then a late B(2). The second A changes nothing, but its as-of time must be kept, or B wins.
 #[test]
 fn a_newer_time_counts_though_the_content_is_equal() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
@@ -831,7 +831,7 @@ fn a_newer_time_counts_though_the_content_is_equal() {
 #[test]
 fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
     let doc = |at: i64, n: &'static str| Doc { id: "a", part: "x", at, text: "p", n, gone: false };
-    // an older good one, a good one, one that is bad, and one that corrects it
+    // an older good document, a good one, one with an unreadable value, and one that corrects it
     let docs = [doc(0, "1"), doc(1, "2"), doc(2, "\"two\""), doc(3, "3")];
     for count in 1..=docs.len() {
         for order in orders(count) {
@@ -849,7 +849,7 @@ fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
 
 #[test]
 fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
-    // a guard against an oracle that agrees with everything: the generator's histories reach these outcomes
+    // guards against an oracle that agrees with everything: the generated histories must reach these outcomes
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut reached = std::collections::BTreeSet::new();
     for _ in 0..200 {
@@ -867,7 +867,8 @@ fn said_values_and_tombstones_are_told_apart_by_the_source() {
     assert_eq!(statements(&DESK.catalogue, &delivery, 0)[0].content, ContributionContent::Tombstone);
 }
 
-/// What a source has no say in is not kept, and makes no other content; expressions and conditions see it all the same.
+/// Fields that the definition does not accept from a source are not kept and do not change the content; expressions and conditions can use them
+/// nevertheless.
 #[test]
 fn a_source_does_not_say_what_only_others_are_heard_in() {
     let text = "\

@@ -1,5 +1,5 @@
-//! The law of settling: whatever came in whichever order and in overlapping transactions, when no mark is left every link,
-//! field through a link, rollup and coverage is what somebody finds who looks at all records at once.
+//! The law of settling: whatever arrives in whichever order and in overlapping transactions, when no mark is left, every link, field through a
+//! link, rollup and coverage is what an oracle finds that looks at all records at once.
 
 mod support;
 
@@ -130,7 +130,7 @@ collections:
 struct Step {
     collection: &'static str,
     key: String,
-    /// Nothing deletes.
+    /// `None` deletes the record.
     fields: Option<Json>,
 }
 
@@ -182,7 +182,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Desk {
     catalogue: Arc<Catalogue>,
     rules: Arc<dyn SettlePass>,
-    /// Openings of one store, as several processes have them.
+    /// Several connections to one store, as several processes have them.
     stores: Vec<Box<dyn Store>>,
 }
 
@@ -250,7 +250,7 @@ impl Desk {
     }
 }
 
-// --- looking at all records at once -------------------------------------------------------------------------------------
+// --- the oracle: looking at all records at once -------------------------------------------------------------------------
 
 fn seconds(record: &Json, name: &str) -> Option<i64> {
     let text = record.get(name)?.as_str()?;
@@ -276,7 +276,7 @@ fn duration(seconds: i64) -> Json {
 
 type Records = BTreeMap<String, Json>;
 
-/// What is settled, from what is not.
+/// Computes the settled values from the others.
 fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
     let mut all: BTreeMap<String, Records> = BTreeMap::new();
     for step in steps {
@@ -285,7 +285,7 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
             Some(fields) => {
                 let mut record = fields.clone();
                 record["id"] = step.key.clone().into();
-                // a list without elements is nothing
+                // an empty list counts as no value
                 record.as_object_mut().expect("fields").retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
                 own.insert(step.key.clone(), record);
             }
@@ -370,7 +370,7 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
             let (value, expected) = match group {
                 "a" => {
                     if let Some((from, to)) = span.filter(|_| wanted.contains(&"a")) {
-                        // a second is tolerated at the end of what has begun, and a first that is hardly late, or early, moves the whole
+                        // one second is tolerated at the end, and a first child that starts only a little late, or early, moves the window
                         let (from, to) = match own.iter().map(|(from, ..)| *from).min() {
                             None => (from, to),
                             Some(first) if first - from <= 2 => (first, to - 1 + first - from),
@@ -395,7 +395,7 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
                 "b" => {
                     let mut seen: Vec<(i64, i64)> = own.iter().map(|(from, _, size)| (*size, *from)).collect();
                     seen.sort_unstable();
-                    // each counts that is not near one that counts already
+                    // a value counts unless it is near one that counts already
                     let mut counted: Vec<(i64, i64)> = Vec::new();
                     for (size, at) in seen {
                         if counted.iter().all(|(other, before)| *other != size || at - before > 1) {
@@ -486,7 +486,7 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
     named.into_iter().map(|(name, records)| (name.to_owned(), records)).collect()
 }
 
-/// A row of a coverage; integers where the coverage mixes measures.
+/// A row of a coverage; integers if the coverage mixes measures.
 fn row(parent: &str, key: &str, group: &str, value: i64, expected: i64) -> Option<Json> {
     if value == 0 && expected == 0 {
         return None;
@@ -528,7 +528,7 @@ fn sorted(record: &Json) -> BTreeMap<String, Json> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One after the other, settled now and then.
+    /// Changes one after the other, settled now and then.
     #[test]
     fn settling_finds_what_looking_at_everything_finds(steps in prop::collection::vec((step(), prop::bool::weighted(0.2)), 1..40)) {
         let desk = &*FILE;
@@ -544,7 +544,7 @@ proptest! {
     }
 }
 
-/// Several sessions change different records at once while others settle.
+/// Several connections change different records at once while others settle.
 fn together(desk: &Desk, steps: &[Step], sessions: usize) {
     let tenant = desk.tenant();
     let done = AtomicBool::new(false);
@@ -592,7 +592,7 @@ fn overlapping_transactions_of_a_server_settle_alike() {
     }
 }
 
-/// A check looks at everything while sessions write and settle: what is on its way is not wrong.
+/// A check runs while connections write and settle: pending changes are not reported as wrong.
 fn checked(desk: &Desk, histories: impl Iterator<Item = Vec<Step>>, sessions: usize) {
     let (rules, done) = (Arc::new(SettleRules::new(&desk.catalogue)), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -620,7 +620,7 @@ fn a_check_beside_transactions_of_a_server_finds_nothing_wrong() {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 fn wait(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -629,7 +629,7 @@ fn wait(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Answers nothing, and keeps the lane of marks of a rule from everybody else until it is let go.
+/// Processes nothing, and keeps the lock partition of a rule's marks locked until it is released.
 struct Hold {
     rule: u32,
     holds: AtomicBool,
@@ -662,7 +662,7 @@ impl SettlePass for Hold {
     }
 }
 
-/// A check mends a record before the mark is answered that would have mended it, and its parent only after that.
+/// A check corrects a record before the mark that would have corrected it is processed, and its parent only after that.
 #[test]
 fn what_follows_from_something_undecided_is_not_wrong() {
     const FOUND: u32 = 0;
@@ -681,7 +681,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     let item = json!({ "side": side, "kind": "a", "from": time(1), "to": time(2), "size": 1, "words": ["u"] });
     let steps = [plan("far", 1_000), Step { collection: "item", key: child, fields: Some(item) }, plan(&parent, 0)];
     steps[..2].iter().for_each(|step| desk.apply(0, &tenant, step));
-    // as a store in use is: settled by these rules
+    // like a store in use, which was settled by these rules
     settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
@@ -725,8 +725,8 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     compare(&desk, &tenant, &steps);
 }
 
-/// Deliveries of steps, each in chunks of its own, at the same time and in any order: what chunks settle by themselves is what
-/// passes would have.
+/// Deliveries of steps, each in its own chunks, at the same time and in any order: what chunks settle inline is the same as what passes
+/// would compute.
 fn delivered(desk: &Desk, steps: &[Step], order: &[usize], chunk: u32, processes: usize) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let tenant = desk.tenant();
@@ -795,7 +795,7 @@ proptest! {
     }
 }
 
-/// A tenant with a hundred thousand marks takes one pass for each of a tenant with a few.
+/// A tenant with a hundred thousand marks gets one pass for each pass of a tenant with a few.
 #[test]
 fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
     let desks = [Some(&*FILE), SERVER.as_ref()];
@@ -832,7 +832,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
     }
 }
 
-/// More children of one parent than a pass reads at once, and all of them read something of it.
+/// One parent has more children than a pass reads at once, and all of them read a field of it.
 #[test]
 fn a_parent_has_more_children_than_are_read_at_once() {
     const CHILDREN: usize = 9_000;
@@ -843,7 +843,7 @@ fn a_parent_has_more_children_than_are_read_at_once() {
             fields: Some(json!({ "side": "l", "kind": "x", "from": time(0), "to": time(1), "size": size, "words": [], "box_id": "b1" })),
         };
         let mut steps: Vec<Step> = (0..CHILDREN).map(|number| item(number, number as i64 % 3)).collect();
-        // some change, some go
+        // some change, some are deleted
         steps.extend((0..CHILDREN).step_by(100).map(|number| item(number, 7)));
         steps.extend((0..CHILDREN).step_by(7).map(|number| Step { fields: None, ..item(number, 0) }));
         let order: Vec<usize> = (0..steps.len()).collect();
@@ -851,7 +851,7 @@ fn a_parent_has_more_children_than_are_read_at_once() {
     }
 }
 
-/// Marks of records that are to be settled as children.
+/// Number of marks of records that are to be settled as children.
 fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
     desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.order & 3 == 2).count()
 }
@@ -872,7 +872,7 @@ fn a_change_of_what_settling_does_not_read_asks_for_nothing() {
     desk.apply(0, &tenant, &steps[1]);
     desk.settle(0);
     assert_eq!(found(), Some(json!("p1")));
-    // its parent hears of the size, and it stays what it is
+    // only the size for its parent changes, so it stays settled
     desk.apply(0, &tenant, &steps[2]);
     assert_eq!((unsettled(&desk, &tenant), found()), (0, Some(json!("p1"))));
     desk.settle(0);

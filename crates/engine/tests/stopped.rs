@@ -1,4 +1,4 @@
-//! Who settles and is told to stop gives up the pass at hand: nothing of it is written, its marks stay, and whoever comes next finishes it.
+//! Settling that is stopped gives up the current pass: nothing of it is written, its marks stay, and a later pass finishes the work.
 
 mod support;
 
@@ -17,10 +17,10 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, UniqueConflict};
 
-/// Longer than anything here takes, and shorter than what is given up would.
+/// Longer than everything here takes, and shorter than the work that is given up would take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every child reads of its parent, and takes its time: a pass takes thousands of them.
+/// Every child reads its parent, slowly, and a pass settles thousands of them.
 const DEFINITION: &str = "\
 catalogue: stopped
 sources:
@@ -58,27 +58,27 @@ fn tenant() -> Tenant {
     Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
 }
 
-/// Makes a job of a file that gives the parent another number, newer than smaller ones.
+/// Creates a job for a file that gives the parent another number; a greater number is newer.
 fn deliver_parent(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i64) -> JobId {
     let path = support::folder("stopped files").join(format!("parent {} {number}.csv", tenant.as_str()));
     let text = format!("id,number,made\np,{number},201{number}-01-01T00:00:00Z\n");
     support::job(catalogue, store, tenant, "parent", (&path, &text), 1_000)
 }
 
-/// Writes children and their parent, without settling them.
+/// Writes children and their parent without settling them.
 fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant) {
     let folder = support::folder("stopped files");
     let rows: String = (0..CHILDREN).map(|number| format!("c{number},p\n")).collect();
     support::job(catalogue, store, tenant, "child", (&folder.join(format!("child {}.csv", tenant.as_str())), &format!("id,of\n{rows}")), 1_000);
     let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: false, only: None };
     let works = || work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
-    // the parent comes last: children that find it when they come are settled at once
+    // the parent comes last, because children that find it when they are written are settled inline
     works();
     deliver_parent(catalogue, store, tenant, 5);
     works();
 }
 
-/// How many children have read this number of their parent.
+/// Number of children that have read this number from their parent.
 fn settled(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i64) -> u64 {
     let (collection, child) = catalogue.collection("child").expect("a collection");
     let (field, _) = child.field("number_of").expect("a field");
@@ -86,7 +86,7 @@ fn settled(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i6
     store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) }).expect("a number")
 }
 
-/// Does something on a thread of its own, which has to end soon after it is told to stop, when it has begun.
+/// Does work on a thread of its own, stops it once it has started, and checks that it ends soon.
 fn is_stopped_soon<T: Send>(what: &str, (stop, has_begun): (&AtomicBool, &dyn Fn() -> bool), work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
@@ -94,7 +94,7 @@ fn is_stopped_soon<T: Send>(what: &str, (stop, has_begun): (&AtomicBool, &dyn Fn
         while !has_begun() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // long enough to be inside of a pass
+        // long enough to be within a pass
         std::thread::sleep(Duration::from_millis(200));
         stop.store(true, Ordering::SeqCst);
         match told.recv_timeout(PATIENCE) {
@@ -108,7 +108,7 @@ fn is_stopped_soon<T: Send>(what: &str, (stop, has_begun): (&AtomicBool, &dyn Fn
     })
 }
 
-/// A pass that reads for ever.
+/// A pass that reads forever.
 struct Endless {
     child: (CollectionId, FieldId),
     has_begun: AtomicBool,
@@ -183,7 +183,7 @@ fn an_import_that_waits_until_its_documents_are_settled_stops() {
         is_stopped_soon("a deep check", (&stop, &|| true), || {
             assert!(settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &stop, &|_| ()).expect("it is stopped").is_none());
         });
-        // resumed, it is settled
+        // after a resume, everything is settled
         import::run(&catalogue, &*store, &JobRun { job, workers: 1, settles: true, stop: &AtomicBool::new(false) }, &|_| ()).expect("it is settled");
         assert_eq!(settled(&catalogue, &*store, &tenant, 7), CHILDREN as u64);
     }

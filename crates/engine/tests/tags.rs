@@ -1,5 +1,5 @@
-//! The law of tags: whatever comes in whichever order, over however many processes, a record carries a tag when the tag's last
-//! definition holds of the record's last documents. And: what a sample of machines is known to carry, budgets, manual tags.
+//! The law of tags: whatever arrives in whichever order, over however many processes, a record has a tag if the tag's last definition holds
+//! for the record's last documents. And: the known tags of sample machines, budgets, manual tags.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn desks() -> impl Iterator<Item = &'static Desk> {
     [Some(&*FILE), SERVER.as_ref()].into_iter().flatten()
 }
 
-/// What a machine says: ids of the nodes in its `lshw`, the address of its switch; nothing where a part is missing.
+/// The documents of a machine: ids of the nodes in its `lshw`, and the address of its switch; `None` if a part is missing.
 #[derive(Debug, Clone, PartialEq)]
 struct Said {
     machine: usize,
@@ -76,7 +76,7 @@ const TAGS: [&str; 3] = ["one", "two", "three"];
 
 #[derive(Debug, Clone)]
 enum Change {
-    /// A definition, for a tag that is made if it is not there.
+    /// A definition, for a tag that is created if it does not exist.
     Define(usize, usize),
     Delete(usize),
     Rebuild,
@@ -143,7 +143,7 @@ impl Desk {
     }
 }
 
-/// The newest documents of each machine; of equal times those with the larger hash.
+/// The newest documents of each machine; among equal times those with the larger hash.
 fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Documents> {
     let mut found = BTreeMap::new();
     for machine in all.iter().map(|own| own.machine).collect::<BTreeSet<_>>() {
@@ -155,7 +155,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
             let own = record.contributions.iter().find(|own| &*own.contributor == source)?;
             Some(String::from_utf8_lossy(&own.raw.as_ref()?.bytes).into_owned())
         };
-        // which of two of one time wins is not this law's business: that it is one of the newest is
+        // which of two documents of one time wins is not tested here, only that one of the newest does
         let of = |text: &Option<String>, newest: &mut dyn Iterator<Item = (i64, String)>| {
             let newest: Vec<(i64, String)> = newest.collect();
             let last = newest.iter().map(|(at, _)| *at).max();
@@ -215,7 +215,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
         }
     };
     check(&now, "at the end");
-    // nothing is left for a rebuild to change
+    // evaluating everything again changes nothing
     if let Some(job) =
         TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").again(&[]).expect("it is made")
     {
@@ -223,7 +223,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
         let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
         assert_eq!((&progress["added"], &progress["removed"]), (&json!(0), &json!(0)), "{progress}");
     }
-    // without what lshw has said
+    // without the contributions of lshw
     withdraw::withdraw(
         &desk.catalogue,
         &*desk.stores[0],
@@ -265,7 +265,7 @@ fn machines_carry_what_they_are_known_to_carry() {
     for desk in desks() {
         let tenant = desk.tenant();
         let text: String = (1..=MACHINES).map(|number| machines::machine(7, number).line().to_string() + "\n").collect();
-        // half of the tags are there before the machines, half come later
+        // half of the tags exist before the machines, half are created later
         let (before, after) = machines::TAGS.split_at(10);
         let save = |all: &[machines::SampleTag]| {
             let wish = |tag: &machines::SampleTag| TagChange {
@@ -298,10 +298,10 @@ fn machines_carry_what_they_are_known_to_carry() {
         }
         let progress = tags::progress(&desk.stores[0].job(rebuilt).expect("the job"));
         assert_eq!((progress["added"].as_u64(), &progress["removed"], &progress["records"]), (Some(added as u64), &json!(0), &json!(MACHINES)));
-        // parts that are broken cost only themselves
+        // a damaged part affects only itself
         let cut = (1..=MACHINES).filter(|number| machines::machine(7, *number).lshw == machines::LshwState::Cut).count();
         assert_eq!((imported.counts.warnings, imported.counts.documents), (cut as i64, MACHINES as i64));
-        // the same once more changes nothing
+        // importing the same again changes nothing
         let job = desk.import(&tenant, &text, 250);
         desk.work(1);
         let counts = desk.stores[0].job(job).expect("the job").counts;
@@ -311,7 +311,7 @@ fn machines_carry_what_they_are_known_to_carry() {
 
 #[test]
 fn a_late_result_of_an_older_definition_is_not_written() {
-    // nobody else's workers take its chunks
+    // no other workers take its chunks
     for desk in [Some(on_a_file("late")), on_a_server("late")].iter().flatten() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
         let said = |machine, ids: &[&'static str]| Said { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
@@ -324,12 +324,12 @@ fn a_late_result_of_an_older_definition_is_not_written() {
             let range = TagEvaluationUnit::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
             (job, range)
         };
-        // A, and then B while A is evaluated: A's chunk is not A's any more
+        // A, and then B while A is evaluated: A's chunk no longer belongs to A
         let (_, late) = begin("//node[@id='a']");
         let (_, other) = begin("count(//node) > 1");
         assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
         assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
-        // A again while B is evaluated, by somebody who does not end B's job: B's result is A's by now
+        // A again while B is evaluated, by a process that does not end B's job: B's result now belongs to A
         let mut again = store.tags(&tenant, CollectionId::from(0)).expect("tags").tags;
         (again[0].definition, again[0].generation) = (TagDefinition::XPath("//node[@id='a']".into()), store.clock());
         store.put_tags(&tenant, CollectionId::from(0), again, false).expect("it is written");
@@ -371,7 +371,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
             let range = TagEvaluationUnit::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
             (lease.slice, range)
         };
-        // all of it before the first range is written, then that range alone
+        // all ranges are read before the first one is written, then that one alone
         let job = desk.define(&tenant, "one", "//node[@id='b']").expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), even);
         let (first, range) = lease(job);
@@ -379,7 +379,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         let is_done = |key: &String| *key < id(first.documents as usize);
         let mixed: BTreeSet<String> = odd.iter().filter(|key| is_done(key)).chain(even.iter().filter(|key| !is_done(key))).cloned().collect();
         assert_eq!((first.documents, desk.carriers(&tenant, "one")), (1_000, mixed.clone()));
-        // cancelled while another range is being evaluated: that one is not written
+        // cancelled while another range is evaluated, which is not written then
         let (_, late) = lease(job);
         store.end_job(job, JobState::Cancelled, "enough").expect("it ends");
         assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());

@@ -48,8 +48,9 @@
 //!   selects the collection.
 //! * A single name without a comparison, whose collection does not have the fields of all conditions, is a column of the first collection that has:
 //!   `site dataset=D` returns the sites of blocks, if sites have no datasets and blocks do. For several names without a comparison
-//!   (`file, run, lumi dataset=D`) the query is about the first collection that has all the fields, and each name is a column; if one is a member of structs, rows are
-//!   of these, and conditions on them are about the row's own struct. Unless the key is among the columns, equal rows are returned once.
+//!   (`file, run, lumi dataset=D`) the query is about the first collection that has all the fields, and each name is a column; if one is a member
+//!   of structs, rows are of these, and conditions on them are about the row's own struct. Unless the key is among the columns, equal rows are
+//!   returned once.
 //! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the entire record, except for what is read through links of
 //!   records that are fetched from services: that must be named. The order in which stages of different kinds are written does not matter:
 //!   conditions, then order, then columns, then `unique`, then the page; aggregates see all rows, not a page, and with `unique` the unique rows, of

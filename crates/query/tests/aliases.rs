@@ -77,7 +77,7 @@ fn examples_of_das_mean_what_they_say() {
         ("site=T1_CH_CERN system=sitedb", "site name=T1_CH_CERN system=sitedb"),
         ("block dataset=/A/B/RAW system in [dbs3, phedex]", "block dataset=/A/B/RAW system in [dbs3, phedex]"),
         ("site tier=1", "site tier=1"),
-        // what a name's own collection does not know makes it a column of the first that does
+        // a name whose own collection does not have the fields is a column of the first collection that has
         ("site dataset=/A/B/RAW", "block dataset=/A/B/RAW | each replica | grep replica.site | unique"),
         ("dataset block=/A/B/RAW#1", "block name=/A/B/RAW#1 | grep dataset | unique"),
         ("dataset file=/store/x.root", "file name=/store/x.root | grep dataset | unique"),
@@ -136,7 +136,7 @@ fn quoted<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     text.split_once(word)?.1.trim_start().strip_prefix('`')?.split_once('`').map(|(quoted, _)| quoted)
 }
 
-/// The page of the original's examples says what is so.
+/// What the page about the original's examples claims is true.
 #[test]
 fn the_originals_examples_are_what_the_page_says() {
     let page = include_str!("../../../examples/datasets/das.md").replace("\\|", "\u{1}");

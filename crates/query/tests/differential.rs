@@ -1,7 +1,7 @@
-//! Random queries over random records, answered by the embedded store and by a reader that knows nothing of SQL.
+//! Random queries on random records, answered by the embedded store and by a reader that knows nothing about SQL.
 //!
-//! The reader is written from the semantics in the front page of the crate: it looks at every record, one condition after
-//! the other. A failure prints the query; `STOOK_TEST_SEED` chooses other records and queries than the usual ones.
+//! The reader is written from the semantics on the front page of the crate: it looks at every record, one condition after the other. A failure prints
+//! the query; `STOOK_TEST_SEED` chooses other records and queries than the usual ones.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -70,7 +70,7 @@ collections:
       visits: { type: integer, index: equal }
 ";
 
-/// Parts of texts. Some differ only in case, width or composition; some mean something to SQL, to its patterns, or here.
+/// Parts of texts. Some differ only in case, width or composition; some have a meaning in SQL, in its patterns, or in queries.
 #[rustfmt::skip]
 const SYLLABLES: [&str; 46] = [
     "a", "b", "ab", "abc", "A", "B", "Ab", "é", "e\u{301}", "É", "ß", "ẞ", "Ａ", "ﬁ", "fi", "İ", "i", "σ", "ς", " ", " ", " ", "  ", "\u{a0}",
@@ -117,7 +117,7 @@ impl Dice {
         (0..self.below(most + 1)).map(|_| *self.one(&SYLLABLES)).collect()
     }
 
-    /// A value of a type; often one of few, so that values are equal and conditions hold.
+    /// A value of a type; often one of a few, so that values are equal and conditions hold.
     fn scalar(&mut self, ty: &FieldType) -> Value {
         let common = !self.once_in(4);
         match ty {
@@ -143,7 +143,7 @@ impl Dice {
         }
     }
 
-    /// A moment of few days before and after now; often one at which something begins or ends.
+    /// A moment within a few days of now; often one at which a day begins or ends.
     fn moment(&mut self) -> i64 {
         let day = NOW.div_euclid(DAY) * DAY + self.whole(-6, 1) * DAY;
         match self.below(5) {
@@ -187,7 +187,7 @@ impl Dice {
     }
 }
 
-/// What a query can name.
+/// A name that a query can use.
 #[derive(Debug, Clone)]
 struct Named {
     name: String,
@@ -220,7 +220,7 @@ impl Named {
         !self.ty.is_list() && self.ty != FieldType::Json
     }
 
-    /// The text a comparison sees.
+    /// The text that a comparison uses.
     fn seen<'v>(&self, value: &'v Value) -> std::borrow::Cow<'v, Value> {
         match value {
             Value::Text(text) if self.fold => std::borrow::Cow::Owned(Value::text(fold(text))),
@@ -233,7 +233,7 @@ impl Named {
     }
 }
 
-/// The order of two values of one type; no value comes first.
+/// The order of two values of one type; absent values come first.
 fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Null, Value::Null) => Ordering::Equal,
@@ -273,7 +273,7 @@ enum Operand {
 }
 
 impl Asked {
-    /// Whether a value satisfies it.
+    /// Whether a value satisfies the condition.
     fn holds(&self, named: &Named, value: &Value) -> bool {
         match self {
             Asked::NotEqual(operand) => !value.elements().iter().any(|element| equals(named, element, operand)),
@@ -323,7 +323,7 @@ fn equals(named: &Named, element: &Value, operand: &Operand) -> bool {
     }
 }
 
-/// A pattern folded as text is, with the blanks beside wildcards.
+/// A pattern folded like text, with the blanks next to wildcards.
 fn folded_pattern(pieces: &[String]) -> Vec<String> {
     let last = pieces.len() - 1;
     let folded = pieces.iter().enumerate().map(|(index, piece)| {
@@ -339,7 +339,7 @@ fn folded_pattern(pieces: &[String]) -> Vec<String> {
     folded.collect()
 }
 
-/// Whether the pieces cover the whole text, with anything between them.
+/// Whether the pieces cover the entire text, with anything between them.
 fn matches(text: &str, pieces: &[String]) -> bool {
     match pieces {
         [] => text.is_empty(),
@@ -372,7 +372,7 @@ const FUNCTIONS: [(AggregateFunction, &str); 6] = [
     (AggregateFunction::Median, "median"),
 ];
 
-/// Asks about the records of one tenant.
+/// Makes queries about the records of one tenant.
 struct Asker<'a> {
     dice: Dice,
     names: &'a [Named],
@@ -393,7 +393,7 @@ impl Asker<'_> {
         }
     }
 
-    /// A value to compare a field with: mostly one that some record has.
+    /// A value to compare a field with: usually one that some record has.
     fn wanted(&mut self, name: usize) -> Value {
         let ty = self.names[name].ty.element().clone();
         for _ in 0..4 {
@@ -501,7 +501,7 @@ impl Asker<'_> {
         question
     }
 
-    // --- a question as text
+    // --- a query as text
 
     fn path(&mut self, name: usize) -> String {
         let plain = &self.names[name].name;
@@ -598,7 +598,7 @@ impl Asker<'_> {
         }
         greps.extend(question.columns.iter().map(|name| self.path(*name)));
         let mut stages: Vec<String> = Vec::new();
-        // columns keep their order, the rest may stand anywhere
+        // columns keep their order, the other stages may be anywhere
         while !greps.is_empty() {
             let rest = greps.split_off(1 + self.dice.below(greps.len()));
             stages.push(format!("grep {}", greps.join(*self.dice.one(&[", ", ","]))));
@@ -628,10 +628,10 @@ impl Asker<'_> {
         text
     }
 
-    // --- answers, read from the records
+    // --- results, read from the records
 
     fn columns(&self, question: &Question) -> Vec<usize> {
-        // the last name is `conflict`, which is not part of the whole record
+        // the last name is `conflict`, which is not part of a complete row
         if question.columns.is_empty() { (0..self.names.len() - 1).collect() } else { question.columns.clone() }
     }
 
@@ -649,7 +649,7 @@ impl Asker<'_> {
             let columns = scalar.iter().filter(|_| question.unique).map(|name| compare(&self.value(a, *name), &self.value(b, *name)));
             criteria.chain(columns).find(|order| order.is_ne()).unwrap_or_else(|| a.key.cmp(&b.key))
         });
-        // a key makes every row another one
+        // with the key, no two rows are equal
         let differ = columns.iter().any(|name| self.names[*name].place == Place::Key);
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for record in found {
@@ -661,7 +661,7 @@ impl Asker<'_> {
         rows
     }
 
-    /// Whether the order of rows is said in full: unique rows of lists and JSON come in an order that means nothing.
+    /// Whether the order of rows is defined: the order of unique rows of lists and JSON has no meaning.
     fn has_order(&self, question: &Question) -> bool {
         !question.unique || self.columns(question).iter().all(|name| self.names[*name].has_order())
     }
@@ -673,7 +673,7 @@ impl Asker<'_> {
         self.rows(&Question { columns, sort: Vec::new(), ..question.clone() }).into_iter().map(|mut row| row.swap_remove(place)).collect()
     }
 
-    /// An aggregate over all rows; nothing when the sum does not fit.
+    /// An aggregate over all rows; `None` if the sum overflows.
     fn aggregate(&self, question: &Question, function: AggregateFunction, name: usize) -> Option<Value> {
         let rows = self.values_of(question, name);
         let mut values: Vec<&Value> = rows.iter().flat_map(Value::elements).collect();
@@ -712,7 +712,7 @@ impl Asker<'_> {
         }
     }
 
-    /// How far sums of these values may be apart, because floats are added in another order.
+    /// How far sums of these values may differ, because floats are added in another order.
     fn tolerance(&self, question: &Question, name: usize) -> f64 {
         let rows = self.values_of(question, name);
         let sizes = rows.iter().flat_map(Value::elements).map(|value| match value {
@@ -731,7 +731,7 @@ fn near(a: &Value, b: &Value, tolerance: f64) -> bool {
     }
 }
 
-/// What differs between the store's answer and the records, if anything does.
+/// The difference between the store's result and the records, if there is one.
 fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compiled: &CompiledQuery) -> Option<String> {
     let store = &filled.store;
     let expected = asker.rows(question);

@@ -1,4 +1,4 @@
-//! Pages in the order of keys of what very many records satisfy: the embedded store looks at the first records before it sorts.
+//! Pages in key order of queries that very many records satisfy: the embedded store reads the first records before it sorts.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -34,7 +34,7 @@ static MANY: LazyLock<Filled> = LazyLock::new(|| {
         thing.golden = vec![
             Value::text(thing.key.as_str()),
             half(number < 40_000),
-            // only far after the first keys
+            // only long after the first keys
             half(number >= 30_000),
             half(!number.is_multiple_of(2)),
             Value::List(vec![half(number.is_multiple_of(2))]),
@@ -63,7 +63,7 @@ fn a_page_is_the_same_however_it_is_found() {
     ] {
         for more in ["", " key>k029990", " key>=k000100 key<k035000"] {
             let plan = QueryPlan { columns: vec![PlanColumn::Key], ..compiled(&MANY.catalogue, &format!("{query}{more}")).plan };
-            // without a page nothing is looked at first
+            // without a page, the first records are not read separately
             let all = keys(&plan);
             assert!(all.is_sorted() && !all.is_empty(), "{query}{more}");
             for (offset, limit) in [(0, 1), (0, 50), (900, 100), (1, 1_000), (5_000, 3), (all.len() as u64 - 2, 10), (all.len() as u64, 10), (7, 0)] {

@@ -1,4 +1,4 @@
-//! Conditions on how geometries lie, as they are written, and what a text is told that is none.
+//! Conditions on geometries, as they are written, and the errors for texts that are no geometries.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -55,7 +55,7 @@ fn a_condition_asks_how_a_geometry_lies() {
         assert_eq!(conditions.len(), 1, "{query}");
         assert_eq!(conditions[0].test, Comparison::Lies(relation, wanted), "{query}");
     }
-    // the words can be names of fields
+    // these operators can also be names of fields
     assert_eq!(compiled(&catalogue, "product within=5").plan.conditions[0].test, Comparison::Equal(Value::Int(5)));
     assert_eq!(compiled(&catalogue, "product size=1 within=5, footprint within bbox(0, 0, 1, 1)").plan.conditions.len(), 3);
 }
@@ -97,7 +97,7 @@ fn answers_are_exact_and_of_every_kind() {
     let records: Vec<Record> = [
         ("in", Some("POLYGON((6 46, 7 46, 7 47, 6 47, 6 46))"), 1),
         ("across", Some("POLYGON((14 50, 17 50, 17 52, 14 52, 14 50))"), 2),
-        // its box meets the other box, but it does not
+        // its bounding box intersects the other box, but it does not
         ("near", Some("POLYGON((4 56, 16 56.5, 16 44, 15.5 44, 15.5 55.5, 4 55.5, 4 56))"), 4),
         ("far", Some("POLYGON((-5 0, -4 0, -4 1, -5 1, -5 0))"), 8),
         ("nowhere", None, 16),

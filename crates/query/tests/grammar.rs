@@ -1,4 +1,4 @@
-//! What is a query, and what a text is told that is none.
+//! Which texts are queries, and the errors for those that are not.
 //!
 //! A refused text is shown as its author sees it: what is wrong, where, what was expected there, and what to do.
 //!
@@ -8,7 +8,7 @@
 //! * A query begins with the one collection it is about; DAS chose the collection (its select keys) from the conditions, and
 //!   refused a collection without conditions or conditions without a select key. Fields of it may be named with or without its
 //!   name, in the lookup as well, with every comparison.
-//! * A day is the whole day. In DAS it was its midnight, so that `between` left out its last day.
+//! * A day is the entire day. In DAS it was its midnight, so that `between` left out its last day.
 //! * `last` takes any duration; DAS took up to 24 hours or 60 minutes, and its successor seconds and days too.
 //! * `=` and a range on one field hold together like any two conditions; DAS raised an error.
 //! * A wildcard covers the whole value in every place; in a DAS `grep` it was found anywhere inside the value. `!=` is the
@@ -66,7 +66,7 @@ collections:
     fields: { number: integer, date: timestamp, dataset: text }
 ";
 
-/// Texts that are refused, each as its author sees it, with empty lines between them.
+/// Refused texts, each as its author sees it, separated by empty lines.
 fn refused(catalogue: &str, shown: &str) {
     let catalogue = definition(catalogue);
     for expected in shown.trim_matches('\n').split("\n\n") {
@@ -1509,7 +1509,7 @@ const TOKENS: [&str; 40] = [
     "1e999",
 ];
 
-/// No text panics, and every place that is spoken of lies inside it.
+/// No text panics, and every position in an error lies inside it.
 fn survives(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
     let inside = |span: &std::ops::Range<usize>| span.start <= span.end && query.is_char_boundary(span.start) && query.is_char_boundary(span.end);
     let problem: Option<Diagnostic> = match parse(query) {
@@ -1531,7 +1531,7 @@ fn survives(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Every place of a query, with what stands there.
+/// Every position of a query, with the text there.
 fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
     let mut places = vec![(query.lookup.collection.span.clone(), Some(query.lookup.collection.text.clone()))];
     let of_comparison = |comparison: &QueryCondition| {
@@ -1559,12 +1559,12 @@ fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
     places
 }
 
-/// A change of a text at a place that is given in thousandths of its length.
+/// A change of a text at a position that is given in thousandths of its length.
 #[derive(Debug, Clone)]
 enum Change {
     Insert(usize, String),
     Remove(usize, usize),
-    /// Goes on as another text does from there.
+    /// Continues as another text does from there.
     Splice(usize, usize),
 }
 

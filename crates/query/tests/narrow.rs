@@ -1,4 +1,4 @@
-//! Narrowing queries: what is counted of a value is what the query for it finds; what completes a text is there.
+//! Narrowing queries: the number of a value is the number of records that its query finds; completions of a text exist.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -119,7 +119,7 @@ fn texts_go_on_with_names_and_values_that_are_there() {
     assert_eq!((words("thing box.exists=").len(), words("thing box.exists=f")), (2, vec!["box.exists=false".to_owned()]));
     assert_eq!(words("thing note=x"), Vec::<String>::new());
     assert_eq!(words("nothing here="), Vec::<String>::new());
-    // each value once, in the order of the index, however many records have it
+    // each value once, in index order, however many records have it
     let found = words("thing colour=");
     let values: BTreeSet<String> = HOSTILE.iter().map(|value| format!("colour={}", as_value(value))).collect();
     assert_eq!((found.len(), found.iter().cloned().collect::<BTreeSet<_>>()), (values.len(), values));

@@ -1,6 +1,6 @@
-//! How the embedded store finds records: through an index wherever one can answer, and through the better one of several.
+//! How the embedded store finds records: through an index if one can be used, and through the better one of several.
 //!
-//! The first line of an explanation says it in words, then come the database's own lines, and its statement.
+//! The first line of an explanation describes it in words, followed by the database's own lines and its statement.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -45,7 +45,7 @@ collections:
       visits: integer
 ";
 
-/// How many books there are: more than an index is asked for when the better one is looked for.
+/// Number of books: more than the number of index entries that are counted to find the better index.
 const BOOKS: usize = 600;
 
 static LIBRARY: LazyLock<Filled> = LazyLock::new(|| {
@@ -76,7 +76,7 @@ static LIBRARY: LazyLock<Filled> = LazyLock::new(|| {
     filled(catalogue.clone(), &[(main_tenant(), &books)])
 });
 
-/// How a query is answered: in words, and by the database.
+/// How a query is executed: in words, and by the database.
 fn explained(query: &str) -> (String, Vec<String>) {
     let plan = compiled(&LIBRARY.catalogue, query).plan;
     let mut lines = LIBRARY.store.explain(&plan).unwrap_or_else(|error| panic!("{error} in {query}"));
@@ -84,7 +84,7 @@ fn explained(query: &str) -> (String, Vec<String>) {
     (lines.remove(0), lines)
 }
 
-/// The words, when the database finds records by more than their tenant.
+/// The words, if the database finds records by more than their tenant.
 fn found(query: &str) -> String {
     let (words, lines) = explained(query);
     let of_records: Vec<&String> = lines.iter().filter(|line| line.contains(" r_book")).collect();
@@ -123,7 +123,7 @@ fn equality_looks_up_the_index() {
         assert_eq!(found(&format!("book note=x | grep {field}={value} | sort rank- | unique | grep rank")), wanted);
     }
     assert_eq!(found("book=b001"), "looks up key in its index");
-    // the field that is the key needs no index of its own
+    // the key field needs no index of its own
     for condition in ["code=b001", "code in [b001, b002]"] {
         assert_eq!(found(&format!("book {condition} note=x")), "looks up key in its index");
     }
@@ -229,7 +229,7 @@ fn a_sort_without_conditions_on_indexes_walks_its_index() {
             let (words, lines) = explained(&query);
             assert_eq!(words, format!("scans the index on {field} in order"), "{query}");
             assert_eq!(lines[0], format!("search r_book using index {index} (tenant=?)"), "{query}");
-            // only records with equal values are put in order
+            // only records with equal values are sorted
             assert!(!lines.contains(&"use temp b-tree for order by".to_owned()), "{query}: {lines:?}");
         }
     }
@@ -242,7 +242,7 @@ fn a_sort_without_conditions_on_indexes_walks_its_index() {
 fn of_several_indexes_the_one_with_fewest_entries_is_used() {
     for (conditions, wanted) in [
         (["status=available", "title='Common 7'"], "looks up title in its index"),
-        // more than are counted at first, but one less
+        // more than are counted at first, but one less than the other
         (["status=available", "active=true"], "looks up active in its index"),
         (["active=true", "title=\"Common 7*\""], "reads a range of the index on title"),
         (["active=false", "title=Common*"], "looks up active in its index"),

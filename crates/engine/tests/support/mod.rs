@@ -1,4 +1,4 @@
-//! What the laws of this crate share: folders in memory, and several openings of one store, as several processes have them.
+//! Shared by the tests of this crate: folders in memory, and several connections to one store, as several processes have them.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -14,7 +14,7 @@ use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 use stook_testkit::postgres::TestServer;
 
-/// So many values of a strategy, where a test cannot be a property because it drives threads.
+/// A number of values of a strategy, for tests that cannot be properties because they use threads.
 pub fn drawn<S: Strategy>(strategy: S, cases: u32) -> impl Iterator<Item = S::Value> {
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     (0..cases).map(move |_| strategy.new_tree(&mut runner).expect("a value").current())
@@ -23,12 +23,12 @@ pub fn drawn<S: Strategy>(strategy: S, cases: u32) -> impl Iterator<Item = S::Va
 /// A catalogue with a store, and a folder for its files.
 pub struct Desk {
     pub catalogue: Arc<Catalogue>,
-    /// Openings of one store, as several processes have them.
+    /// Several connections to one store, as several processes have them.
     pub stores: Vec<Box<dyn Store>>,
     pub folder: PathBuf,
 }
 
-/// A folder of this process, in memory where that is possible.
+/// A folder of this process, in memory if possible.
 pub fn folder(name: &str) -> PathBuf {
     stook_testkit::memory::folder_of_process(name).expect("a folder")
 }
@@ -41,7 +41,7 @@ pub fn on_a_file(folder: &Path, catalogue: &Arc<Catalogue>, openings: usize) -> 
     (0..openings).map(open).collect()
 }
 
-/// A store on the tests' server, in a schema of its own, opened three times; nothing where PostgreSQL is not installed.
+/// A store on the tests' server, in a schema of its own, opened three times; `None` if PostgreSQL is not installed.
 pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<dyn Store>>> {
     let url = format!("{}?schema={schema}", TestServer::shared()?.url("postgres"));
     let open =
@@ -49,12 +49,12 @@ pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<d
     Some((0..3).map(open).collect())
 }
 
-/// Writes a file and makes a job of it, in chunks of so many documents.
+/// Writes a file and creates a job for it, in chunks of this number of documents.
 pub fn job(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, source: &str, file: (&Path, &str), chunk: u32) -> JobId {
     job_of(catalogue, store, tenant, source, file, (chunk, false))
 }
 
-/// The same, of a file that may retire whatever it lacks.
+/// The same for a file that may retire whatever it lacks.
 pub fn job_of(
     catalogue: &Catalogue,
     store: &dyn Store,

@@ -14,7 +14,7 @@ use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, Result, Tenant, UniqueConflict, Unit, Units, WriteConflict};
 use tempfile::TempDir;
 
-/// The time queries are asked at: 2024-05-06T07:08:09Z.
+/// The time of all queries: 2024-05-06T07:08:09Z.
 pub const NOW: i64 = 1_714_979_289_000_000;
 
 /// A record, as far as queries see it.
@@ -31,7 +31,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A living record without values.
+    /// An existing record without values.
     pub fn empty(key: impl Into<String>, collection: &Collection) -> Self {
         let golden = vec![Value::Null; collection.fields.len()];
         let state = vec![Value::Null; collection.states.len()];
@@ -60,7 +60,7 @@ pub fn filled(catalogue: Catalogue, tenants: &[(Tenant, &[Record])]) -> Filled {
     let catalogue = Arc::new(catalogue);
     let store = SqliteStore::open(&folder.path().join("records.db"), catalogue.clone(), SqliteOptions::default()).expect("a store");
     for (tenant, records) in tenants {
-        // in several units, so that rows do not lie in the order of keys
+        // in several units, so that rows are not stored in key order
         for unit in 0..5 {
             let mut writes: Vec<RecordWrite> = records.iter().skip(unit).step_by(5).map(write).collect();
             writes.sort_by(|a, b| a.key.cmp(&b.key));
