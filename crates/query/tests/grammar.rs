@@ -2,8 +2,8 @@
 //!
 //! A refused text is shown as its author sees it: what is wrong, where, what was expected there, and what to do.
 //!
-//! The pairs of DAS's own tests and its list of texts that must fail are here as far as they are about stored records. The
-//! differences are decided, and each has its reason:
+//! The pairs of DAS's own tests, and its list of texts that must fail, are here as far as they are about stored records. The
+//! differences are deliberate, and each has its reason:
 //!
 //! * A query begins with the one collection it is about; DAS chose the collection (its select keys) from the conditions, and
 //!   refused a collection without conditions or conditions without a select key. Fields of it may be named with or without its
@@ -11,15 +11,15 @@
 //! * A day is the entire day. In DAS it was its midnight, so that `between` left out its last day.
 //! * `last` takes any duration; DAS took up to 24 hours or 60 minutes, and its successor seconds and days too.
 //! * `=` and a range on one field hold together like any two conditions; DAS raised an error.
-//! * A wildcard covers the whole value in every place; in a DAS `grep` it was found anywhere inside the value. `!=` is the
+//! * A wildcard pattern covers the entire value everywhere; in a DAS `grep` it was found anywhere inside the value. `!=` is the
 //!   opposite of `=`; for text it meant "does not contain".
-//! * `grep` with a bare field never drops records, and `unique` sees the whole answer: it needs no sorted input, and pages are cut
+//! * `grep` with a bare field never drops records, and `unique` applies to the entire result: it needs no sorted input, and pages are cut
 //!   afterwards. An aggregate of unique rows over a column that `grep` left out was "N/A"; here it is an error. The middle
 //!   values of `median` are those in order of size, not of arrival.
-//! * `system=` is a condition on a field that says who knows of a record (`derive: sources`); values stay consolidated, and what each source
-//!   says stands beside them (`--by-source`). `instance=` is the tenant: the URLs of its services may name it.
-//! * `records` lists collection and key of what all collections have; a field that `grep` names must be there. `queries`, the texts that others
-//!   have asked, are nobody else's business.
+//! * `system=` is a condition on a field that lists the contributors of a record (`derive: sources`); values stay consolidated, and those of each
+//!   source are shown next to them (`--by-source`). `instance=` is the tenant: the URLs of its services may contain it.
+//! * `records` lists collection and key of the records of all collections that have the fields which `grep` names. `queries`, the texts of other
+//!   callers' queries, does not exist, because these are private.
 //! * Not about stored records, and so not here: choosing services by values, answering a query from another query's cached answer, expiry times.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
