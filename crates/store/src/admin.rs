@@ -1,5 +1,4 @@
-//! What a store knows of jobs, chunks and tokens. None of it depends on the definition, so it is read and written whatever definition
-//! the store holds, and without one.
+//! Jobs, chunks and tokens of a store. None of them depends on the definition, so they can be read and written whatever definition the store has.
 
 use crate::access::{NewToken, Token};
 use crate::journal::JournalEntry;
@@ -14,24 +13,24 @@ use std::path::Path;
 pub struct AdminStore(Box<dyn Store>);
 
 impl AdminStore {
-    /// Those of a file, which must be there.
+    /// Opens a store file, which must exist.
     ///
     /// # Errors
-    /// When it cannot be used, or another release made it.
+    /// When it cannot be used, or another release created it.
     pub fn of_file(path: &Path, options: sqlite::SqliteOptions) -> Result<Self> {
         Ok(Self(Box::new(SqliteStore::open_admin(path, options)?)))
     }
 
-    /// Those of a store on a server.
+    /// Opens a store on a server.
     ///
     /// # Errors
-    /// When it cannot be used, there is none, or another release made it.
+    /// When it cannot be used, does not exist, or another release created it.
     #[cfg(feature = "postgres")]
     pub fn of_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
         Ok(Self(Box::new(PostgresStore::open_admin(url, options)?)))
     }
 
-    /// Those of a store on a server: there is none in this build.
+    /// Fails: this build has no store on a server.
     ///
     /// # Errors
     /// Always.
@@ -67,7 +66,7 @@ impl AdminStore {
     /// As [`Queue::journal`](crate::Queue::journal).
     ///
     /// # Errors
-    /// As there, and when the store does not say how its collections are called.
+    /// As there, and when the store has no list of its collections' names.
     pub fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.0.journal(job, after, limit, troubles_only)
     }

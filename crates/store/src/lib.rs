@@ -1,20 +1,20 @@
-//! Keeps records: a transactional store that is asked for many records at once, with the queue of work inside it.
+//! Keeps records: a transactional store that reads many records per call and contains the work queue.
 //!
-//! [`Store`] is what the engine, the query planner and the server know. Two rules carry everything else:
-//! * **A unit of work commits whole or not at all.** Records, unique reservations, edges, marks, the chunk's journal and
-//!   its removal from the queue, fenced by the lease's token, are one transaction ([`Unit`]).
-//! * **A record is written only if it is still the version that was read.** Keys that changed meanwhile are handed back to
-//!   the unit inside the transaction, which merges again ([`Unit::resolve`]).
+//! [`Store`] is the only interface that the engine, the query planner and the server use. Everything else follows from two rules:
+//! * **A unit of work commits completely or not at all.** Records, reservations, edges, stale marks, the chunk's journal and its removal from the
+//!   queue, which requires its lease token, are one transaction ([`Unit`]).
+//! * **A record is written only if it still has the version that was read.** If records have changed meanwhile, the unit gets them inside the
+//!   transaction and merges again ([`Unit::resolve`]).
 //!
-//! Reading never waits for writing. All calls block; none may be made from inside [`Unit`]'s methods.
+//! Reads never wait for writes. All calls block; none may be made from inside [`Unit`]'s methods.
 //!
-//! Where things are:
+//! Modules:
 //! * `contract/`: the trait [`Store`], role by role, with the types that callers see.
-//! * `sql/`: what both stores do alike, whatever SQL they send; [`shape`] decides whether a definition can be applied to a store.
-//! * [`schedule`]: whose chunk is next.
+//! * `sql/`: what both stores share, independent of their SQL dialects; [`shape`] decides whether a definition can be applied to a store.
+//! * [`schedule`]: decides whose chunk is next.
 //! * [`sqlite`]: the store in a file.
-//! * [`postgres`]: the store on a server, if the feature `postgres` is on, as it is by default.
-//! * [`admin`]: jobs, chunks and tokens of a store, whatever its definition.
+//! * [`postgres`]: the store on a server, if the feature `postgres` is on (the default).
+//! * [`admin`]: jobs, chunks and tokens of a store, independent of its definition.
 
 pub mod admin;
 mod contract;
@@ -48,7 +48,7 @@ pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, RecordRead, Unit};
 pub use contract::{Store, access, journal, plan, queue, tag, vitals, wanted};
 pub use sql::shape;
 
-/// Stored rows that cannot be read: which, and why.
+/// Stored rows that cannot be read, and the reasons.
 pub mod damage {
     pub use crate::contract::damage::{Damage, DamagedPart, RecordPart};
     pub use crate::contract::error::ForRecord;

@@ -1,43 +1,41 @@
-//! Whose chunk is next.
+//! Decides whose chunk is next.
 //!
-//! Jobs of several tenants wait while a few workers serve them. A worker that is free chooses a job and takes its first
-//! waiting chunk; what it sees is a handful of live jobs, however many chunks wait. The policy, in the order in which it
-//! decides:
+//! Jobs of several tenants wait while a few workers process them. A free worker chooses a job and takes its first waiting chunk. It looks only at the
+//! live jobs, of which there are few, however many chunks wait. The policy, in the order in which it decides:
 //!
-//! 1. **A tenant at its limit waits.** One that has `most_running` chunks in work gets no other.
-//! 2. **The tenant that has been given least, by weight.** Every chunk that is leased, again or for the first time, is
-//!    charged to its tenant when the lease is written, so work that runs counts like work that is done. The charge is the
-//!    chunk's documents plus a part for its bytes, over the tenant's weight. (The number of running chunks alone would not do:
-//!    two workers could not serve weights of 2 and 1.)
-//! 3. **What was missed is not made up for.** A tenant that had nothing to do, or could not use its share, is not behind the
-//!    one that got most by more than [`CREDIT`]: after a silence it comes first for a moment, then in turn.
-//! 4. **Of a tenant's jobs, the one that is due first.** A job is due when it would be ready had it begun at once, alone, at a
-//!    slow rate ([`due`]). So small jobs overtake large ones that are younger or a little older, and none waits for ever:
-//!    whatever is created later than a job's due time comes after it.
+//! 1. **A tenant at its limit waits.** A tenant with `max_running` leased chunks gets no other.
+//! 2. **The tenant that has received least comes first, by weight.** Every chunk is charged to its tenant whenever it is leased, again or for the
+//!    first time, so work in progress counts like work that is done. The charge is the chunk's documents plus a part for its bytes, divided by the
+//!    tenant's weight. (The number of running chunks alone would not do: two workers could not serve weights of 2 and 1.)
+//! 3. **A tenant gets no more than a small credit for the time it was idle.** A tenant that had nothing to do, or could not use its share, counts as
+//!    at most [`CREDIT`] below the tenant that received most: after a pause it comes first for a moment, then takes turns.
+//! 4. **Of a tenant's jobs, the one with the earliest due time comes first.** A job is due when it would be ready if it had started at once, alone,
+//!    at a slow rate ([`due`]). So small jobs overtake large ones that are newer or a little older, and none waits for ever: a job created after
+//!    another one's due time comes after it.
 //!
-//! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair up to a
-//! chunk or two for each other worker. No worker is idle while a chunk may be leased.
+//! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair except for a chunk or two per other
+//! worker. No worker is idle while a chunk may be leased.
 
 use crate::queue::{JobFile, JobId, LeasedChunk};
 use stook_catalogue::definition::TenantShare;
 
-/// How far a tenant that could not use its share is held to be behind: about fifteen chunks of small documents at weight 1. It
-/// is more than workers that choose at the same moment may be wrong by.
+/// The largest charge by which a tenant that could not use its share counts as below others: about fifteen chunks of small documents at weight 1. It
+/// is more than the error that workers make by choosing at the same moment.
 pub const CREDIT: i64 = 16_000_000;
 
-/// Bytes that cost as much as a document.
+/// Number of bytes that are charged like one document.
 pub const DOCUMENT_BYTES: i64 = 8 << 10;
 
-/// Bytes a second by which due times are reckoned.
+/// The rate in bytes per second that due times assume.
 const DUE_RATE: u64 = 1 << 20;
 
-/// When a job is due, in microseconds: the sooner, the earlier it was created and the less it is.
+/// Returns when a job is due, in microseconds: the earlier, the earlier it was created and the smaller it is.
 pub fn due(created: i64, files: &[JobFile]) -> i64 {
     let bytes: u64 = files.iter().map(|file| file.size).sum();
     created.saturating_add((bytes.saturating_mul(1_000_000) / DUE_RATE).min(i64::MAX as u64) as i64)
 }
 
-/// What leasing a chunk costs a tenant.
+/// Returns the charge for leasing `documents` of `length` bytes, in thousandths of a document divided by the tenant's weight.
 pub fn charge(documents: i64, length: i64, share: TenantShare) -> i64 {
     (documents + length / DOCUMENT_BYTES).max(1).saturating_mul(1_000) / i64::from(share.weight.max(1))
 }
@@ -45,37 +43,37 @@ pub fn charge(documents: i64, length: i64, share: TenantShare) -> i64 {
 /// A tenant with live jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantLoad {
-    /// Its number.
+    /// The tenant's number.
     pub tenant: i64,
     /// Its share.
     pub share: TenantShare,
     /// The sum of its charges.
     pub charged: i64,
-    /// Its chunks in work.
+    /// Its leased chunks.
     pub running: u32,
 }
 
 /// A job with a chunk that may be leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasableJob {
-    /// Its number.
+    /// The job's number.
     pub job: JobId,
-    /// Whose.
+    /// The tenant.
     pub tenant: i64,
     /// When it is due.
     pub due: i64,
 }
 
-/// Who waits for workers.
+/// The tenants and jobs that wait for workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Tenants with live jobs, whether a chunk of theirs may be leased or not.
+    /// Tenants with live jobs, whether chunks of them can be leased or not.
     pub owners: Vec<TenantLoad>,
-    /// Jobs of which chunks may be leased.
+    /// Jobs with chunks that can be leased.
     pub ready: Vec<LeasableJob>,
 }
 
-/// The choice of a job.
+/// A chosen job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// The job.
@@ -84,14 +82,14 @@ pub struct Choice {
     pub tenant: i64,
     /// The tenant's share.
     pub share: TenantShare,
-    /// What the tenant is held to have been given at least.
+    /// The charge that the tenant counts as having at least.
     pub min_charged: i64,
-    /// How many more of its chunks may be in work.
+    /// How many more of the tenant's chunks may be leased.
     pub max_chunks: u32,
 }
 
 impl Backlog {
-    /// Adds a live job: `owner` with the chunks of this job that run, `job` among those to choose from if it is `leasable`.
+    /// Adds a live job. `owner.running` is the number of this job's leased chunks; the job can be chosen if it is `leasable`.
     pub fn add(&mut self, owner: TenantLoad, job: LeasableJob, leasable: bool) {
         match self.owners.iter_mut().find(|known| known.tenant == owner.tenant) {
             Some(known) => known.running += owner.running,
@@ -102,7 +100,7 @@ impl Backlog {
         }
     }
 
-    /// The job whose chunk is next; nothing when no chunk may be leased.
+    /// Chooses the job whose chunk is next; `None` if no chunk may be leased.
     pub fn next(&self) -> Option<Choice> {
         let floor = self.owners.iter().map(|owner| owner.charged).max()?.saturating_sub(CREDIT);
         let owner_of = |ready: &LeasableJob| self.owners.iter().find(|owner| owner.tenant == ready.tenant);
@@ -111,10 +109,10 @@ impl Backlog {
         Some(Choice { job: ready.job, tenant: owner.tenant, share: owner.share, min_charged: floor, max_chunks: room(owner) })
     }
 
-    /// Leases up to `limit` chunks: choice after choice, each of up to `each` chunks by `take`.
+    /// Leases up to `limit` chunks: chooses again and again, and leases up to `each` chunks of each choice by `take`.
     ///
     /// # Errors
-    /// What `take` says.
+    /// What `take` returns.
     pub fn lease<E>(
         mut self,
         limit: usize,
@@ -138,7 +136,7 @@ impl Backlog {
         Ok(leases)
     }
 
-    /// Notes that `chunks` of the chosen job were leased, for this charge in all.
+    /// Notes that `chunks` of the chosen job were leased, for this total charge.
     pub fn took(&mut self, choice: &Choice, chunks: u32, charge: i64) {
         if let Some(owner) = self.owners.iter_mut().find(|owner| owner.tenant == choice.tenant) {
             owner.charged = owner.charged.max(choice.min_charged).saturating_add(charge);

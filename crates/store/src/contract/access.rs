@@ -1,18 +1,18 @@
-//! Tokens: who may do what with whose records.
+//! Tokens: which caller may do what with the records of which tenant.
 
 use super::error::{Result, StoreError};
 use super::tenant::Tenant;
 use serde::Serialize;
 
-/// What a token allows. Each role may do what those before it may.
+/// What a token allows. Each role includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Ask.
+    /// Read and query records.
     Read,
-    /// Change records, import.
+    /// Also change records and import.
     Write,
-    /// Tokens, queue.
+    /// Also manage tokens and the queue.
     Admin,
 }
 
@@ -20,12 +20,12 @@ pub enum Role {
 pub const ROLES: [(Role, &str); 3] = [(Role::Read, "read"), (Role::Write, "write"), (Role::Admin, "admin")];
 
 impl Role {
-    /// Its name.
+    /// The role's name.
     pub fn name(self) -> &'static str {
         ROLES.iter().find(|(role, _)| *role == self).map_or("?", |(_, name)| name)
     }
 
-    /// The role called `name`.
+    /// The role with this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         ROLES.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
     }
@@ -36,26 +36,26 @@ impl Role {
 pub struct NewToken {
     /// SHA-256 of the secret.
     pub digest: [u8; 32],
-    /// Whose records; nothing for all tenants.
+    /// The tenant whose records it gives access to; `None` for all tenants.
     pub tenant: Option<Tenant>,
     /// What it allows.
     pub role: Role,
-    /// What people call it.
+    /// A name for people.
     pub name: String,
 }
 
-/// A token.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// Its number.
     pub id: u64,
     /// When it was made, in microseconds.
     pub created: i64,
-    /// What was written.
+    /// The token as it was created.
     pub token: NewToken,
 }
 
-/// A token as its row has it.
+/// The columns of a token's row.
 pub(crate) struct TokenRow {
     pub(crate) id: i64,
     pub(crate) digest: Vec<u8>,
@@ -80,7 +80,7 @@ impl TryFrom<TokenRow> for Token {
 
 /// The tokens that a store keeps.
 pub trait Tokens {
-    /// Writes a token; returns its number.
+    /// Stores a token and returns its number.
     ///
     /// # Errors
     /// When the database fails.
@@ -98,7 +98,7 @@ pub trait Tokens {
     /// When the database fails.
     fn has_had_tokens(&self) -> Result<bool>;
 
-    /// Revokes a token; false when there is none with this number.
+    /// Revokes a token; returns false if there is none with this number.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,4 +1,4 @@
-//! Commits: units are submitted, and whoever waits learns what became of them.
+//! Commits: units are submitted, and their callers wait for the results.
 
 use super::error::{Result, StoreError};
 use super::unit::Unit;
@@ -9,53 +9,53 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 /// How urgent a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Somebody waits for the answer: overtakes bulk work at the next unit's boundary.
+    /// A caller waits for the result: overtakes bulk work at the next boundary between units.
     Interactive,
-    /// Shares a transaction with other bulk work. It survives the end of the process at once, and that of the machine from
-    /// the next interactive commit or [`Units::sync`] on: what is lost then is lost together with the removal of its chunk
-    /// from the queue, so the chunk is done again.
+    /// Shares a transaction with other bulk work. Once committed, it survives a crash of the process at once, and a crash of the machine from the
+    /// next interactive commit or [`Units::sync`] on. What is lost before that is lost together with the removal of its chunk from the queue, so the
+    /// chunk is processed again.
     Bulk,
 }
 
-/// What became of a unit; given when it is committed.
+/// The result of a committed unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitReceipt {
-    /// The store's clock when it was written, in microseconds; units that share a transaction may have the same.
+    /// The store's clock when the unit was written, in microseconds; units that share a transaction may have the same time.
     pub committed_at: i64,
-    /// Rows written.
+    /// Number of records written.
     pub rows: u64,
 }
 
-/// A unit on its way; [`PendingCommit::wait`] blocks until it is committed, [`PendingCommit::committed`] does not block. The unit itself comes
-/// back, with the answer or before, so that giving back its memory is not the writer's work.
+/// A submitted unit. [`PendingCommit::wait`] blocks until it is committed, [`PendingCommit::committed`] is the asynchronous form. The unit itself is
+/// sent back, with the result or earlier, so that the writer does not have to free its memory.
 pub struct PendingCommit {
     written: Option<Receiver<Box<dyn Unit>>>,
     answer: Receiver<CommitResult>,
     awaited: Option<Arc<WaiterFlag>>,
 }
 
-/// The answer to a unit, and the unit if it came so far and was not given back before.
+/// The result of a unit, and the unit itself if it was written and not returned earlier.
 pub type CommitResult = (Result<CommitReceipt>, Option<Box<dyn Unit>>);
 
-/// Where the store answers a unit.
+/// The store's end of a [`PendingCommit`].
 pub struct CommitReply {
     written: Option<Sender<Box<dyn Unit>>>,
     answer: Sender<CommitResult>,
     awaited: Option<Arc<WaiterFlag>>,
 }
 
-/// Whether somebody waits for an answer.
+/// Whether a caller waits for the result.
 struct WaiterFlag {
     is_so: AtomicBool,
-    /// Wakes who is to know.
+    /// Called when a caller begins to wait.
     wake: WakeFn,
 }
 
-/// Wakes a thread that looks again.
+/// Wakes a thread, which then checks its state again.
 pub type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
 impl CommitReply {
-    /// For one unit; `wake` is called when somebody begins to wait for the answer, where that is to be known.
+    /// The two ends for one unit; `wake`, if given, is called when a caller begins to wait for the result.
     pub fn new(wake: Option<WakeFn>) -> (Self, PendingCommit) {
         let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
         let awaited = wake.map(|wake| Arc::new(WaiterFlag { is_so: AtomicBool::new(false), wake }));
@@ -63,19 +63,19 @@ impl CommitReply {
         (Self { written: Some(written), answer, awaited }, pending)
     }
 
-    /// Whether it is known that somebody waits for it.
+    /// Whether a caller is known to wait for the result; always false without a `wake` function.
     pub fn is_awaited(&self) -> bool {
         self.awaited.as_ref().is_some_and(|awaited| awaited.is_so.load(Ordering::SeqCst))
     }
 
-    /// Gives a unit back that is written but not committed.
+    /// Returns a unit that is written but not yet committed.
     pub fn return_unit(&mut self, unit: Box<dyn Unit>) {
         if let Some(written) = self.written.take() {
             let _ = written.send(unit);
         }
     }
 
-    /// What came of it; it does not matter whether somebody is still waiting.
+    /// Sends the result; it is dropped if the caller no longer waits.
     pub fn send(self, result: Result<CommitReceipt>, unit: Option<Box<dyn Unit>>) {
         let _ = self.answer.send((result, unit));
     }
@@ -91,7 +91,8 @@ impl PendingCommit {
         self.answer.blocking_recv().map_err(|_| closed())?.0
     }
 
-    /// Ends when the unit is committed; it tells what became of it.
+    /// Resolves when the unit is committed; returns its result and the unit.
+    ///
     ///
     /// # Errors
     /// When it was not written.
@@ -101,7 +102,7 @@ impl PendingCommit {
         Ok((result?, unit.ok_or_else(closed)?))
     }
 
-    /// From now on somebody waits for the answer.
+    /// Notes that a caller waits from now on, unless the result is already there.
     fn awaits(&self) {
         if let Some(awaited) = self.awaited.as_ref().filter(|_| !self.is_answered()) {
             awaited.is_so.store(true, Ordering::SeqCst);
@@ -114,7 +115,7 @@ impl PendingCommit {
         !self.answer.is_empty()
     }
 
-    /// Gives back the memory of a unit that is written, and says whether it is.
+    /// Returns whether the unit is written; if so, frees its memory.
     pub fn is_written(&mut self) -> bool {
         let waits = self.written.as_mut().is_some_and(|written| matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         if !waits {
@@ -123,7 +124,7 @@ impl PendingCommit {
         !waits
     }
 
-    /// The same, when it is.
+    /// Blocks until the unit is written, and frees its memory.
     pub fn wait_until_written(&mut self) {
         if let Some(written) = self.written.take() {
             let _ = written.blocking_recv();
@@ -137,10 +138,10 @@ fn closed() -> StoreError {
 
 /// Writes units of work.
 pub trait Units {
-    /// Starts a unit of work; the answer is in [`PendingCommit`].
+    /// Submits a unit of work; its result comes through the [`PendingCommit`].
     fn submit(&self, unit: Box<dyn Unit>, priority: Priority) -> PendingCommit;
 
-    /// Submits a unit somebody waits for, and waits.
+    /// Submits a unit as interactive and waits for its result.
     ///
     /// # Errors
     /// When it was not written.
@@ -148,7 +149,7 @@ pub trait Units {
         self.submit(unit, Priority::Interactive).wait()
     }
 
-    /// Returns when everything committed so far survives the end of the machine.
+    /// Returns once everything committed so far is durable.
     ///
     /// # Errors
     /// When the database fails.

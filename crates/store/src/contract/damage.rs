@@ -1,4 +1,4 @@
-//! Stored rows that cannot be read: which, and why.
+//! Stored rows that cannot be read, and the reasons.
 
 use std::fmt;
 use stook_catalogue::ids::FieldId;
@@ -6,9 +6,9 @@ use stook_catalogue::ids::FieldId;
 /// A stored row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The record's collection and key, where the row is known to be a record's.
+    /// The collection and key, if the row is known to be a record's.
     pub record: Option<(String, String)>,
-    /// The row, in words.
+    /// A description of the row.
     pub row: String,
     /// What is wrong with it.
     pub reason: String,
@@ -42,7 +42,7 @@ impl std::error::Error for Damage {}
 /// A part of a stored record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedPart {
-    /// Which.
+    /// Which part.
     pub part: RecordPart,
     /// What is wrong with it.
     pub reason: String,
@@ -51,14 +51,14 @@ pub struct DamagedPart {
 /// A part of a stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordPart {
-    /// What finds the row, or tells its versions apart: it can be neither read nor written.
+    /// The key or the version: the row can be neither read nor written.
     Row,
-    /// What transitions have set: no document says it.
+    /// The state that transitions have set, which no document contains.
     State,
     /// The packed contributions, or their documents.
     Contributions,
-    /// A golden value, by the number of its field.
+    /// A golden value, by its field.
     Golden(FieldId),
-    /// What follows from the rest: effective states, conflicts.
+    /// Values computed from the rest: effective states, conflicts.
     Other,
 }

@@ -1,11 +1,12 @@
-//! Edges: what children say to the records that their links lead to.
+//! Edges: what children pass to the targets of their links.
 
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::SmolStr;
 
-/// What a child says to its target. Edges are ordered by group, start and child. Those of links that are
-/// [only read](stook_catalogue::links::Link::is_only_read) say nothing: what a unit says of them is not kept, a store finds the children by
-/// their field, in an order of its own, without group, start and payload.
+/// What a child passes to a target of its link. Edges are ordered by group, start and child.
+///
+/// Edges of links that are [only read](stook_catalogue::links::Link::is_only_read) carry no information and are not stored: the store finds the
+/// children by their link field, in an order of its own, and returns them with an empty group, start 0 and an empty payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Edge {
     /// The link, by its number in the definition.
@@ -18,11 +19,11 @@ pub struct Edge {
     pub start: i64,
     /// Key of the child.
     pub child: SmolStr,
-    /// What rules need of the child.
+    /// The field values that rollups and coverage need, encoded by the engine.
     pub payload: Vec<u8>,
 }
 
-/// A limit as databases take it: a number with a sign.
+/// A limit as the signed number that databases expect; the largest one for none.
 pub(crate) fn limit_in_sql(limit: Option<usize>) -> i64 {
     limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
 }
@@ -30,32 +31,32 @@ pub(crate) fn limit_in_sql(limit: Option<usize>) -> i64 {
 /// A change of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EdgeChange {
-    /// Adds it, or replaces the payload of an equal one.
+    /// Adds the edge, or replaces the payload of an edge with the same identity.
     Put(Edge),
-    /// Removes the one with the same link, target, group, start and child.
+    /// Removes the edge with the same link, target, group, start and child.
     Delete(Edge),
 }
 
 impl EdgeChange {
-    /// Whether a store keeps what is said: of links that are only read it finds the children by their field.
+    /// Whether the edge is stored; children of links that are only read are found by their field instead.
     pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
         let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = self;
         catalogue.link_by_field(edge.link).is_none()
     }
 }
 
-/// Between which bounds edges of a target start, both included.
+/// Bounds for the starts of a target's edges, both included.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StartRange {
     /// The target.
     pub target: SmolStr,
-    /// The first start.
+    /// The lowest start.
     pub low: i64,
-    /// The last start.
+    /// The highest start.
     pub high: i64,
 }
 
-/// After which edge of a target reading goes on.
+/// The edge of a target after which reading continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EdgeCursor<'e> {
     /// Its group.
@@ -66,13 +67,13 @@ pub struct EdgeCursor<'e> {
     pub child: &'e str,
 }
 
-/// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
+/// A range of edges that was read, with its result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EdgeRange {
     /// The link.
     pub link: u32,
     /// The targets with their bounds.
     pub ranges: Vec<StartRange>,
-    /// What there was.
+    /// The edges that were found.
     pub edges: Vec<Edge>,
 }

@@ -1,11 +1,11 @@
-//! Why a store cannot do what was asked, and how a record that cannot be read is named.
+//! Errors of a store, and how they name the record that cannot be read.
 
 use super::damage::Damage;
 use super::ids::ChunkId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::DecodeError;
 
-/// What a store says when it cannot do what was asked.
+/// The reason why a store call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store's definition and the process's differ in a way that cannot be applied.
@@ -14,7 +14,7 @@ pub enum StoreError {
     /// Another process changed the definition while this one ran.
     #[error("the store now holds another definition (another process prepared it); restart with the current catalogue.yaml")]
     DefinitionChanged,
-    /// The lease is not this worker's any more; nothing was written.
+    /// The worker no longer holds the lease; nothing was written.
     #[error("chunk {0} was taken over by another worker; nothing was written twice")]
     Fenced(ChunkId),
     /// Another process holds the store's write lock.
@@ -23,31 +23,31 @@ pub enum StoreError {
     /// Another transaction holds the record, and the unit does not wait.
     #[error("another transaction is changing the record")]
     Held,
-    /// The unit was written, and then another one of the same transaction failed; nothing of it is there.
+    /// The unit was written, but the transaction was rolled back because another unit in it failed; nothing of it remains.
     #[error("the transaction was rolled back")]
     Undone,
-    /// No space is left.
+    /// The disk is full.
     #[error("the disk is full; free some space, then continue with `stook import --resume JOB`")]
     Full,
     /// The store cannot be written.
     #[error("the store cannot be written: {0}")]
     ReadOnly(String),
-    /// The database gave up before it was done.
+    /// The database cancelled the call because it took too long.
     #[error("the store took too long: {0}")]
     Slow(String),
-    /// Nobody waits for the answer any more, see [`wanted`](super::wanted).
+    /// The caller no longer waits for the result, see [`wanted`](super::wanted).
     #[error("cancelled: the caller has gone")]
     Unwanted,
-    /// The caller asked for something that makes no sense.
+    /// The call is invalid, for example because it names a job that does not exist.
     #[error("{0}")]
     Wrong(String),
     /// A stored row cannot be read.
     #[error(transparent)]
     Damaged(#[from] Damage),
-    /// The database cannot read its own file.
+    /// The database itself finds its file corrupt.
     #[error("the store is damaged ({0}): restore a backup, or import into a new store (--store)")]
     Broken(String),
-    /// Anything else the database says.
+    /// Any other failure.
     #[error("the store failed: {0}")]
     Other(String),
 }
@@ -61,12 +61,12 @@ impl From<DecodeError> for StoreError {
     }
 }
 
-/// Says whose row it is that cannot be read.
+/// Adds the record to the error of a row that cannot be read.
 pub trait ForRecord<T> {
-    /// The record of a collection.
+    /// Names the record in the error.
     ///
     /// # Errors
-    /// As before.
+    /// The same error, as [`StoreError::Damaged`] with the record.
     fn for_record(self, collection: &str, key: &Key) -> Result<T>;
 }
 

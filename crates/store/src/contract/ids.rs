@@ -1,28 +1,28 @@
-//! Numbers of jobs, of their chunks, and of the leases by which workers hold chunks.
+//! Numbers of jobs and chunks, and lease tokens.
 
 use std::fmt;
 
-/// Number of an import job, from 1, given by the store.
+/// Number of a job, from 1, assigned by the store.
 pub type JobId = u64;
 
-/// Who has brought something to life, where the number of a job says so. Records, contributions and marks keep [`JobRef::number`].
+/// The job by which something was made, where a job's number is stored. Records, contributions and marks store [`JobRef::number`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobRef {
-    /// An import job.
+    /// A job.
     Job(JobId),
     /// No job: an edit, a withdrawal, a settle pass.
     None,
-    /// A job that is only tried: what has its number is never stored.
+    /// A dry run: nothing with its number is ever stored.
     DryRun,
 }
 
 impl JobRef {
-    /// Its number: no job has that of [`JobRef::None`] or of [`JobRef::DryRun`].
+    /// The number to store; those of [`JobRef::None`] and [`JobRef::DryRun`] belong to no job.
     pub const fn number(self) -> JobId {
         match self {
             JobRef::Job(id) => id,
             JobRef::None => 0,
-            // the largest that a store's column takes
+            // the largest value of a store's column
             JobRef::DryRun => JobId::MAX >> 1,
         }
     }
@@ -43,11 +43,11 @@ impl fmt::Display for ChunkId {
     }
 }
 
-/// The lease that a unit of work hands back.
+/// The lease under which a unit of work completes a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseToken {
     /// The chunk.
     pub chunk: ChunkId,
-    /// The token it was leased with.
+    /// The token that was given with the lease.
     pub token: i64,
 }

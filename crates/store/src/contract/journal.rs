@@ -1,10 +1,13 @@
 //! The outcome of every document of a job.
 //!
-//! A chunk's journal is one row: counts, and the outcomes packed (zstd over: varint document, varint offset, outcome byte,
-//! collection byte, varint length and key; a few of them as they are, after a zero byte). Failures and warnings are rows of their own, they carry text. An outcome may be
-//! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
-//! first; such corrections are rows too, and rare. Why is a row next to failures and warnings, at the position [`OF_A_CORRECTION`]: stores
-//! that are there already have a place for it.
+//! A chunk's journal is one row: counts, and the packed outcomes. These are, compressed with zstd, their number; for each outcome the difference of
+//! its document's number and offset from those before, the outcome's byte, the collection's number, and the key with its length; then the reasons, if
+//! any. Numbers are varints. At most 512 bytes are stored uncompressed after a zero byte. Failures and warnings are separate rows, because they
+//! carry text.
+//!
+//! An outcome may be corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed first. Such
+//! corrections are also rows, and rare. The reason for a correction is stored as an issue at the position [`OF_A_CORRECTION`], so that existing
+//! stores need no new table or column.
 
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -19,15 +22,15 @@ use stook_catalogue::value::SmolStr;
 pub enum Outcome {
     /// Its record did not exist before the job.
     Created = 0,
-    /// Its record existed and its contributor says something new.
+    /// Its record existed and its contribution is new.
     Updated = 1,
-    /// Its contributor says what it had said before.
+    /// Its contributor had already made the same contribution.
     Unchanged = 2,
-    /// A newer statement of the same contributor wins.
+    /// A newer contribution of the same contributor wins.
     Superseded = 3,
-    /// The profile or an `accept` rule left it out.
+    /// Excluded by the profile or an `accept` rule.
     Skipped = 4,
-    /// Its contributor's statement was withdrawn.
+    /// Its contributor's contribution was withdrawn.
     Withdrawn = 5,
     /// It could not be imported.
     Failed = 6,
@@ -45,7 +48,7 @@ pub const OUTCOMES: [(Outcome, &str); 7] = [
 ];
 
 impl Outcome {
-    /// Its name.
+    /// The outcome's name.
     pub fn name(self) -> &'static str {
         OUTCOMES[self as usize].1
     }
@@ -56,10 +59,10 @@ impl Outcome {
     }
 }
 
-/// How many documents had which outcome.
+/// The number of documents by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutcomeCounts {
-    /// By [`Outcome`] number. A chunk's own counts may be negative where it corrects an earlier one.
+    /// By [`Outcome`] number. A chunk's own counts may be negative if it corrects an earlier chunk.
     pub outcomes: [i64; OUTCOMES.len()],
     /// Documents read.
     pub documents: i64,
@@ -73,7 +76,7 @@ impl OutcomeCounts {
         self.outcomes[outcome as usize]
     }
 
-    /// Counts one more, or one less.
+    /// Adds `by`, which may be negative, to the count of one outcome.
     pub fn add(&mut self, outcome: Outcome, by: i64) {
         self.outcomes[outcome as usize] += by;
     }
@@ -100,13 +103,13 @@ pub struct DocumentOutcome {
     pub document: u64,
     /// Position in its file.
     pub offset: u64,
-    /// The collection; nothing for a document that reached none of several.
+    /// The collection; `None` for a document that reached none of several.
     pub collection: Option<CollectionId>,
     /// What became of it.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
     pub key: SmolStr,
-    /// Why it was skipped, or what counts in its place, in words.
+    /// Why it was skipped, or which contribution counts instead, in words.
     pub reason: Option<SmolStr>,
 }
 
@@ -123,47 +126,47 @@ pub struct Issue {
     pub offset: u64,
     /// The record's key, if it is known.
     pub key: Option<String>,
-    /// Whether the document failed, or only part of it was left out.
+    /// True if the document failed; false if only part of it was left out.
     pub failed: bool,
     /// Why.
     pub reason: String,
 }
 
-/// An outcome another chunk had written, changed.
+/// A change of an outcome that another chunk has written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeCorrection {
     /// The document, by its number inside the job.
     pub document: u64,
     /// The collection's index.
     pub collection: CollectionId,
-    /// What it is now.
+    /// The new outcome.
     pub outcome: Outcome,
     /// Why, in words.
     pub reason: String,
 }
 
-/// What one chunk did.
+/// The journal of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChunkJournal {
     /// The file its documents are in, from 0.
     pub file: usize,
     /// Documents of the job before that file.
     pub file_start: u64,
-    /// Sums, corrections included.
+    /// The counts, including corrections.
     pub counts: OutcomeCounts,
-    /// The first document.
+    /// The number of its first document.
     pub first: u64,
-    /// Outcomes in the order of the documents, one at least of each, as [`pack`] packs them; empty for none.
+    /// Outcomes in the order of the documents, at least one for each, packed by [`pack`]; empty for none.
     pub packed_outcomes: Vec<u8>,
-    /// In the order of the documents.
+    /// Issues in the order of the documents.
     pub troubles: Vec<Issue>,
-    /// Documents that failed, as they were read, as far as they are kept.
+    /// Bytes of the failed documents that are kept, by document number.
     pub failed_documents: Vec<(u64, Vec<u8>)>,
-    /// Of documents of other chunks.
+    /// Corrections of outcomes in other chunks.
     pub corrections: Vec<OutcomeCorrection>,
 }
 
-/// A line of a journal as it is listed.
+/// An entry of a journal as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JournalEntry {
     /// Number of the document inside the job, from 1.
@@ -180,20 +183,20 @@ pub struct JournalEntry {
     pub key: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why it failed or was skipped, what counts in its place, or what was left out.
+    /// Why it failed or was skipped, which contribution counts instead, or what was left out.
     pub reasons: Vec<String>,
 }
 
-/// The position in its file of an issue that is none, but the reason of a correction; it has the collection's name in the place of the key.
+/// The position that marks an issue row as the reason of a correction; its key column has the collection's name.
 pub(crate) const OF_A_CORRECTION: u64 = u64::MAX;
 
-/// Bytes that are not worth compressing.
+/// Up to this many bytes, compressing is not worthwhile.
 const FEW: usize = 512;
 
-/// Written in the place of a collection where there is none.
+/// Stored instead of a collection's number for an outcome without one.
 const NO_COLLECTION: u64 = u32::MAX as u64;
 
-/// Packs the lines of a chunk.
+/// Packs the outcomes of a chunk.
 pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(1 + lines.len() * 24);
     plain.push(0);
@@ -207,7 +210,7 @@ pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
         put_bytes(&mut plain, line.key.as_bytes());
         (document, offset) = (line.document, line.offset);
     }
-    // reasons follow all lines, where there are any: journals of older versions end before
+    // reasons follow all outcomes, if there are any; journals of older versions end here
     let mut before = 0;
     for (place, reason) in lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.reason.as_ref()?))) {
         put_varint(&mut plain, (place - before) as u64);
@@ -221,7 +224,7 @@ pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
     zstd::bulk::compress(&plain[1..], 1).unwrap_or_default()
 }
 
-/// Reads the lines of a chunk.
+/// Reads the outcomes of a chunk.
 ///
 /// # Errors
 /// When the bytes are damaged.

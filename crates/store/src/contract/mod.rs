@@ -1,4 +1,4 @@
-//! What a store promises, by role; the suite in `tests/conformance` checks all of it.
+//! The contract of a store, by role; the suite in `tests/conformance` checks all of it.
 //!
 //! | role | what it does | file, with its types |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | [`Tokens`] | keeps tokens | `access.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
 //!
-//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `wanted.rs`, by which callers give up what they wait for.
+//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `wanted.rs`, by which callers cancel calls.
 
 pub mod access;
 pub mod commit;
@@ -44,27 +44,27 @@ use tag::Tags;
 use tenant::Tenant;
 use vitals::StoreStats;
 
-/// A record store for one catalogue: the sum of its roles, and what concerns all of it. Whoever has a `dyn Store` calls the methods of
-/// every role without importing it.
+/// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
+/// called without importing their traits.
 pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 
-    /// Notes of what opening the store with this definition changed, in plain sentences.
+    /// What opening the store with this definition changed, in sentences.
     fn changes(&self) -> &[String];
 
-    /// Whether opening it gave it another definition in the place of the one it held: processes that began with that one must be
-    /// started again.
+    /// Whether opening the store replaced the definition it held; processes that were started with the old one must be restarted.
     fn has_redefined(&self) -> bool;
 
     /// Whether the store still holds the definition that it was opened with.
     ///
     /// # Errors
-    /// [`StoreError::DefinitionChanged`](error::StoreError::DefinitionChanged) when another process has prepared it for another one; when the database fails.
+    /// [`StoreError::DefinitionChanged`](error::StoreError::DefinitionChanged) when another process has prepared it for another definition; when the
+    /// database fails.
     fn check_definition(&self) -> Result<()>;
 
-    /// What the database finds wrong with its own structures, in its words, the first of it; nothing if it is sound. A server looks after
-    /// that itself. Cost: a file is read whole.
+    /// The first errors that the database finds in its own structures, in its words; empty if it is sound. The default returns nothing, for database
+    /// servers, which check their own files. Cost: a file is read completely.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -72,16 +72,16 @@ pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + T
         Ok(Vec::new())
     }
 
-    /// The number under which contributions made by a feed's map are stored.
+    /// The generation that contributions made by a feed's mapping are stored with.
     fn generation(&self, source: SourceId, feed: usize) -> u32;
 
-    /// How the store does.
+    /// Statistics of the store.
     ///
     /// # Errors
     /// When the database fails.
     fn vitals(&self) -> Result<StoreStats>;
 
-    /// Everybody who has, or had, records.
+    /// Every tenant that has, or had, records.
     ///
     /// # Errors
     /// When the database fails.

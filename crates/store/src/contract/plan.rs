@@ -1,4 +1,4 @@
-//! What can be asked of a store: conditions, order, page, columns, aggregates.
+//! Query plans: conditions, order, page, columns, aggregates.
 
 use super::error::Result;
 use super::tenant::Tenant;
@@ -7,33 +7,33 @@ use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Geometry, Value};
 
-/// A question about the records of one collection.
+/// A query for records of one collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryPlan {
-    /// Whose records.
+    /// The tenant whose records are read.
     pub tenant: Tenant,
     /// The collection's index.
     pub collection: CollectionId,
-    /// All must hold.
+    /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// Order; the key decides between equals. Without it, by key (or by the columns, for distinct rows).
+    /// Order; records that it leaves equal are ordered by key. If empty, by key (or by the columns, for distinct rows).
     pub sort: Vec<SortKey>,
-    /// A list of structs, by the field's index: a row for each of them instead of one for the record.
+    /// A list of structs, by its field: a row for each of its elements instead of one per record.
     pub each: Option<FieldId>,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<PlanColumn>,
-    /// Equal rows once.
+    /// Whether equal rows are returned once.
     pub distinct: bool,
-    /// Rows that `sort` leaves equal come as they are found, which may be much cheaper, instead of by key.
+    /// Whether rows that `sort` leaves equal may come in any order instead of by key, which may be much cheaper.
     pub any_order: bool,
-    /// Rows to leave out at the front.
+    /// Number of rows to skip.
     pub offset: u64,
-    /// Most rows; `None` for all.
+    /// Maximum number of rows; `None` for all.
     pub limit: Option<u64>,
 }
 
 impl QueryPlan {
-    /// Every record of a collection: its key, in the order of keys.
+    /// A plan for the keys of all records of a collection, in the order of keys.
     pub fn all(tenant: Tenant, collection: CollectionId) -> Self {
         Self {
             tenant,
@@ -59,20 +59,20 @@ pub enum PlanColumn {
     Revision,
     /// A golden field, by index.
     Field(FieldId),
-    /// A member, by index, of the struct that the row is of: [`QueryPlan::each`].
+    /// A member, by index, of the struct that the row is for: [`QueryPlan::each`].
     Element(usize),
     /// A state field, by index.
     State(usize),
-    /// The names of fields on which contributors disagree.
+    /// The names of fields with a conflict.
     Conflict,
-    /// The names of the tags it was given; those of queries are not among them.
+    /// The names of its tags, without those that stand for queries.
     Tag,
-    /// Whether all records exist that a link of it leads to, by the link's index in the definition; nothing where it leads nowhere.
+    /// Whether all targets of a link exist, by the link's index in the definition; no value if the link is empty.
     TargetsExist(LinkId),
 }
 
 impl PlanColumn {
-    /// The golden field that it is; nothing of other parts.
+    /// The golden field, if the column is one.
     pub fn field(self) -> Option<FieldId> {
         match self {
             PlanColumn::Field(field) => Some(field),
@@ -81,21 +81,22 @@ impl PlanColumn {
     }
 }
 
-/// A condition on one column. On a list it holds when it holds for any element.
+/// A condition on one column. It holds for a list if it holds for any element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     /// The column.
     pub column: PlanColumn,
-    /// What must hold of it.
+    /// The comparison.
     pub test: Comparison,
 }
 
-/// What must hold of a value; of ranges it must hold of one number in them. A record without a value satisfies only `ExistenceRule(false)`, `NotEqual` and `NotWildcard`.
+/// A comparison with a column's value; for ranges it must hold for one number in them. A record without a value satisfies only `Exists(false)`,
+/// `NotEqual` and `NotWildcard`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comparison {
     /// Equal.
     Equal(Value),
-    /// Not equal; for lists: no element is.
+    /// Not equal; for lists: no element is equal.
     NotEqual(Value),
     /// One of these.
     In(Vec<Value>),
@@ -106,30 +107,30 @@ pub enum Comparison {
         /// Upper.
         high: Option<(Value, bool)>,
     },
-    /// Text that begins so.
+    /// Text with this prefix.
     Prefix(String),
-    /// Text with these pieces in this order; between two pieces, and before an empty first or after an empty last one,
-    /// anything may stand: `a*b*` is `["a", "b", ""]`.
+    /// Text with these pieces in this order; any characters may come between two pieces, before an empty first and after an empty last piece: `a*b*`
+    /// is `["a", "b", ""]`.
     Wildcard(Vec<String>),
     /// Text that does not match [`Comparison::Wildcard`].
     NotWildcard(Vec<String>),
-    /// Has a value, or has none.
+    /// Whether there is a value.
     Exists(bool),
-    /// A geometry that lies so to this one.
+    /// A geometry in this relation to another one.
     Lies(GeometryRelation, Arc<Geometry>),
 }
 
-/// How a geometry lies to another one.
+/// A relation of a geometry to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeometryRelation {
     /// They have a point in common.
     Intersects,
-    /// All of its points are points of the other one.
+    /// All of its points are also points of the other one.
     Within,
 }
 
 impl Comparison {
-    /// The numbers that satisfy it, as ranges, for columns of type ranges. `NotEqual` is not told apart from `Equal`.
+    /// The numbers that satisfy the comparison, as intervals, for columns of type ranges. `NotEqual` gives the same as `Equal`.
     pub(crate) fn windows(&self) -> Option<Vec<(i64, i64)>> {
         let one = |value: &Value| value.as_int().map(|number| (number, number));
         match self {
@@ -148,28 +149,28 @@ impl Comparison {
     }
 }
 
-/// A sort criterion.
+/// A column to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortKey {
     /// The column.
     pub column: PlanColumn,
-    /// Largest first.
+    /// Whether the largest value comes first.
     pub descending: bool,
 }
 
-/// The rows of a page.
+/// The rows of a result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ResultRows {
     /// Values in the order of the plan's columns.
     pub rows: Vec<Vec<Value>>,
 }
 
-/// A number about all rows of a plan.
+/// An aggregate over all rows of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aggregate {
-    /// How.
+    /// The function.
     pub function: AggregateFunction,
-    /// Of what; the elements of lists count one by one, absent values not at all.
+    /// The column; the elements of lists count one by one, absent values not at all.
     pub column: PlanColumn,
 }
 
@@ -201,13 +202,13 @@ pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
 ];
 
 impl AggregateFunction {
-    /// Its name in queries.
+    /// The function's name in queries.
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
     }
 }
 
-/// The keys of a plan whose rows begin with them, all in memory.
+/// Returns the keys that a plan finds, all in memory. The key must be its first column.
 ///
 /// # Errors
 /// When the store fails.
@@ -220,18 +221,18 @@ pub fn keys_of(store: &dyn Queries, plan: &QueryPlan) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// The median of values whose two middle ones are these.
+/// The median of values of type `ty` whose two middle ones are these.
 pub fn middle_of(low: &Value, high: &Value, ty: &FieldType) -> Value {
     match (low, high) {
         (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(*high)),
         (Value::Int(low), Value::Int(high)) => mean_of(i128::from(*low) + i128::from(*high), 2, ty),
-        // halves first: the sum of two large floats is none
+        // halves first: the sum of two large floats may overflow
         (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { *low } else { low / 2.0 + high / 2.0 }),
         _ => Value::Null,
     }
 }
 
-/// The mean of whole numbers, rounded for types that have no fractions.
+/// The mean of `count` whole numbers with this sum, rounded for types without fractions.
 pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     match ty.element() {
         FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
@@ -241,10 +242,10 @@ pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
 
 /// Answers plans.
 pub trait Queries {
-    /// Rows that satisfy a plan, in its order.
+    /// Returns the rows of a plan, in its order.
     ///
     /// # Errors
-    /// When the plan is not one of this catalogue, or the database fails.
+    /// When the plan does not fit this catalogue, or the database fails.
     fn find(&self, plan: &QueryPlan) -> Result<ResultRows> {
         let mut rows = Vec::new();
         self.visit(plan, &mut |row| {
@@ -254,31 +255,32 @@ pub trait Queries {
         Ok(ResultRows { rows })
     }
 
-    /// Calls `visit` with every row of a plan, in its order, from one snapshot. Memory does not grow with their number.
+    /// Calls `visit` with every row of a plan, in its order. Memory does not grow with their number. The rows are of one snapshot, unless the store
+    /// reads a plan in the order of keys a page at a time, as SQLite does: then each page is of one snapshot.
     ///
     /// # Errors
-    /// As [`Queries::find`], or what `visit` says.
+    /// As [`Queries::find`], or what `visit` returns.
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()>;
 
-    /// How many rows satisfy a plan, its page aside.
+    /// Returns the number of rows of a plan, ignoring its page.
     ///
     /// # Errors
     /// As [`Queries::find`].
     fn count(&self, plan: &QueryPlan) -> Result<u64>;
 
-    /// The rows of a plan's page and how many there are without it, of one snapshot.
+    /// Returns the rows of a plan and their number ignoring its page, from one snapshot.
     ///
     /// # Errors
     /// As [`Queries::find`].
     fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)>;
 
-    /// One value per aggregate over all rows of a plan, its page aside.
+    /// Returns one value per aggregate over all rows of a plan, ignoring its page.
     ///
     /// # Errors
     /// As [`Queries::find`].
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
 
-    /// How the database answers a plan, in words.
+    /// Describes how the database executes a plan.
     ///
     /// # Errors
     /// As [`Queries::find`].

@@ -1,4 +1,4 @@
-//! Jobs and chunks: what waits to be imported.
+//! Jobs and chunks: the queue of work, and how jobs proceed.
 
 pub use super::ids::{ChunkId, JobId, JobRef};
 
@@ -9,26 +9,26 @@ use super::tenant::Tenant;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How often a chunk is leased before it is dead: whoever had it never gave an answer, so it may be the chunk that ends them.
+/// A chunk is dead if its lease expires after it was leased this often: no worker that had it has reported, so the chunk itself may crash them.
 pub const MOST_LEASES: u32 = 10;
 
 /// A file of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// Bytes on disk.
     pub size: u64,
     /// Modification time in microseconds.
     pub modified: i64,
-    /// Its syntax, by name; nothing for an empty file.
+    /// The name of its syntax; `None` for an empty file.
     pub syntax: Option<String>,
-    /// Whether its chunks carry their bytes (compressed files) or point into it.
+    /// Whether its chunks carry their bytes (as those of compressed files do) or point into the file.
     pub compressed: bool,
-    /// What its documents tell of a list, if not all: the part of their contributor's name.
+    /// The part of the source that its documents belong to, if not all of it: the part of the contributor's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// Whether it retires what it lacks, however much that is: for sources whose files take the place of others.
+    /// Whether it retires what it does not repeat, however much that is, for sources with complete deliveries.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retires_all: bool,
 }
@@ -36,45 +36,45 @@ pub struct JobFile {
 /// A job to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    /// Whose.
+    /// The tenant.
     pub tenant: Tenant,
-    /// The profile's name; nothing for the default (update and create).
+    /// The profile's name; `None` for the default (update and create).
     pub profile: Option<String>,
     /// The source's name.
     pub source: String,
-    /// The time of documents that do not say one, in microseconds.
+    /// The as-of time of documents that state none, in microseconds.
     pub as_of: Option<i64>,
     /// The files.
     pub files: Vec<JobFile>,
 }
 
-/// How far a job's files have been cut into chunks.
+/// How far a job's files have been split into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SplitProgress {
-    /// The file at hand, from 0.
+    /// The current file, from 0.
     pub file: usize,
-    /// Position in it.
+    /// Position in this file.
     pub offset: u64,
     /// Documents of this file before that position.
     pub file_documents: u64,
     /// Documents of all files before that position.
     pub documents: u64,
-    /// Chunks made.
+    /// Chunks created.
     pub chunks: u32,
-    /// Whether all files have been cut.
+    /// Whether all files have been split.
     pub complete: bool,
 }
 
 /// A chunk to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChunk {
-    /// Number inside the job; given anew by [`Queue::replace_chunk`].
+    /// Number inside the job; [`Queue::replace_chunk`] assigns another one.
     pub ordinal: u32,
-    /// Where its bytes are.
+    /// The part of the file.
     pub slice: ChunkSlice,
 }
 
-/// A stretch of a file, at document boundaries.
+/// A part of a file, at document boundaries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChunkSlice {
     /// The file, from 0.
@@ -91,14 +91,14 @@ pub struct ChunkSlice {
     pub documents: u32,
     /// Whether the file ends with it.
     pub is_last: bool,
-    /// What a scanner needs to know of the bytes before.
+    /// What a scanner must know about the bytes before it.
     pub head: Vec<u8>,
-    /// The bytes, compressed with zstd, when the file cannot be read from the middle; nothing at all of a document that is too long.
+    /// The bytes, compressed with zstd, if the file cannot be read from the middle; empty for a document that is too long, which is not kept.
     pub payload: Option<Vec<u8>>,
 }
 
 impl ChunkSlice {
-    /// Whether it is one document that is too long, of which nothing is kept.
+    /// Whether it is one document that is too long and was not kept.
     pub fn is_given_up(&self) -> bool {
         self.payload.as_ref().is_some_and(Vec::is_empty)
     }
@@ -109,11 +109,11 @@ impl ChunkSlice {
 pub struct LeasedChunk {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Fences the commit.
+    /// The lease token that the commit must present.
     pub token: i64,
     /// How often it has been leased, this time included.
     pub attempt: u32,
-    /// Its bytes.
+    /// The part of the file.
     pub slice: ChunkSlice,
 }
 
@@ -124,15 +124,15 @@ pub struct ChunkInfo {
     pub job: JobId,
     /// Number inside the job.
     pub ordinal: u32,
-    /// waiting, leased or dead.
+    /// Its state.
     pub state: ChunkState,
-    /// How often it was leased.
+    /// How often it has been leased.
     pub attempts: u32,
     /// Documents in it.
     pub documents: u32,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// Why it failed last.
+    /// Why it failed the last time.
     pub reason: Option<String>,
 }
 
@@ -140,20 +140,20 @@ pub struct ChunkInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkState {
-    /// To be done.
+    /// Waits for a worker.
     Waiting,
     /// A worker has it.
     Leased,
-    /// Failed too often.
+    /// Failed, or lost its lease, too often.
     Dead,
 }
 
-/// A chunk with all it needs to be done elsewhere.
+/// A chunk with everything needed to process it elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkData {
-    /// What `ls` shows.
+    /// What `stook queue ls` shows.
     pub info: ChunkInfo,
-    /// Its bytes.
+    /// The part of the file, or its bytes.
     pub slice: ChunkSlice,
 }
 
@@ -161,24 +161,24 @@ pub struct ChunkData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Nothing was done yet.
+    /// No chunk has been leased yet.
     Queued,
-    /// Some chunk has been leased, and nobody has said that they stopped.
+    /// A chunk has been leased, and the job was not interrupted since.
     Running,
-    /// Whoever worked on it has stopped before its end. Workers go on with the chunks that wait; files that were not cut to their end
-    /// are cut by resuming it.
+    /// The process that imported it stopped before its end. Workers go on with the chunks that wait; files that are not split to their end are split
+    /// by resuming the job.
     Interrupted,
-    /// Everything is in the store.
+    /// All documents are committed.
     Completed,
-    /// Everything that could be is in the store; some documents failed.
+    /// All documents that could be imported are committed; some failed.
     CompletedWithErrors,
-    /// Chunks are dead, or the files could not be read.
+    /// Chunks are dead, or files could not be read.
     Failed,
-    /// Somebody stopped it.
+    /// Stopped by a user.
     Cancelled,
 }
 
-/// Every state with its name in words and in a store.
+/// Every state with its name, in texts and in a store.
 pub const JOB_STATES: [(JobState, &str); 7] = [
     (JobState::Queued, "queued"),
     (JobState::Running, "running"),
@@ -190,33 +190,33 @@ pub const JOB_STATES: [(JobState, &str); 7] = [
 ];
 
 impl JobState {
-    /// Its name.
+    /// The state's name.
     pub fn name(self) -> &'static str {
         JOB_STATES.iter().find(|(state, _)| *state == self).map_or("?", |(_, name)| name)
     }
 
-    /// Whether nothing more will happen by itself.
+    /// Whether the job has ended.
     pub fn is_final(self) -> bool {
         !matches!(self, JobState::Queued | JobState::Running | JobState::Interrupted)
     }
 }
 
-/// A job and where it stands.
+/// A job with its state and progress.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
     /// Its number.
     pub id: JobId,
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
     /// The profile, if one was named.
     pub profile: Option<String>,
     /// The source.
     pub source: String,
-    /// The time of documents that do not say one, in microseconds.
+    /// The as-of time of documents that state none, in microseconds.
     pub as_of: Option<i64>,
     /// The files.
     pub files: Vec<JobFile>,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
     /// Why it failed or was cancelled.
     pub reason: Option<String>,
@@ -224,31 +224,31 @@ pub struct Job {
     pub created: i64,
     /// When it ended, in microseconds.
     pub finished: Option<i64>,
-    /// How far its files have been cut.
+    /// How far its files have been split.
     pub progress: SplitProgress,
     /// Outcomes so far.
     pub counts: OutcomeCounts,
     /// Chunks waiting or leased.
     pub chunks_left: u64,
-    /// Chunks that somebody works on now: leased, and not for longer than their lease.
+    /// Chunks that are being processed: leased, with leases that have not expired.
     pub chunks_working: u64,
-    /// Chunks that failed too often.
+    /// Dead chunks.
     pub chunks_dead: u64,
 }
 
 impl Job {
-    /// Documents that are done: all of them are in the journal.
+    /// Number of documents in the journal: they are done.
     pub fn done(&self) -> u64 {
         self.counts.documents.max(0) as u64
     }
 
-    /// Documents that there are to do, as far as the files have been cut ([`SplitProgress::complete`] says whether they are all).
+    /// Number of documents found so far in the files ([`SplitProgress::complete`] says whether these are all).
     pub fn documents_known(&self) -> u64 {
         self.progress.documents.max(self.done())
     }
 }
 
-/// Jobs, and the chunks of them that wait for workers.
+/// Jobs, and their chunks that wait for workers.
 pub trait Queue {
     /// Writes a new job.
     ///
@@ -256,27 +256,29 @@ pub trait Queue {
     /// When the database fails.
     fn create_job(&self, job: NewJob) -> Result<JobId>;
 
-    /// Adds chunks to a job and remembers how far its files have been cut. Adding a chunk that is there changes nothing.
+    /// Adds chunks to a job and stores how far its files have been split. Does nothing if the store has the same or further progress already, because
+    /// another process has split the same files.
+    ///
     ///
     /// # Errors
     /// When the database fails.
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
 
-    /// Leases up to `limit` chunks for `seconds`: of one job, if given, else of the jobs that [`schedule`](crate::schedule) chooses one after
-    /// the other. A chunk whose lease has run out waits again, or is dead when that happened [`MOST_LEASES`] times.
-    /// Leases need not survive the end of the machine: the chunks then wait.
+    /// Leases up to `limit` chunks for `seconds`: of one job, if given, otherwise of the jobs that [`schedule`](crate::schedule) chooses one after
+    /// the other. A chunk whose lease has expired can be leased again, or is dead if it has been leased [`MOST_LEASES`] times. Leases need not
+    /// survive a crash of the machine: the chunks then wait.
     ///
     /// # Errors
     /// When the database fails.
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>>;
 
-    /// Prolongs leases by `seconds` from now; returns those that are still held.
+    /// Sets leases to end `seconds` from now; returns those that are still held.
     ///
     /// # Errors
     /// When the database fails.
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>>;
 
-    /// Gives chunks back that nobody has begun: they wait as if they had not been leased.
+    /// Returns chunks that were not started: they wait as if they had not been leased.
     ///
     /// # Errors
     /// When the database fails.
@@ -288,98 +290,99 @@ pub trait Queue {
     /// When the database fails.
     fn is_idle(&self) -> Result<bool>;
 
-    /// Returns when chunks may have been added, by whatever process, and after `timeout` at the latest. It is a hint:
-    /// somebody else may have leased them, and some that were added may not be told.
+    /// Returns when chunks may have been added, by any process, and after `timeout` at the latest. It is a hint: another worker may have leased them,
+    /// and some additions may go unnoticed.
     fn wait_for_chunks(&self, timeout: Duration);
 
-    /// Takes the chunks of a job away from whoever holds them; their commits will be fenced off.
+    /// Ends all leases of a job's chunks, whose commits will then be refused; returns their number.
     ///
     /// # Errors
     /// When the database fails.
     fn take_over(&self, job: JobId) -> Result<u64>;
 
-    /// Gives a chunk back after a failure. It waits `delay_seconds`, or is dead when it has failed `attempts` times.
+    /// Returns a chunk after a failure. It waits `delay_seconds`, or is dead if it has been leased `attempts` times. Does nothing if the lease is
+    /// lost.
     ///
     /// # Errors
     /// When the database fails.
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
 
-    /// One job.
+    /// Returns a job.
     ///
     /// # Errors
     /// When there is none, or the database fails.
     fn job(&self, job: JobId) -> Result<Job>;
 
-    /// The state of a job, which costs less than [`Queue::job`].
+    /// Returns the state of a job, which costs less than [`Queue::job`].
     ///
     /// # Errors
     /// When there is none, or the database fails.
     fn job_state(&self, job: JobId) -> Result<JobState>;
 
-    /// The newest jobs of a tenant, or of all.
+    /// Returns the newest jobs of a tenant, or of all tenants.
     ///
     /// # Errors
     /// When the database fails.
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>>;
 
-    /// Notes that whoever worked on a job has stopped before its end, unless somebody else works on it or it has ended. A lease of one
-    /// of its chunks makes it running again.
+    /// Notes that the process that imported a job has stopped before its end, unless chunks of it are leased or it has ended. The next lease of one
+    /// of its chunks sets it to running again.
     ///
     /// # Errors
     /// When there is none, or the database fails.
     fn interrupt_job(&self, job: JobId) -> Result<()>;
 
-    /// Ends a job: failed or cancelled. Its waiting chunks go, what was committed stays.
+    /// Ends a job as failed or cancelled. All its chunks are deleted; what was committed stays. Does nothing if the job has ended.
     ///
     /// # Errors
     /// When the database fails.
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()>;
 
-    /// Removes a job that has ended, with its journal; one that has not stays. What it committed stays, and says its number.
+    /// Removes a job that has ended, with its journal; does nothing if it has not. What it committed stays, with its number.
     ///
     /// # Errors
     /// When there is no such job, or the database fails.
     fn forget_job(&self, job: JobId) -> Result<()>;
 
-    /// Outcomes of a job's documents in the order of its files, `limit` of them after document `after`.
+    /// Returns outcomes of a job's documents in the order of its files, `limit` of them after document `after`.
     ///
     /// # Errors
     /// When the database fails.
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>>;
 
-    /// A document of a job that failed, by its number, as it was read, if it was kept.
+    /// Returns the bytes of a document of a job that failed, by its number, if they were kept.
     ///
     /// # Errors
     /// When the store fails.
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>>;
 
-    /// Chunks that wait, are leased or dead.
+    /// Returns the chunks in the queue, of one job or of all.
     ///
     /// # Errors
     /// When the database fails.
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>>;
 
-    /// A chunk with its bytes, if it carries them.
+    /// Returns a chunk, with its bytes if it carries them.
     ///
     /// # Errors
     /// When there is none, or the database fails.
     fn chunk(&self, chunk: ChunkId) -> Result<ChunkData>;
 
-    /// Lets dead chunks (all of a job, or one) wait again; returns how many.
+    /// Lets dead chunks (all of a job, or one) wait again; returns their number.
     ///
     /// # Errors
     /// When the database fails.
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64>;
 
-    /// Puts a dumped chunk back, in the place of the one with its number if that waits or is dead. It waits from then on.
+    /// Adds a dumped chunk again, replacing the one with its number if that waits or is dead. It waits from then on.
     ///
     /// # Errors
-    /// When the chunk is leased or done already, its job is unknown, or the database fails.
+    /// When the chunk is leased or done already, its job is unknown, completed or cancelled, or the database fails.
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()>;
 
-    /// Puts `parts` in the place of a chunk that is not leased. They get new ordinals.
+    /// Replaces a chunk that is not leased by `parts`, which get new ordinals.
     ///
     /// # Errors
-    /// When the chunk is leased or gone, or the database fails.
+    /// When the chunk is leased or not in the queue, or the database fails.
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Records as a store keeps them: their versions, what is read of them, how they change, and the log of their changes.
+//! Records as a store keeps them: their versions, contents, changes and change logs.
 
 use super::damage::{Damage, DamagedPart};
 use super::error::{ForRecord, Result, StoreError};
@@ -12,25 +12,25 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, unpack};
 use stook_catalogue::value::Value;
 
-/// The version of a row: the content's revision, and a counter of writes that did not change content.
+/// The version of a record: its revision, and a counter of writes that did not change its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Version {
     /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
     pub revision: i64,
     /// Writes since then that changed no content.
     pub touches: i64,
-    /// Where the store has it, if it says so.
+    /// Where the row is, if the store provides that.
     pub location: RowHint,
 }
 
 impl Version {
-    /// A version that was read somewhere else than in the store.
+    /// A version without a row location.
     pub fn new(revision: i64, touch: i64) -> Self {
         Self { revision, touches: touch, location: RowHint::default() }
     }
 }
 
-/// Where a store has found a record, so that it is found again with less work. A hint and no part of a version: all are equal.
+/// Where a store has found a record's row, so that finding it again costs less. It is a hint and not part of the version: all hints are equal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowHint(pub(crate) Option<i64>);
 
@@ -49,31 +49,31 @@ pub struct StoredRecord {
     pub key: Key,
     /// Its version.
     pub version: Version,
-    /// The import job that brought it to life, see [`JobRef::number`](super::ids::JobRef::number).
+    /// The job that created it, see [`JobRef::number`](super::ids::JobRef::number).
     pub created_job: JobId,
     /// Whether it exists for readers.
     pub exists: bool,
-    /// Packed contributions, see [`stook_catalogue::record`]; empty when only values were read.
+    /// Packed contributions, see [`stook_catalogue::record`]; empty if only values were read.
     pub contributions: Vec<u8>,
     /// State fields that transitions have set, by index.
     pub state_set: Vec<(usize, Value)>,
-    /// Golden values, empty when only the head was read.
+    /// Golden values; empty if only the head was read.
     pub golden: Vec<Value>,
-    /// Effective state values, empty when only the head was read.
+    /// Effective state values; empty if only the head was read.
     pub state: Vec<Value>,
-    /// Fields on which contributors disagree.
+    /// Fields with a conflict.
     pub conflicts: Vec<FieldId>,
-    /// Kept documents, concatenated; nothing unless everything was read.
+    /// Kept documents, concatenated; `None` unless everything was read.
     pub raw: Option<Vec<u8>>,
-    /// Parts that cannot be read, and have no value here; none unless damage was asked for.
+    /// Damaged parts, which have no value here; empty unless read by [`Records::read_damaged`].
     pub damage: Vec<DamagedPart>,
 }
 
 impl StoredRecord {
-    /// The record, if all of it can be read.
+    /// Returns the record if all of it can be read.
     ///
     /// # Errors
-    /// When a part of it cannot.
+    /// When a part is damaged.
     pub fn sound(self, collection: &str) -> Result<Self> {
         match self.reason() {
             None => Ok(self),
@@ -81,17 +81,17 @@ impl StoredRecord {
         }
     }
 
-    /// Its contributions, where all of it was read.
+    /// Its contributions; it must have been read with [`ReadDetail::Full`].
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn contributions_of(&self, collection: &Collection) -> Result<Vec<Contribution>> {
-        // without documents there are none to be left out
+        // without kept documents there are none to leave out
         let raw = self.raw.as_deref().unwrap_or_default();
         unpack(&self.contributions, collection, &self.golden, Some(raw)).for_record(&collection.name, &self.key)
     }
 
-    /// What of it cannot be read, in words.
+    /// The reasons why parts are damaged, in words; `None` if none are.
     pub fn reason(&self) -> Option<String> {
         let reasons: Vec<&str> = self.damage.iter().map(|damage| damage.reason.as_str()).collect();
         (!reasons.is_empty()).then(|| reasons.join(", "))
@@ -101,7 +101,7 @@ impl StoredRecord {
 /// How much of a record is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadDetail {
-    /// What decides whether a write is needed: version, contributions, state that was set.
+    /// What is needed to decide whether to write: version, contributions, state that was set.
     Head,
     /// What readers see: version, golden values, state; neither contributions nor kept documents.
     Values,
@@ -109,20 +109,20 @@ pub enum ReadDetail {
     Full,
 }
 
-/// A change of one record.
+/// A write of one record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordWrite {
     /// The collection's index.
     pub collection: CollectionId,
     /// The record.
     pub key: Key,
-    /// The version that was read; `None` when there was no record.
+    /// The version that was read; `None` if there was no record.
     pub expect: Option<Version>,
-    /// What to write.
+    /// The change.
     pub change: RecordChange,
 }
 
-/// What happens to a record.
+/// The change of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordChange {
     /// New content: the revision grows.
@@ -139,16 +139,16 @@ pub enum RecordChange {
         /// State fields that transitions have set, by index.
         state_set: Vec<(usize, Value)>,
     },
-    /// New settled values with the same content beside them: the revision stays.
+    /// New settled values, with everything else as it is: the revision stays.
     Settle(Box<RecordContent>),
-    /// The row goes.
+    /// The row is deleted.
     Delete,
 }
 
 /// The content of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordContent {
-    /// The import job that brought it to life, see [`JobRef::number`](super::ids::JobRef::number).
+    /// The job that created it, see [`JobRef::number`](super::ids::JobRef::number).
     pub created_job: JobId,
     /// Whether it exists for readers.
     pub exists: bool,
@@ -158,13 +158,13 @@ pub struct RecordContent {
     pub state: Vec<Value>,
     /// State fields that transitions have set, by index.
     pub state_set: Vec<(usize, Value)>,
-    /// Fields on which contributors disagree.
+    /// Fields with a conflict.
     pub conflicts: Vec<FieldId>,
     /// Packed contributions.
     pub contributions: Vec<u8>,
     /// Kept documents, concatenated.
     pub raw: Option<Bytes>,
-    /// Whether values that are indexed or unique are those of the record that is replaced.
+    /// Whether indexed and unique values are the same as in the record that is replaced.
     pub indexes_unchanged: bool,
 }
 
@@ -175,11 +175,11 @@ pub struct WriteConflict {
     pub collection: CollectionId,
     /// The key.
     pub key: Key,
-    /// The record as it is now, whole, or nothing. It may be damaged.
+    /// The complete record as it is now, or `None`. It may be damaged.
     pub record: Option<StoredRecord>,
 }
 
-/// A record that cannot be written, because another one has the same value in a unique field.
+/// A record that cannot be written because another record has the same value in a unique field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueConflict {
     /// Its collection.
@@ -192,29 +192,28 @@ pub struct UniqueConflict {
     pub holder: String,
 }
 
-/// A change of a record's state by a transition, kept for ever, or one of its golden fields, kept where the collection asks for
-/// it as often as it says.
+/// A change of a record's state by a transition, kept for ever; or of its golden fields, of which the collection's `history` says how many are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewChangeLogEntry {
     /// The collection's index.
     pub collection: CollectionId,
     /// The record.
     pub key: Key,
-    /// The transition's name; nothing for a change of golden fields.
+    /// The transition's name; `None` for a change of golden fields.
     pub transition: Option<String>,
-    /// Who called it, or which work changed the fields.
+    /// The caller, or the work that changed the fields.
     pub caller: String,
-    /// Values of the fields that changed, before and after, where there was a record; a transition's arguments, too:
-    /// `{"args": {}, "before": {}, "after": {}}`.
+    /// Values of the changed fields, before (if there was a record) and after, and a transition's arguments: `{"args": {}, "before": {}, "after":
+    /// {}}`.
     pub change: serde_json::Value,
 }
 
-/// An entry of a record's log.
+/// An entry of a record's change log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeLogEntry {
     /// Number in the order of writing.
     pub id: i64,
-    /// When, in microseconds.
+    /// The time, in microseconds.
     pub at: i64,
     /// As in [`NewChangeLogEntry`].
     pub transition: Option<String>,
@@ -224,7 +223,7 @@ pub struct ChangeLogEntry {
     pub change: serde_json::Value,
 }
 
-/// Reads records of one collection. They are written by units: [`Units`](super::commit::Units).
+/// Reads records. They are written by units: [`Units`](super::commit::Units).
 pub trait Records {
     /// Reads records by key, in the order of `keys`. One statement, whatever their number.
     ///
@@ -232,13 +231,13 @@ pub trait Records {
     /// When the database fails, or one of the records is damaged.
     fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
-    /// The same, with records that are damaged, which say what of them cannot be read.
+    /// Like [`Records::read`], but also returns damaged records, with their damage.
     ///
     /// # Errors
     /// When the database fails.
     fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>>;
 
-    /// The versions of records, in the order of `keys`. One statement, whatever their number.
+    /// Returns the versions of records, in the order of `keys`. One statement, whatever their number.
     ///
     /// # Errors
     /// When the database fails.
@@ -247,13 +246,13 @@ pub trait Records {
         Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
     }
 
-    /// Keys of a collection, `limit` of them after one, in their order; those of records that do not exist for readers, too.
+    /// Returns `limit` keys of a collection after `key`, in their order, including those of records that do not exist for readers.
     ///
     /// # Errors
     /// When the database fails.
     fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
 
-    /// Changes of a record's state, newest first, `limit` of them before entry `before`.
+    /// Returns entries of a record's change log, newest first, `limit` of them before entry `before`.
     ///
     /// # Errors
     /// When the database fails.

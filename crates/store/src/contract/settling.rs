@@ -1,4 +1,4 @@
-//! Settling: the marks of what must be settled, the passes that clear them, and what a pass reads and writes.
+//! Settling: stale marks, the passes that clear them, and what a pass reads and writes.
 
 use super::edges::{Edge, EdgeChange, EdgeCursor, StartRange};
 use super::error::Result;
@@ -13,52 +13,52 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
-/// A note that derived values of a target have to be computed again. A mark is never changed: units append marks, also where there is an equal
-/// one, and the pass that answers a mark deletes it.
+/// A note that derived values of a target must be computed again. A mark is never changed: units append marks, even if there is an equal one, and the
+/// pass that processes a mark deletes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct StaleMark {
-    /// Given by the store.
+    /// Assigned by the store.
     pub id: i64,
     /// The collection's order, times four, plus the phase: passes take the lowest first. The column is called `stratum`.
     pub order: u32,
-    /// The collection or link they are of, by its number.
+    /// The number of the collection or link whose rules apply.
     pub rule: u32,
-    /// What needs settling: a key, or what a link's ends have in common.
+    /// What must be settled: a key, or a value that both ends of a link have in common.
     pub target: SmolStr,
-    /// Which part of the target: empty for all of it, `made`, `g` and a group, or the bounds of a search as JSON.
+    /// The part of the target: empty for all of it, `made`, `g` and a group, or the bounds of a search as JSON.
     pub part: SmolStr,
     /// The job that caused it, see [`JobRef::number`](super::ids::JobRef::number).
     pub job: JobId,
 }
 
-/// Marks of one target are in one lock partition; only one pass at a time answers marks of a partition.
+/// Number of lock partitions. All marks of one target are in the same one, and only one pass at a time processes marks of a partition.
 pub const LOCK_PARTITIONS: u32 = 4;
 
-/// The lock partition of a target.
+/// Returns the lock partition of a target.
 pub fn lock_partition_of(target: &str) -> u32 {
     // FNV-1a
     let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash % LOCK_PARTITIONS
 }
 
-/// What a unit says about derived values.
+/// Changes of edges and marks by a unit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SettlingChanges {
-    /// Links of which all edges are removed before others are written.
+    /// Links whose edges are all removed before others are written.
     pub cleared_links: Vec<u32>,
     /// Edges to change.
     pub edges: Vec<EdgeChange>,
     /// Marks to append.
     pub marks: Vec<StaleMark>,
-    /// Marks to append only where there were edges before this unit, of the link that is their rule, to the record that is their
-    /// target. A store that cannot know appends them.
+    /// Marks to append only if there were edges before this unit, of the link that is their rule, to the record that is their target. A store that
+    /// cannot know appends them.
     pub marks_if_linked: Vec<StaleMark>,
-    /// Marks answered.
+    /// Ids of the marks that were processed.
     pub cleared: Vec<i64>,
 }
 
 impl SettlingChanges {
-    /// How many children this unit says lead to targets, by link and target, of links whose children are found by their field.
+    /// Returns, by link and target, how many children this unit links to the target, for links whose children are found by their field.
     pub(crate) fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
         // of several changes of one edge the last counts
         let mut last: HashMap<(u32, &str, &str), bool> = HashMap::new();
@@ -74,47 +74,47 @@ impl SettlingChanges {
     }
 }
 
-/// Answers marks inside a transaction of the store.
+/// Processes marks inside a transaction of the store.
 pub trait SettlePass: Send + Sync {
-    /// Most marks it takes at once.
+    /// The maximum number of marks that it processes at once.
     fn max_marks(&self) -> usize;
-    /// Passes of a tenant with equal numbers are not run at the same time, whatever their lanes.
+    /// Passes of a tenant with equal numbers do not run at the same time, whatever their lock partitions.
     fn exclusive_group(&self, _marks: &[StaleMark]) -> Option<u32> {
         None
     }
-    /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
-    /// marks' own transactions; nobody else answers marks of their lane meanwhile. The records in `refused` stay as they are: the store
-    /// has undone what the pass wrote before, because they would have had a unique value of another record.
+    /// Computes what follows from marks, which all have the same order and rule. It reads at least everything committed before, or by the marks' own
+    /// transactions; no other pass processes marks of their lock partitions meanwhile. The records in `refused` must stay as they are: the store has
+    /// undone what the pass wrote before, because it would have given them a unique value of another record.
     ///
     /// # Errors
     /// Fails the pass: the marks stay.
     fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites>;
 }
 
-/// What a [`SettlePass`] may ask of the store.
+/// The reads that a [`SettlePass`] may make.
 pub trait PassContext {
-    /// Records by key, whole, in the order of `keys`. They are what they are until the pass has ended.
+    /// Reads complete records by key, in the order of `keys`. They do not change until the pass has ended: the store locks them, or repeats the pass
+    /// if its write finds another version.
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
     fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
-    /// Values of records by key, in the order of `keys`.
+    /// Reads values of records by key, in the order of `keys`.
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
     fn read(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
-    /// Edges of targets, each of one group or of all: target after target, by group, start and child; not more than `limit`.
+    /// Reads at most `limit` edges of targets, each with one group or all: target after target, by group, start and child.
     ///
     /// # Errors
     /// When the database fails.
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> Result<Vec<Edge>>;
-    /// Edges of targets that start between bounds, both included: target after target, by start and child; not more than
-    /// `limit`.
+    /// Reads at most `limit` edges without a group that start between bounds, both included: target after target, by start and child.
     ///
     /// # Errors
     /// When the database fails.
     fn edges_starting_between(&mut self, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>>;
-    /// Edges of one target, `limit` of them after one.
+    /// Reads `limit` edges of one target, after one of them.
     ///
     /// # Errors
     /// When the database fails.
@@ -124,7 +124,7 @@ pub trait PassContext {
     /// # Errors
     /// When the database fails.
     fn wait_for_new(&mut self) -> Result<()>;
-    /// Keys of records whose field has one of these values.
+    /// Reads the keys of records whose field has one of these values.
     ///
     /// # Errors
     /// When the database fails, or the field has no index.
@@ -134,7 +134,7 @@ pub trait PassContext {
     /// # Errors
     /// When the database fails.
     fn keys_after(&mut self, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>>;
-    /// Jobs that have marks now, each once.
+    /// Returns the jobs that have marks now, each once.
     ///
     /// # Errors
     /// When the database fails.
@@ -144,33 +144,33 @@ pub trait PassContext {
 /// What a pass writes.
 #[derive(Debug, Default)]
 pub struct PassWrites {
-    /// Records, all of them held.
+    /// Writes of records, all of which were read with [`PassContext::hold`].
     pub writes: Vec<RecordWrite>,
-    /// Edges, marks, and which marks are answered.
+    /// Edges, new marks, and the marks that were processed.
     pub settling: SettlingChanges,
-    /// Changes of records to be logged.
+    /// Entries for change logs.
     pub log: Vec<NewChangeLogEntry>,
-    /// Why marks are answered without what should follow from them: which rows cannot be read, which records cannot be written.
+    /// Why marks are cleared although what follows from them could not be written: damaged rows, or records that cannot be written.
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which are settled without their values.
     pub failures: ExpressionFailures,
 }
 
-/// What became of a pass.
+/// The result of a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PassReport {
-    /// Marks answered.
+    /// Number of marks cleared.
     pub marks_cleared: u64,
-    /// Rows written.
+    /// Number of records written.
     pub rows: u64,
-    /// Why some were answered without what should follow from them.
+    /// As [`PassWrites::damaged`].
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which are settled without their values.
     pub failures: ExpressionFailures,
 }
 
 impl PassReport {
-    /// Adds what became of another pass.
+    /// Adds the result of another pass.
     pub fn include(&mut self, other: PassReport) {
         self.marks_cleared += other.marks_cleared;
         self.rows += other.rows;
@@ -181,57 +181,57 @@ impl PassReport {
 
 /// Reads edges and marks, and lets passes clear marks.
 pub trait Settling {
-    /// Edges of a target, ordered by group, start and child.
+    /// Returns the edges of a target, ordered by group, start and child.
     ///
     /// # Errors
     /// When the database fails.
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>>;
 
-    /// Edges of targets that start between bounds, both included: target after target, by start and child.
+    /// Returns edges without a group that start between bounds, both included: target after target, by start and child.
     ///
     /// # Errors
     /// When the database fails.
     fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[StartRange]) -> Result<Vec<Edge>>;
 
-    /// Marks, lowest stratum first, then oldest.
+    /// Returns marks, lowest order first, then by rule and age.
     ///
     /// # Errors
     /// When the database fails.
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>>;
 
-    /// Whether a tenant has marks that a job has caused.
+    /// Whether a tenant has marks caused by a job.
     ///
     /// # Errors
     /// When the database fails.
     fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool>;
 
-    /// Tenants that have marks.
+    /// Returns the tenants that have marks.
     ///
     /// # Errors
     /// When the database fails.
     fn tenants_with_marks(&self) -> Result<Vec<Tenant>>;
 
-    /// Whether a job's marks, and those that followed from them, are answered.
+    /// Whether a job's marks, and those that followed from them, are cleared.
     ///
     /// # Errors
     /// When the database fails.
     fn is_settled(&self, job: JobId) -> Result<bool>;
 
-    /// Lets `pass` answer some marks of a tenant, in a transaction. Nothing is answered where there are none, or where other
-    /// processes answer them. On the thread on which the pass runs [`CancelToken::now`](super::wanted::CancelToken::now) is that of the caller:
-    /// when it ends the pass is given up with [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
+    /// Lets `pass` process some marks of a tenant in a transaction. Does nothing if there are none, or if other processes are processing them.
+    /// [`CancelToken::now`](super::wanted::CancelToken::now) on the pass's thread is that of the caller: once it is cancelled, the pass gives up with
+    /// [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
     ///
     /// # Errors
     /// When the database or the pass fails.
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport>;
 
-    /// The rules by which everything was settled, or marked to be.
+    /// Returns the rules by which everything was settled or marked, as [`Settling::set_settled_by`] stored them.
     ///
     /// # Errors
     /// When the database fails.
     fn settled_by(&self) -> Result<Option<String>>;
 
-    /// Notes that everything is marked to be settled by these rules, and forgets edges of other links than theirs.
+    /// Notes that everything is settled or marked by these rules, and deletes edges of links other than `links`.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,4 +1,4 @@
-//! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
+//! Tags, the records that carry them, and the trees of documents on which their XPaths are evaluated.
 
 use super::damage::Damage;
 use super::error::{Result, StoreError};
@@ -16,73 +16,73 @@ pub struct Tag {
     pub name: String,
     /// Which records carry it.
     pub definition: TagDefinition,
-    /// What it is for.
+    /// A comment for people.
     pub comment: String,
-    /// What else is said of it.
+    /// Further attributes.
     pub attributes: Map<String, Json>,
-    /// When it was made, in microseconds.
+    /// When it was created, in microseconds.
     pub created: i64,
-    /// When anything of it changed last.
+    /// When any part of it last changed.
     pub changed: i64,
-    /// When its definition changed last: no two definitions have the same.
+    /// When its definition last changed: no two definitions have the same value.
     pub generation: i64,
-    /// The job that evaluates it for all records, the last there was; 0 for none.
+    /// The last job that evaluated it for all records; 0 for none.
     pub job: u64,
 }
 
 /// Which records carry a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TagDefinition {
-    /// Those that somebody gave it.
+    /// Those that a caller gave it to.
     Manual,
-    /// Those of whose document this XPath holds.
+    /// Those on whose document this XPath is true.
     XPath(String),
     /// Those that satisfy these conditions of the query language.
     Query(String),
 }
 
-/// Most bytes of a tag's name.
+/// Maximum length of a tag's name in bytes.
 pub const MOST_NAME: usize = 256;
 
-/// The tags of a collection.
+/// Returns the tags of a collection.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CollectionTags {
     /// A number that grows whenever a tag of the tenant changes.
     pub revision: i64,
-    /// By name.
+    /// The tags, ordered by name.
     pub tags: Vec<Tag>,
 }
 
-/// What becomes of a document of a record as a tree.
+/// A change of the tree of a record's document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeWrite {
     /// The record's key.
     pub key: Key,
     /// Name of the document's source.
     pub source: Arc<str>,
-    /// The tree, or nothing where there is none any more.
+    /// The packed tree; `None` if it is removed.
     pub tree: Option<Bytes>,
 }
 
-/// What a unit has found out about the documents and tags of some records of a collection.
+/// Changes of trees and tags of some records of a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TagWrites {
     /// The collection's index.
     pub collection: CollectionId,
-    /// Documents of records, each of a source.
+    /// Trees of documents, by record and source.
     pub trees: Vec<TreeWrite>,
-    /// The tags that were evaluated, by name.
+    /// Names of the tags that were evaluated.
     pub tags: Vec<String>,
-    /// Records, each with those of [`TagWrites::tags`] that it carries, by their places.
+    /// Records, each with the tags it carries, as ascending positions in [`TagWrites::tags`].
     pub assignments: Vec<(Key, Vec<u32>)>,
 }
 
-/// Records that tags were given to and taken from; one that got several stands there several times.
+/// Records that gained or lost tags; one that gained several is listed several times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TagChanges {
-    /// Given.
+    /// Records that gained a tag.
     pub added: Vec<Key>,
-    /// Taken.
+    /// Records that lost a tag.
     pub removed: Vec<Key>,
 }
 
@@ -110,7 +110,7 @@ impl TagDefinition {
         }
     }
 
-    /// From kind and text.
+    /// Reads what [`TagDefinition::parts`] returns.
     pub(crate) fn from_parts(tag: &str, kind: &str, text: String) -> Result<Self> {
         Ok(match kind {
             "xpath" => TagDefinition::XPath(text),
@@ -121,39 +121,38 @@ impl TagDefinition {
     }
 }
 
-/// Tags, and the trees that their definitions are asked of. Records get and lose tags by units: [`TagWrites`].
+/// Tags, and the trees on which they are evaluated. Records gain and lose tags by units: [`TagWrites`].
 pub trait Tags {
-    /// The tags of a collection.
+    /// Returns the tags of a collection.
     ///
     /// # Errors
-    /// When its records carry none, or the database fails.
+    /// When the collection has no tags in the definition, or the database fails.
     fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags>;
 
-    /// Writes tags: new ones, where `new` says so, and else in the place of those with the same names. A tag's
-    /// times are the caller's.
+    /// Writes tags: only new ones if `new`, otherwise replacing those with the same names. Their times are the caller's.
     ///
     /// # Errors
-    /// When one that must be new is not, or the database fails.
+    /// When `new` and a tag exists, or the database fails.
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()>;
 
-    /// Removes a tag from the collection and from all records; false when there is none.
+    /// Removes a tag from the collection and from all records; returns false if there is none.
     ///
     /// # Errors
     /// When the database fails.
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool>;
 
-    /// Names of the tags that records were given, in the order of `keys`; those of queries are not among them.
+    /// Returns the names of the tags that records carry, in the order of `keys`, without those that stand for queries.
     ///
     /// # Errors
     /// When the database fails.
     fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>>;
 
-    /// Documents of records as trees, each of a source by name, in the order of `keys`.
+    /// Returns the trees of records' documents, in the order of `keys`.
     ///
     /// # Errors
     /// When the database fails.
     fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>>;
 }
 
-/// Packed trees of a record, each of a source by name.
+/// Packed trees of a record, each with the name of its source.
 pub type PackedTrees = Vec<(String, Vec<u8>)>;

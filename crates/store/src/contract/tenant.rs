@@ -1,18 +1,18 @@
-//! Tenants: isolated owners of records, by whose names everything in a store is told apart.
+//! Tenants: isolated owners of records.
 
 use super::error::{Result, StoreError};
 use std::fmt;
 use std::sync::Arc;
 
-/// The tenant of a store used by one owner.
+/// The tenant of a store that has only one.
 pub const DEFAULT_TENANT: &str = "main";
 
-/// An isolated owner of records. Every query names one.
+/// An isolated owner of records. Every read and every write is for one tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
-    /// Checks a name: 1 to 64 small letters, digits, `-` and `_`.
+    /// Checks a name: 1 to 64 lower-case letters, digits, `-` and `_`.
     ///
     /// # Errors
     /// When the name has another form.

@@ -1,4 +1,4 @@
-//! A unit of work: what is written in one transaction, and what the store asks of it on the way.
+//! A unit of work: what is written in one transaction, and the methods that the store calls meanwhile.
 
 use super::edges::EdgeRange;
 use super::error::{Result, StoreError};
@@ -11,16 +11,16 @@ use super::tenant::Tenant;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
-/// A call that is done once, however often it is sent.
+/// A request that takes effect once, however often it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentCall {
-    /// Who calls what by which key, hashed.
+    /// Hash of the caller, the request's target and the idempotency key.
     pub id: [u8; 16],
-    /// The whole request, hashed: the same call with another request is a mistake.
+    /// Hash of the complete request: the same id with another request is an error.
     pub request: [u8; 16],
 }
 
-/// How long the answer to a [`IdempotentCall`] is kept, in microseconds.
+/// How long the response to an [`IdempotentCall`] is kept, in microseconds.
 pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 
 /// A record that was read.
@@ -30,14 +30,14 @@ pub struct RecordRead {
     pub collection: CollectionId,
     /// Its key.
     pub key: Key,
-    /// The version that was read; nothing where there was no record.
+    /// The version that was read; `None` if there was no record.
     pub version: Option<Version>,
 }
 
-/// What a unit has read beside the records it writes.
+/// What a unit has read in addition to the records it writes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadSet {
-    /// Records.
+    /// Single records.
     pub records: Vec<RecordRead>,
     /// Ranges of edges.
     pub ranges: Vec<EdgeRange>,
@@ -47,7 +47,7 @@ pub struct ReadSet {
 ///
 /// 1. [`lease_token`](Unit::lease_token): the leased chunk is removed from the queue; if the lease is lost, the unit fails with
 ///    [`StoreError::Fenced`].
-/// 2. [`call`](Unit::call): if the call was answered before, [`repeated`](Unit::repeated) is the last method called.
+/// 2. [`call`](Unit::call): if the same call was answered before, [`repeated`](Unit::repeated) is the last method called.
 /// 3. [`writes`](Unit::writes), which discards anything kept from an earlier attempt; [`resolve`](Unit::resolve) with the records that have
 ///    changed, if any; [`refused`](Unit::refused) for each record that could not be written.
 /// 4. [`read_set`](Unit::read_set); [`read_set_changed`](Unit::read_set_changed) if something in it has changed;
@@ -57,22 +57,22 @@ pub struct ReadSet {
 /// 6. [`settling`](Unit::settling), which therefore knows all of the above.
 /// 7. [`log`](Unit::log), [`answer`](Unit::answer), [`journal`](Unit::journal).
 ///
-/// When the transaction has to be begun again (another unit in it failed), all methods are called once more, from the first on. The methods that
-/// only return something (tenant, lease token, call, whether it waits, writes, read set) may also be called before and between these.
+/// If the transaction has to be restarted (another unit in it failed), all methods are called again, from the first on. Methods that only return
+/// something (tenant, lease token, call, `waits`, writes, read set) may also be called before and between these.
 pub trait Unit: Send {
-    /// Whose records these are.
+    /// The tenant whose records these are.
     fn tenant(&self) -> &Tenant;
     /// The lease of the chunk that this unit completes; the unit fails with [`StoreError::Fenced`] when it is lost.
     fn lease_token(&self) -> Option<LeaseToken> {
         None
     }
-    /// The call this unit answers, if it must not be done twice.
+    /// The idempotent call that this unit answers, if any.
     fn call(&self) -> Option<&IdempotentCall> {
         None
     }
-    /// The call was answered before: whether by the same request, and how. Nothing else is done.
+    /// The call was answered before: whether by the same request, and with which response. Nothing else is done.
     fn repeated(&mut self, _same: bool, _answer: Vec<u8>) {}
-    /// Whether the unit waits for records that other transactions hold, rather than fail with [`StoreError::Held`].
+    /// Whether the unit waits for records that other transactions have locked, instead of failing with [`StoreError::Held`].
     fn waits(&self) -> bool {
         true
     }
@@ -80,18 +80,18 @@ pub trait Unit: Send {
     fn writes(&self) -> &[RecordWrite] {
         &[]
     }
-    /// These records changed after they were read; the conflicts have what they are now. Returns the writes for them, based on these
-    /// versions: the unit fails with [`StoreError::Wrong`] if a write is based on another one.
+    /// These records changed after they were read; the conflicts contain their current content. Returns the writes for them, based on these versions:
+    /// the unit fails with [`StoreError::Wrong`] if a write is based on another one.
     ///
     /// # Errors
-    /// The default fails the unit: right for units that write nothing or have locked what they write.
+    /// The default always fails, which is right for units that write nothing or have locked what they write.
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))
     }
-    /// A record was not written. A unit that writes records must not count, log or follow its change.
+    /// A record was not written because of a unique conflict. A unit that writes records must not count or log its change, nor propagate it.
     fn refused(&mut self, refused: UniqueConflict);
-    /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
+    /// What was read to compute derived values, if the store can check, when it writes the unit, whether that is unchanged.
     fn read_set(&self) -> Option<&ReadSet> {
         None
     }
@@ -100,29 +100,29 @@ pub trait Unit: Send {
     fn read_set_changed(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         Vec::new()
     }
-    /// The records that [`Unit::read_set_changed`] asked for, completely.
+    /// The records that [`Unit::read_set_changed`] asked for, with everything.
     fn changed_records(&mut self, _records: Vec<WriteConflict>) {}
-    /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
+    /// The revision of the tenant's tags with which the unit has computed which records carry which tags; `None` if it writes no tags.
     fn tag_revision(&self) -> Option<i64> {
         None
     }
-    /// The tags have changed since the unit read them: these are all tags, by collection. They do not change again before the unit has ended.
+    /// The tags have changed since the unit read them: these are all tags, by collection. They do not change again before the unit ends.
     fn retag(&mut self, _tags: Vec<(CollectionId, CollectionTags)>) {}
-    /// Documents of records, and who carries what.
+    /// Trees of records' documents, and which records carry which tags.
     fn tagging(&mut self) -> Vec<TagWrites> {
         Vec::new()
     }
-    /// What that changed.
+    /// Which records gained or lost tags by [`Unit::tagging`].
     fn tagged(&mut self, _given: TagChanges) {}
-    /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
+    /// Edges to change, marks to append (their ids are ignored), and the ids of marks that this unit has processed.
     fn settling(&mut self) -> SettlingChanges {
         SettlingChanges::default()
     }
-    /// Changes to be logged, ordered by collection and key.
+    /// Entries for the change logs, ordered by collection and key.
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
         Vec::new()
     }
-    /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again. Revisions follow from the time of the commit.
+    /// The response to [`Unit::call`] to be kept; `None` if the call may be tried again. Revisions follow from the time of the commit.
     fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
         None
     }
@@ -130,8 +130,8 @@ pub trait Unit: Send {
     fn journal(&mut self) -> Option<&ChunkJournal> {
         None
     }
-    /// Whether who submitted the unit makes it again where it is answered with [`StoreError::Undone`]: then it need not be kept
-    /// until what it has written is committed.
+    /// Whether the submitter builds the unit again if its result is [`StoreError::Undone`]: then it need not be kept until its transaction is
+    /// committed.
     fn is_made_again(&self) -> bool {
         false
     }

@@ -1,12 +1,13 @@
-//! Whether an answer is still wanted. Who asks a store for a caller that may go says so for as long as it asks, on the thread on which it
-//! asks: a store looks at that while it works, and gives up with [`StoreError::Unwanted`](super::error::StoreError::Unwanted) what nobody waits for.
+//! Cancellation: whether a caller still wants a result. Code that calls a store for a caller who may disconnect does so inside
+//! [`CancelToken::during`]. The store looks at the thread's token while it works, and gives up with
+//! [`StoreError::Unwanted`](super::error::StoreError::Unwanted) once it is cancelled.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Whether one answer is still wanted, shared by who waits for it and who works on it.
+/// Whether one result is still wanted, shared by the code that waits for it and the code that computes it.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<CancelState>);
 
@@ -17,11 +18,11 @@ struct CancelState {
 }
 
 thread_local! {
-    /// What is worked on by this thread.
+    /// The token of the work that this thread does now.
     static NOW: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
 }
 
-/// Puts back what was worked on before.
+/// Restores the previous token of the thread.
 struct CancelScope(Option<CancelToken>);
 
 impl Drop for CancelScope {
@@ -31,30 +32,30 @@ impl Drop for CancelScope {
 }
 
 impl CancelToken {
-    /// Does `work` on this thread. What it asks of stores is given up when the answer is not wanted any more, settle passes included, of which
-    /// nothing is written then; what it submits to be written is not.
+    /// Does `work` on this thread under this token. Once the token is cancelled, store calls in `work` give up. That includes settle passes, of which
+    /// nothing is written then, but not units that were submitted.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let _before = CancelScope(NOW.with_borrow_mut(|now| now.replace(self.clone())));
         work()
     }
 
-    /// What this thread works on, if its answer may become unwanted.
+    /// The token under which this thread works, if any.
     pub fn now() -> Option<Self> {
         NOW.with_borrow(Clone::clone)
     }
 
-    /// The answer is not wanted any more.
+    /// Cancels: the result is not wanted any more.
     pub fn end(&self) {
         self.0.is_over.store(true, Ordering::SeqCst);
         self.0.told.notify_waiters();
     }
 
-    /// Whether the answer is not wanted any more.
+    /// Whether the token was cancelled.
     pub fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::SeqCst)
     }
 
-    /// Ends when the answer is not wanted any more.
+    /// Resolves when the token is cancelled.
     pub async fn over(&self) {
         loop {
             // registered before the check, so that a notification in between is not lost

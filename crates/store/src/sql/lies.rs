@@ -1,5 +1,5 @@
-//! How geometries lie to each other. Databases know the boxes around them alone, so what these find is read and compared here, and a plan
-//! goes on with the keys of the records of which the condition holds: whatever it asks, and in whatever order, is as it is without geometries.
+//! Conditions on the relation of geometries. Databases can only compare bounding boxes. So the candidates that these find are read and compared here,
+//! and the conditions are replaced by one on the keys of the records that satisfy them; the rest of the plan is executed as without geometries.
 
 use crate::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan};
 use crate::{Result, StoreError};
@@ -10,16 +10,16 @@ use stook_catalogue::value::{Geometry, Value};
 /// Reads the rows of a plan.
 pub type ReadRows<'r, E> = dyn FnMut(&QueryPlan, &mut dyn FnMut(Vec<Value>) -> Result<()>) -> std::result::Result<(), E> + 'r;
 
-/// Whether a plan asks how geometries lie.
+/// Whether a plan has conditions on the relation of geometries.
 pub fn asks(plan: &QueryPlan) -> bool {
     plan.conditions.iter().any(|condition| matches!(condition.test, Comparison::Lies(..)))
 }
 
-/// The plan with the keys of the records whose geometries lie as it asks; the same, if it asks nothing of that. `read` reads what may be some of them, by their boxes, of the
-/// snapshot that the plan is answered from.
+/// Returns the plan with its geometric conditions replaced by the keys of the records that satisfy them; the same plan if it has none. `read` reads
+/// the candidates found by their boxes, in the snapshot in which the plan is executed.
 ///
 /// # Errors
-/// What `read` says, or when two geometries would take too long to compare.
+/// What `read` returns, or when two geometries would take too long to compare.
 pub fn decided<'p, E: From<StoreError>>(
     catalogue: &Catalogue,
     plan: &'p QueryPlan,
@@ -31,7 +31,7 @@ pub fn decided<'p, E: From<StoreError>>(
     let (asked, others): (Vec<Condition>, Vec<Condition>) =
         plan.conditions.iter().cloned().partition(|condition| matches!(condition.test, Comparison::Lies(..)));
     let columns = std::iter::once(PlanColumn::Key).chain(asked.iter().map(|condition| condition.column)).collect();
-    // conditions on elements are about rows, of which a record has several
+    // conditions on elements apply to rows, of which a record has several; they are checked by the plan itself
     let of_records = plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned().collect();
     let candidates = QueryPlan { conditions: of_records, columns, any_order: true, ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
     let mut keys = Vec::new();

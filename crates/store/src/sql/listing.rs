@@ -1,4 +1,4 @@
-//! What every store does alike with jobs and journals: names, counts, the pages of a listing.
+//! What both stores share for jobs and journals: names, counts, pages of a listing.
 
 use crate::damage::Damage;
 use crate::journal::{ChunkJournal, DocumentOutcome, Issue, JournalEntry, OF_A_CORRECTION, Outcome, OutcomeCounts};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use stook_catalogue::ids::{CollectionId, IdVec};
 use stook_catalogue::record::{DecodeError, Decoder, put_varint};
 
-/// Counts as bytes: zigzag varints.
+/// Packs counts as zigzag varints.
 pub fn pack_counts(counts: &OutcomeCounts) -> Vec<u8> {
     let mut bytes = Vec::new();
     for count in counts.outcomes.iter().chain([&counts.documents, &counts.warnings]) {
@@ -31,16 +31,16 @@ pub fn read_counts(bytes: &[u8]) -> Result<OutcomeCounts, DecodeError> {
     Ok(counts)
 }
 
-/// Whether files have been cut further than is stored.
+/// Whether files have been split further than the stored progress.
 pub fn is_further(progress: &SplitProgress, stored: &SplitProgress) -> bool {
     let how_far = |progress: &SplitProgress| (progress.complete, progress.file, progress.offset, progress.chunks);
     how_far(progress) > how_far(stored)
 }
 
-/// Why a chunk is dead that was leased too often.
+/// The reason of a chunk that is dead because it was leased too often.
 pub const NO_ANSWER: &str = "its workers stopped without reporting; the chunk may have crashed them";
 
-/// The end of a job of which no chunk waits or is leased, and why. `dead` says whether some chunks failed too often.
+/// The final state of a job without waiting or leased chunks, and the reason. `dead` says whether it has dead chunks.
 pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static str>) {
     if dead {
         (JobState::Failed, Some("some chunks failed too often; see `stook queue ls`"))
@@ -51,35 +51,35 @@ pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static
     }
 }
 
-/// A job's state by its name in a store.
+/// The state with this name in a store.
 pub fn named_state(job: JobId, name: &str) -> Result<JobState, StoreError> {
     let known = JOB_STATES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state);
     known.ok_or_else(|| StoreError::Damaged(Damage::of_row(row_of(job), format!("{name:?} is no state of a job"))))
 }
 
-/// A job's row in words.
+/// The description of a job's row.
 pub fn row_of(job: JobId) -> String {
     format!("job {job}")
 }
 
-/// The counts of a chunk in a job's journal.
+/// Reads the counts of a chunk in a job's journal.
 pub fn counts_of(job: JobId, bytes: &[u8]) -> Result<OutcomeCounts, StoreError> {
     read_counts(bytes).map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
 }
 
-/// The outcomes of a chunk in a job's journal.
+/// Reads the outcomes of a chunk in a job's journal.
 pub fn lines_of(job: JobId, bytes: &[u8]) -> Result<Vec<DocumentOutcome>, StoreError> {
     crate::journal::unpack(bytes)
         .map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
 }
 
-/// An outcome by its number in a correction.
+/// The outcome with this number in a correction.
 pub fn corrected(job: JobId, number: i64) -> Result<Outcome, StoreError> {
     let known = u8::try_from(number).ok().and_then(Outcome::from_number);
     known.ok_or_else(|| StoreError::Damaged(Damage::of_row(format!("a correction of {}", row_of(job)), format!("{number} is no outcome"))))
 }
 
-/// What is written of a journal as issues: its own, and the reasons of its corrections.
+/// The issue rows of a journal: its issues, and the reasons of its corrections.
 pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> String + 'j) -> impl Iterator<Item = Cow<'j, Issue>> {
     let reasons = journal.corrections.iter().map(move |correction| Issue {
         document: correction.document,
@@ -93,15 +93,16 @@ pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> Stri
     journal.troubles.iter().map(Cow::Borrowed).chain(reasons.map(Cow::Owned))
 }
 
-/// A reason as it is read.
+/// An issue row as it is read.
 pub struct ReasonRow {
     pub document: u64,
-    /// Only of a correction.
+    /// Only for a correction.
     pub collection: Option<String>,
     pub reason: String,
 }
 
-/// Says of entries why they failed, what was left out, or what counts in their place; `rows` are in the order in which they were written.
+/// Adds to entries the reasons why they failed, what was left out, or which contribution counts instead; `rows` are in the order in which they were
+/// written.
 pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
     let mut reasons: HashMap<u64, Vec<(Option<String>, String)>> = HashMap::new();
     for ReasonRow { document, collection, reason } in rows {
@@ -110,35 +111,35 @@ pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = 
     for entry in entries {
         let all = reasons.get(&entry.document).map(Vec::as_slice).unwrap_or_default();
         entry.reasons.extend(all.iter().filter(|(collection, _)| collection.is_none()).map(|(_, reason)| reason.clone()));
-        // of several corrections the last one counts, and one that makes the document count again has nothing to say
+        // of several corrections the last one counts, and one that makes the document count again has no reason
         let corrected = all.iter().rfind(|(collection, _)| collection.is_some() && *collection == entry.collection);
         entry.reasons.extend(corrected.map(|(_, reason)| reason.clone()).filter(|reason| !reason.is_empty()));
     }
 }
 
-/// The error for a job that is not there.
+/// The error for a job that does not exist.
 pub fn no_job(job: JobId) -> StoreError {
     StoreError::Wrong(format!("no job {job}; see `stook jobs`"))
 }
 
-/// Chunks that are to be leased.
+/// A request to lease chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct WantedLeases {
     /// Only of this job.
     pub job: Option<JobId>,
     pub limit: usize,
-    /// How long they are leased.
+    /// How long to lease them.
     pub seconds: u64,
 }
 
-/// A lease of a chunk that failed.
+/// A leased chunk whose processing failed.
 #[derive(Debug, Clone, Copy)]
 pub struct FailedLease<'r> {
     pub lease: LeaseToken,
     pub reason: &'r str,
-    /// How long the chunk waits.
+    /// How long the chunk waits before it is leased again.
     pub delay_seconds: u64,
-    /// After so many the chunk is dead.
+    /// The chunk is dead if it has been leased this often.
     pub attempts: u32,
 }
 
@@ -146,14 +147,14 @@ pub struct FailedLease<'r> {
 #[derive(Debug, Clone, Copy)]
 pub struct JournalRange {
     pub job: JobId,
-    /// The document before the first one.
+    /// The number of the document before the first one.
     pub after: u64,
     pub limit: usize,
     /// Only those with failures or warnings.
     pub troubles_only: bool,
 }
 
-/// A page of a journal as it fills. It ends with the last line of a document.
+/// A page of a journal while it is filled. It ends with the last outcome of a document.
 pub struct JournalPage<'p> {
     /// Names of collections by their numbers.
     pub names: &'p IdVec<CollectionId, String>,
@@ -164,12 +165,12 @@ pub struct JournalPage<'p> {
 }
 
 impl JournalPage<'_> {
-    /// Whether no line of this document has a place.
+    /// Whether the page has no space for another outcome of this document.
     pub fn is_full(&self, document: u64) -> bool {
         self.entries.len() >= self.limit && self.entries.last().is_none_or(|last| last.document != document)
     }
 
-    /// Adds a line of a chunk.
+    /// Adds an outcome of a chunk.
     pub fn add(&mut self, line: &DocumentOutcome, chunk: &ChunkOutcomes) {
         let collection = line.collection.and_then(|collection| self.names.get(collection)).cloned();
         let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
@@ -190,13 +191,13 @@ impl JournalPage<'_> {
     }
 }
 
-/// The lines of a chunk, in the order of their documents.
+/// The outcomes of a chunk, in the order of their documents.
 pub struct ChunkOutcomes {
     pub lines: Vec<DocumentOutcome>,
     pub file: usize,
     pub file_start: u64,
 }
 
-/// Tables that say something of a job, with the column that has its number.
+/// Tables with rows of a job, each with the column that has its number.
 pub const OF_JOB: [(&str, &str); 6] =
     [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];

@@ -1,11 +1,11 @@
-//! What both stores do alike, whatever SQL they send.
+//! What both stores share, independent of their SQL dialects.
 //!
-//! * [`shape`] compares the definition that a store was prepared for with the one at hand.
-//! * [`row`] packs parts of rows and reads them; [`pattern`] folds patterns and takes their trigrams.
-//! * [`plan_parts`] is what plans have in common on their way to SQL, [`listing`] what journals and jobs have.
-//! * [`lies`] compares geometries, which no database does.
-//! * [`unique`] decides who gets a value that only one record may have.
-//! * [`mod@unit`] is the part of a unit's protocol that needs no SQL, [`tagging`] what a unit changes of who carries which tag.
+//! * [`shape`] compares the definition that a store was prepared for with the current one.
+//! * [`row`] packs and reads parts of rows; [`pattern`] folds patterns and computes their trigrams.
+//! * [`plan_parts`] is the common part of turning plans into SQL, [`listing`] that of journals and jobs.
+//! * [`lies`] compares geometries, which no database does here.
+//! * [`unique`] decides which record gets the value of a unique field.
+//! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags.
 
 pub mod lies;
 pub mod listing;

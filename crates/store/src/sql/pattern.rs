@@ -1,17 +1,17 @@
-//! What every store does with patterns: folding, bounds of a prefix, trigrams.
+//! What both stores do with patterns: folding, bounds of a prefix, trigrams.
 
 use stook_catalogue::fold::fold;
 
-/// The longest pattern every store takes, in bytes.
+/// Maximum length in bytes of a pattern that both stores accept.
 pub const MAX_PATTERN: usize = 50_000;
 
-/// Trigrams of a pattern that are asked for; more of them cost more than they leave out.
+/// Maximum number of a pattern's trigrams to search for; looking up more costs more than it saves.
 const MAX_TRIGRAMS: usize = 32;
 
-/// Pieces of a pattern in the form in which folded text is kept. Blanks at the ends of the whole pattern go, as they do in a
-/// text; a blank beside a wildcard stays, because the next word stands after it.
+/// Folds the pieces of a pattern like stored text. Blanks at the ends of the whole pattern are removed, as in a text; a blank next to a wildcard
+/// stays, because a word may follow it.
 pub fn fold_pieces(pieces: &[String]) -> Vec<String> {
-    // a neighbour with which nothing combines keeps the blanks
+    // a neighbouring character that does not combine with others keeps the blanks
     const WALL: char = '\u{1}';
     let mut folded: Vec<String> = pieces.iter().map(|piece| fold(&format!("{WALL}{piece}{WALL}"))).collect();
     for piece in &mut folded {
@@ -26,7 +26,7 @@ pub fn fold_pieces(pieces: &[String]) -> Vec<String> {
     folded
 }
 
-/// The first text after all that begin with `prefix`, in the order of bytes; nothing when there is none.
+/// Returns the first text, in byte order, after all that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &str) -> Option<String> {
     let mut next: Vec<char> = prefix.chars().collect();
     while let Some(last) = next.pop() {
@@ -38,14 +38,14 @@ pub fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Trigrams that every text has which contains all pieces.
+/// Returns trigrams that every text has which contains all pieces.
 pub fn trigrams(pieces: &[String]) -> Vec<String> {
     let mut wanted: Vec<String> = Vec::new();
     for piece in pieces {
         let characters: Vec<char> = piece.chars().collect();
         for three in characters.windows(3) {
             let three: String = three.iter().collect();
-            // no store's table knows NUL
+            // no store's index has NUL
             if wanted.len() < MAX_TRIGRAMS && !three.contains('\0') && !wanted.contains(&three) {
                 wanted.push(three);
             }

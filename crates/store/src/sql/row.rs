@@ -1,4 +1,4 @@
-//! Parts of a row that every store keeps alike.
+//! Parts of a row that both stores keep alike.
 
 use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::{RecordContent, StoreError};
@@ -8,7 +8,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 
-/// Golden values as they are used, of those that are kept: members that an index asks for are found in their structs.
+/// Returns all golden values, given the stored ones: members with an index are read from their structs.
 pub fn with_members(collection: &Collection, mut golden: Vec<Value>) -> Vec<Value> {
     for index in collection.fields.ids().skip(golden.len()) {
         let asked = collection.member(index).filter(|_| collection.fields[index].index.ordered);
@@ -17,7 +17,7 @@ pub fn with_members(collection: &Collection, mut golden: Vec<Value>) -> Vec<Valu
     golden
 }
 
-/// State that transitions have set, as JSON from name to value.
+/// Packs the state that transitions have set as a JSON object by name; `None` if there is none.
 pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<String> {
     if state.is_empty() {
         return None;
@@ -26,7 +26,7 @@ pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<S
     Some(serde_json::Value::Object(entries.collect()).to_string())
 }
 
-/// Reads what [`pack_state`] wrote; what the definition does not know any more is left out.
+/// Reads what [`pack_state`] wrote; states that the definition no longer has are left out.
 pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(usize, Value)>, DamagedPart> {
     let damaged = |reason: String| DamagedPart { part: RecordPart::State, reason };
     let Some(text) = text else { return Ok(Vec::new()) };
@@ -41,12 +41,12 @@ pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(
     Ok(known)
 }
 
-/// Reads JSON that the store wrote into a row, which `row` names.
+/// Reads JSON that the store wrote into the row that `row` describes.
 pub fn read_json<T: serde::de::DeserializeOwned>(text: &str, row: impl FnOnce() -> String) -> crate::Result<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(Damage::of_row(row(), error.to_string())))
 }
 
-/// The fields that names in a row are of.
+/// Returns the fields with these names.
 pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<FieldId>, DamagedPart> {
     let index = |name: &str| {
         let unknown = || DamagedPart { part: RecordPart::Other, reason: format!("it has a conflict of an unknown field {name:?}") };
@@ -55,7 +55,7 @@ pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Colle
     names.map(index).collect()
 }
 
-/// The value a record wants to have in a unique field; one that does not exist wants none.
+/// Returns the value that a record claims in a unique field, folded if the field is; null if it does not exist.
 pub fn reserved_value(collection: &Collection, field: FieldId, content: &RecordContent) -> Value {
     if !content.exists {
         return Value::Null;

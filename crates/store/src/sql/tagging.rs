@@ -1,4 +1,4 @@
-//! What a unit changes of who carries which tag.
+//! Which records gain or lose tags by a unit.
 
 use crate::tag::TagWrites;
 use crate::{Result, StoreError};
@@ -7,16 +7,16 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
-/// The number of a collection's tags in a store.
+/// Returns the number of a collection's tags in a store.
 pub fn id_of(catalogue: &Catalogue, collection: CollectionId) -> Result<u32> {
     let rules = catalogue.collections.get(collection).and_then(|collection| collection.tags.as_ref());
     rules.map(|rules| rules.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
 }
 
-/// Records with names of tags.
+/// Records with the names of tags.
 type KeyAndTag<'t> = Vec<(&'t Key, &'t str)>;
 
-/// What is to be added to who carries what now, and what is to be removed.
+/// Returns which assignments of tags to add to those in `now`, and which to remove.
 pub fn differences<'t>(tagging: &'t TagWrites, now: &[(&str, &str)]) -> (KeyAndTag<'t>, KeyAndTag<'t>) {
     let mut held: HashMap<&str, Vec<&str>> = HashMap::new();
     for (key, tag) in now {

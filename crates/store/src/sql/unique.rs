@@ -1,6 +1,6 @@
-//! Who gets a value that only one record may have. It is decided for all records of a unit at once: values that some of them give up are
-//! free for the others, and of several that want the same value the one with the lowest key gets it. So it does not matter in which order
-//! a unit lists its records, which is another one where some of them were merged again.
+//! Decides which record gets the value of a unique field. It is decided for all records of a unit at once: values that some of them give up are free
+//! for the others, and of several records that claim the same value the one with the lowest key gets it. So the order in which a unit lists its
+//! records, which differs when some were merged again, does not matter.
 
 use crate::sql::row::reserved_value;
 use crate::{RecordChange, RecordWrite};
@@ -13,7 +13,7 @@ use stook_catalogue::value::Value;
 /// A value, as its hash.
 pub type Digest = Vec<u8>;
 
-/// The hash of a value; nothing of null.
+/// The hash of a value; `None` for null.
 pub fn digest(value: &Value) -> Option<Digest> {
     if value.is_null() {
         return None;
@@ -23,29 +23,29 @@ pub fn digest(value: &Value) -> Option<Digest> {
     Some(blake3::hash(&bytes).as_bytes()[..16].to_vec())
 }
 
-/// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
+/// The hash of the value that a write claims in a unique field; `None` if the record does not exist.
 pub fn wanted(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
     let RecordChange::Put(content) = &write.change else { return None };
     digest(&reserved_value(collection, field, content))
 }
 
-/// Whether a write says what its record has in unique fields; others leave that as it is.
+/// Whether a write sets the unique fields of its record; other writes leave them as they are.
 pub fn claims(write: &RecordWrite) -> bool {
     matches!(write.change, RecordChange::Put(_) | RecordChange::Delete)
 }
 
-/// What a record wants to have in each unique field of its collection.
+/// The values that a record claims in the unique fields of its collection.
 pub struct Claim<'k> {
     /// Its key.
     pub key: &'k str,
-    /// By unique field the value; nothing where it wants none.
+    /// The value by unique field; `None` if it claims none.
     pub values: Vec<Option<Digest>>,
 }
 
-/// Values of one unique field that are taken before the unit: at least all that its records have, and all that they want.
+/// The values of one unique field that are taken before the unit: at least all that its records have, and all that they claim.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
-    /// By value the key of the record that has it.
+    /// The key of the record that has the value, by value.
     pub holders: HashMap<Digest, String>,
 }
 
@@ -60,11 +60,11 @@ pub struct Refusal {
     pub holder: String,
 }
 
-/// Which claims cannot be granted, because another record keeps or gets one of the values, in the order of the claims; and what is taken
-/// after the unit. Both `before` and that are by unique field. Records whose claim is refused keep what they have. The order of the claims
-/// decides nothing: they are granted in the order of their keys.
+/// Returns the claims that cannot be granted, in the order of the claims, because another record keeps or gets one of the values; and the values that
+/// are taken after the unit. Both these and `before` are by unique field. Records whose claim is refused keep their values. The order of the claims
+/// does not matter: they are granted in the order of their keys.
 ///
-/// Cost: linear, again for each time that a refused record keeps a value which an earlier claim was granted.
+/// Cost: linear, for each round; there is another round whenever a refused record keeps a value that an earlier claim was granted.
 pub fn decide(claims: &[Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Vec<Taken>) {
     let mut order: Vec<usize> = (0..claims.len()).collect();
     order.sort_by_key(|claim| claims[*claim].key);
@@ -83,7 +83,7 @@ fn decide_in_order(claims: &[&Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Ve
             Err(claim) => refused.insert(claim),
         };
     };
-    // what was in the way of a refused claim may have been refused itself
+    // the obstacle of a refused claim may have been refused itself
     while let Some(claim) = refused.iter().copied().find(|claim| obstacle(claims[*claim], &taken).is_none()) {
         refused.remove(&claim);
         let own = claims[claim];
@@ -97,7 +97,7 @@ fn decide_in_order(claims: &[&Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Ve
     (refusals, taken)
 }
 
-/// The first field of which a claim wants what another record has, and the key of that record.
+/// The first field of a claim whose value another record has, and the key of that record.
 fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str)> {
     claim.values.iter().enumerate().find_map(|(field, value)| {
         let holder = taken[field].holders.get(value.as_ref()?).filter(|holder| *holder != claim.key)?;

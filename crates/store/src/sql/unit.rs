@@ -1,4 +1,4 @@
-//! The part of a unit's protocol that needs no SQL: what a pass writes is a unit, and a unit sees what it relied on in vain.
+//! The part of a unit's protocol that needs no SQL: what a pass writes as a unit, and checking a unit's read set.
 
 use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 use stook_catalogue::ids::CollectionId;
@@ -8,9 +8,9 @@ use stook_catalogue::key::Key;
 pub struct PassUnit<'t> {
     tenant: &'t Tenant,
     settled: PassWrites,
-    /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
+    /// Whether a record that did not exist, and so could not be locked, has been created meanwhile: the pass must be repeated.
     pub must_retry: bool,
-    /// Records that could not be written: the pass has to be done again without them.
+    /// Records that could not be written: the pass must be repeated without them.
     pub refused: Vec<UniqueConflict>,
 }
 
@@ -49,8 +49,8 @@ impl Unit for PassUnit<'_> {
     }
 }
 
-/// Tells a unit which records and ranges of its [`ReadSet`](crate::ReadSet) are not any more what was read, by their places, and shows it the records that
-/// it then wants to see, which `read` reads.
+/// Passes a unit the positions of the records and ranges in its [`ReadSet`](crate::ReadSet) that have changed, and then the records it asks for,
+/// which `read` reads.
 pub fn pass_on_broken<E>(
     unit: &mut dyn Unit,
     (records, ranges): (&[usize], &[usize]),
