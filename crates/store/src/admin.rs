@@ -9,7 +9,7 @@ use crate::sqlite::SqliteStore;
 use crate::{Result, Store, Tenant, postgres, sqlite};
 use std::path::Path;
 
-/// Jobs, chunks and tokens of a store.
+/// Jobs, chunks and tokens of a store, as the commands that manage them use it.
 pub struct AdminStore(Box<dyn Store>);
 
 impl AdminStore {

@@ -1,8 +1,8 @@
-//! What a store was prepared for, and whether another definition can be applied to it.
+//! The store schema that a store was prepared for, and whether another definition can be applied to it.
 //!
-//! The shape is kept in the store. Additions are applied when a store is opened. Changes that would make stored golden
-//! values wrong are refused with what to do. A changed map is allowed: contributions carry the number of the map that made
-//! them, and the next import of the same documents brings them up to date.
+//! The schema is kept in the store. Additions are applied when a store is opened with `prepare`. Changes that would make stored golden values wrong
+//! are refused, with advice. A changed mapping is allowed: contributions carry the number of the mapping that made them, and the next import of the
+//! same documents brings them up to date.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use stook_catalogue::definition::{Catalogue, FieldIndexes, SourceRef};
 use stook_catalogue::eval::Expression;
 use stook_catalogue::links::Derivation;
 
-/// The parts of a definition that decide how rows look.
+/// The parts of a definition that decide how records are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct StoreSchema {
     /// Collections by name.
     pub collections: BTreeMap<String, CollectionSchema>,
 }
 
-/// A collection's rows.
+/// How a collection is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CollectionSchema {
-    /// How keys are made.
+    /// How keys are computed.
     pub key: String,
-    /// What decides existence.
+    /// The rule that decides whether a record exists.
     pub exists: String,
     /// Golden fields by name.
     pub fields: BTreeMap<String, FieldSchema>,
@@ -30,34 +30,34 @@ pub struct CollectionSchema {
     pub states: BTreeMap<String, FieldSchema>,
 }
 
-/// A column.
+/// How a field is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct FieldSchema {
     /// Type of golden values.
     pub ty: String,
-    /// What makes the golden value: survivorship, sources, derivation.
+    /// What determines the golden value: survivorship, sources, derivation.
     pub rule: String,
-    /// Compared folded.
+    /// Whether values are compared folded.
     pub fold: bool,
-    /// One record per value.
+    /// Whether only one record may have a value.
     pub unique: bool,
-    /// Ordered index.
+    /// Whether there is an ordered index.
     pub ordered: bool,
-    /// Trigram index.
+    /// Whether there is a trigram index.
     pub contains: bool,
-    /// Index of boxes around geometries.
+    /// Whether there is an index of bounding boxes.
     #[serde(default)]
     pub intersects: bool,
-    /// Index of a link's children.
+    /// Whether there is an index of a link's children.
     #[serde(default)]
     pub linked: bool,
-    /// Whether values are settled, all of them again where the rules change.
+    /// Whether values are settled; all are settled again if the rules change.
     #[serde(default)]
     pub settled: bool,
 }
 
 impl FieldSchema {
-    /// Its indexes.
+    /// The field's indexes.
     pub fn index(&self) -> FieldIndexes {
         FieldIndexes { ordered: self.ordered, contains: self.contains, intersects: self.intersects, by_link: self.linked }
     }
@@ -67,60 +67,60 @@ impl FieldSchema {
         self.ty.starts_with('[')
     }
 
-    /// Whether no contributor has ever given a value: the rule ends in how it is derived, and whether contributors are compared.
+    /// Whether no contributor has ever given a value: `rule` ends in the derivation, and in whether contributors are compared.
     fn is_derived(&self) -> bool {
         let rule = self.rule.trim_end_matches(" false").trim_end_matches(" true");
         !rule.is_empty() && !rule.ends_with(" None")
     }
 
-    /// Whether a field of this shape becomes one of another, whose values are settled again and were never contributed.
+    /// Whether a field stored like this may become `wanted`: its values were never contributed and will be settled again.
     fn becomes(&self, wanted: &Self) -> bool {
         self.is_derived() && wanted.settled
     }
 
-    /// Whether its values must become lists, or stop being some.
+    /// Whether its values must be converted to lists, or from lists to single values.
     pub fn is_reshaped(&self, wanted: &Self) -> bool {
         let keys = ["text", "[text]"];
         self.ty != wanted.ty && self.becomes(wanted) && keys.contains(&&*self.ty) && keys.contains(&&*wanted.ty)
     }
 }
 
-/// What a store says of itself and of the definition it was prepared for.
+/// What a store has recorded about itself and the definition it was prepared for.
 #[derive(Debug, Default)]
 pub(crate) struct StoredDefinition {
-    /// What it notes of the definition.
+    /// Format and hash of the definition.
     pub definition: Option<String>,
     /// Its [`StoreSchema`].
     pub shape: Option<String>,
-    /// Names of its collections in their order, as [`names`] writes them.
+    /// Names of its collections in order, as [`names`] writes them.
     pub collections: Option<String>,
     /// The rules by which records were settled.
     pub settled: Option<String>,
 }
 
-/// What a process wants to do with a store that it does not prepare.
+/// How a process uses a store that it does not prepare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessMode {
-    /// Read and write records: it must hold the very definition.
+    /// Reads and writes records: the store must hold exactly the same definition.
     Write,
-    /// Read records: a definition by which rows look alike is enough.
+    /// Reads records: a definition with the same store schema is enough.
     Read,
-    /// Jobs, chunks and tokens: any definition is good.
+    /// Uses jobs, chunks and tokens only: any definition will do.
     Admin,
 }
 
-/// Names of collections in their order: journals say their numbers.
+/// Writes the names of collections in their order; journals contain their numbers.
 pub(crate) fn names(catalogue: &Catalogue) -> String {
     serde_json::json!(catalogue.collections.iter().map(|own| own.name.as_str()).collect::<Vec<_>>()).to_string()
 }
 
-/// The same, read.
+/// Reads what [`names`] wrote.
 pub(crate) fn named(names: Option<&str>) -> crate::Result<Vec<String>> {
     let missing = || crate::StoreError::Definition("the store has no list of its collections; run `stook prepare` to add it".into());
     names.and_then(|names| serde_json::from_str(names).ok()).ok_or_else(missing)
 }
 
-/// The refusal of a store of another release. Those of formats in `upgraded` are brought up to date.
+/// The error for a store of another format. Formats in `upgraded` can be upgraded by `stook prepare`.
 pub(crate) fn other_format(format: Option<&str>, own: &str, upgraded: &[&str]) -> crate::StoreError {
     let format = format.unwrap_or("?");
     let advice = if upgraded.contains(&format) { "`stook prepare` brings it up to date" } else { "use the program that wrote it" };
@@ -128,10 +128,10 @@ pub(crate) fn other_format(format: Option<&str>, own: &str, upgraded: &[&str]) -
 }
 
 impl StoredDefinition {
-    /// Whether a process with this definition, of which a store notes `noted`, may use the store as it is; else what differs, and what to do.
+    /// Checks whether a process with this definition, for which a store records `noted`, may use the store as it is.
     ///
     /// # Errors
-    /// When it may not.
+    /// When it may not: what differs, and what to do.
     pub(crate) fn fits(&self, catalogue: &Catalogue, noted: &str, wanted: &StoreSchema, purpose: AccessMode) -> crate::Result<()> {
         if purpose == AccessMode::Admin || self.definition.as_deref() == Some(noted) {
             return Ok(());
@@ -157,14 +157,14 @@ impl StoredDefinition {
     }
 }
 
-/// The shape that a store has kept.
+/// Reads the schema that a store has recorded.
 pub(crate) fn stored(shape: Option<&str>) -> crate::Result<StoreSchema> {
     let damaged = |error| crate::StoreError::Other(format!("the definition recorded in the store cannot be read: {error}"));
     serde_json::from_str(shape.unwrap_or_default()).map_err(damaged)
 }
 
 impl StoreSchema {
-    /// The shape a definition asks for.
+    /// The schema of a definition.
     pub fn of(catalogue: &Catalogue) -> Self {
         let source = |speaker: &SourceRef| catalogue.contributor_name(*speaker).to_owned();
         let collections = catalogue.collections.iter().map(|collection| {
@@ -176,7 +176,7 @@ impl StoreSchema {
                     other => format!("{other:?}"),
                 };
                 let from = field.from.as_ref().map(|sources| sources.iter().map(source).collect::<Vec<_>>());
-                // what the settle machine gives may change: it is settled again
+                // how settled values are computed may change: they are settled again
                 let derive = field.derive.as_ref().map(|derive| match derive {
                     Derivation::SameRecord(expression) => expression.source().to_owned(),
                     Derivation::TargetKey(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
@@ -185,7 +185,7 @@ impl StoreSchema {
                     _ => "settled".to_owned(),
                 });
                 let shape = FieldSchema {
-                    // members are fields of their own
+                    // members are separate fields
                     ty: if field.golden_type().members().is_empty() { field.golden_type().to_string() } else { "[{}]".into() },
                     rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
                     fold: field.fold,
@@ -214,10 +214,10 @@ impl StoreSchema {
         Self { collections: collections.collect() }
     }
 
-    /// Refuses a definition that does not fit a store of this shape.
+    /// Checks whether a definition can be applied to a store with this schema.
     ///
     /// # Errors
-    /// With all reasons, and what to do.
+    /// When it cannot: all reasons, and what to do.
     pub fn check(&self, wanted: &StoreSchema) -> crate::Result<()> {
         let refusals = self.refusals(wanted);
         if refusals.is_empty() {
@@ -229,7 +229,7 @@ impl StoreSchema {
         )))
     }
 
-    /// What `wanted` has that a store of this shape has not, in plain sentences.
+    /// What `wanted` has and a store with this schema lacks, in sentences.
     fn additions(&self, wanted: &StoreSchema) -> Vec<String> {
         let mut additions = Vec::new();
         for (name, new) in &wanted.collections {
@@ -251,7 +251,7 @@ impl StoreSchema {
         additions
     }
 
-    /// Reasons why `wanted` cannot be applied to a store of this shape, in plain sentences; empty when it can.
+    /// Reasons why `wanted` cannot be applied to a store with this schema, in sentences; empty if it can.
     pub fn refusals(&self, wanted: &StoreSchema) -> Vec<String> {
         let mut reasons = Vec::new();
         for (name, old) in &self.collections {
@@ -290,25 +290,25 @@ impl StoreSchema {
     }
 }
 
-/// Says that a link leads to several records from now on, or to one.
+/// Reports that a link now leads to several records, or to one.
 pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field: &str, is_list: bool) {
     let what = if is_list { "a list of keys" } else { "one key" };
     changes.push(format!("`{collection}.{field}` is {what} now, and is settled again"));
 }
 
-/// What becomes of an index.
+/// What to do with an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexChange {
-    /// It is built.
+    /// Create it.
     Create,
-    /// It goes.
+    /// Drop it.
     Drop,
-    /// It stays as it is, there or not.
+    /// Leave it as it is, present or not.
     Nothing,
 }
 
 impl IndexChange {
-    /// Of an index that is wanted or not, and was there or not.
+    /// Chooses the change by whether the index is wanted and whether it exists.
     pub(crate) fn of(wanted: bool, had: bool) -> Self {
         match (wanted, had) {
             (true, false) => Self::Create,
@@ -318,7 +318,7 @@ impl IndexChange {
     }
 }
 
-/// Says what happened to the index of a field that was there before.
+/// Reports what happened to the index of an existing field.
 pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, had: FieldIndexes) {
     let gained = |had: FieldIndexes, wanted: FieldIndexes| {
         wanted.ordered && !had.ordered || wanted.contains && !had.contains || wanted.intersects && !had.intersects

@@ -105,13 +105,13 @@ fn obstacle<'t>(claim: &Claim<'_>, taken: &'t [Taken]) -> Option<(usize, &'t str
     })
 }
 
-/// Grants claims one after the other, except those of which it is known that they are refused, and adds those that it refuses; returns
-/// what is taken then. Fails with a claim that is refused and whose record keeps a value which an earlier claim was granted.
+/// Grants claims one after the other, except those known to be refused, and adds newly refused ones to `refused`; returns the values that are then
+/// taken. Fails with a claim that is refused if its record keeps a value that an earlier claim was granted.
 fn grant(claims: &[&Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>) -> Result<Vec<Taken>, usize> {
     let mut taken = before.to_vec();
     let granted: Vec<usize> = (0..claims.len()).filter(|claim| !refused.contains(claim)).collect();
     let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, claims[*claim])).collect();
-    // what a record gives up is free, what it keeps is not
+    // a value that a record gives up is free, a value that it keeps is not
     let mut given_up: HashMap<&str, Vec<(usize, &Digest)>> = HashMap::new();
     for (field, (own, before)) in taken.iter_mut().zip(before).enumerate() {
         for (value, holder) in &before.holders {

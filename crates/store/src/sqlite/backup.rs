@@ -1,12 +1,12 @@
-//! A consistent copy of a store's file while others read and write it.
+//! Makes a consistent copy of a store's file while it is read and written.
 //!
-//! The file is copied block by block while a transaction that reads nothing but the file keeps everybody from copying the log into it: so
-//! the file is what it was at one moment, and any program may read it. Meanwhile the log grows. When it has grown by a bound, the
-//! transaction ends, the log is copied into the file, which begins it anew, and the next transaction goes on after the last block. What had been copied
-//! and has changed since is in the log by numbers of pages; it is copied again first. When the last block is copied, all that was copied is of
-//! the moment at which the last transaction began.
+//! The file is copied block by block. Meanwhile an open transaction, which reads from the file alone, prevents every process from checkpointing, so
+//! the file stays as it was at one moment, and any program may read it. The WAL grows during that time. When it has grown by a limit, the transaction
+//! ends, the WAL is checkpointed and starts again from its beginning, and the next transaction continues after the last block. Pages that were copied
+//! and have changed since are those whose numbers are in the WAL; they are copied again first. When the last block is copied, the copy is the file as
+//! it was when the last transaction began.
 //!
-//! Writers wait only while one transaction follows another: for the last of the log to be copied, and numbers of its pages to be read.
+//! Writers wait only between two transactions: while the rest of the WAL is checkpointed and its page numbers are read.
 
 use super::connection::{SqliteOptions, connect, use_log};
 use super::error::failure;
@@ -19,30 +19,30 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes that are read at once.
+/// Bytes that are copied at once.
 const BLOCK: usize = 1 << 20;
-/// Bytes by which the log may grow during one transaction.
+/// Bytes by which the WAL may grow during one transaction.
 const LONG: u64 = 32 << 20;
-/// How long one waits for those who read before the log can be copied.
+/// How long to wait for readers and writers before a checkpoint is complete.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// How long one waits between two tries to be the one who writes: an import writes one transaction after the other, almost without a pause.
+/// How long to wait between two attempts to lock out writers: an import writes one transaction after the other, almost without a pause.
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// A copy that was made.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackupReport {
-    /// Its size.
+    /// Size of the copy.
     pub bytes: u64,
-    /// What was copied more than once, because it changed meanwhile.
+    /// Bytes that were copied again because they changed meanwhile.
     pub recopied: u64,
 }
 
-/// Copies the store at `path` to `target`, which must not exist; tells how many bytes are copied, of how many. The process must not have the
-/// store open otherwise: when it closes a file, the system forgets its locks.
+/// Copies the store at `path` to `target`, which must not exist. Calls `tell` with the number of bytes copied so far and the total. The process must
+/// not have the store open otherwise: when it closes a file, the operating system drops all its locks on that file.
 ///
 /// # Errors
-/// When one of the files cannot be used, or others keep the store busy. Then there is no target.
+/// When one of the files cannot be used, or other processes keep the store busy. Then no target is left.
 pub fn backup(path: &Path, target: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<BackupReport> {
     if !path.exists() {
         return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
@@ -56,7 +56,7 @@ pub fn backup(path: &Path, target: &Path, tell: &mut dyn FnMut(u64, u64)) -> Res
     let made = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|error| unusable(&part, &error))?;
     let copied = copy(path, &made, tell).and_then(|copied| {
         made.sync_all().and_then(|()| std::fs::rename(&part, target)).map_err(|error| unusable(target, &error))?;
-        // the name is durable, too
+        // make the name durable, too
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(copied)
@@ -109,32 +109,32 @@ fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<Backu
             return Ok(copied);
         }
         source.turn(&mut changed)?;
-        // a block each time, so that it ends whoever writes
+        // copy at least one block each time, so that the backup ends however much is written
         next += source.copy(next, BLOCK, out)?;
     }
 }
 
-/// What is copied.
+/// The connections and files by which a store is copied.
 struct BackupSource {
-    /// Keeps the file as it is.
+    /// Its read transaction keeps the file as it is.
     reader: Connection,
-    /// Keeps the log from beginning anew while the other one does not.
+    /// Its read transaction keeps the WAL from being overwritten while `reader` has none.
     wal_pin: Connection,
-    /// Keeps others from writing for a moment.
+    /// Locks out writers for a moment.
     lock: Connection,
-    /// Copies the log into the file.
+    /// Runs checkpoints.
     checkpointer: Connection,
     log: PathBuf,
     path: PathBuf,
     /// Bytes of a page.
     page: u64,
-    /// The log as it was when the transaction began: what tells its frames from older ones, and how many there were.
+    /// The salt of the WAL, and its number of frames, when the transaction began.
     began: (WalSalt, u64),
-    /// Closed after the connections.
+    /// Last, so that it is closed after the connections.
     file: File,
 }
 
-/// What tells the frames of a log from those that stood there before it began anew.
+/// The salt by which the frames of a WAL differ from older ones that it overwrites.
 type WalSalt = [u8; 8];
 
 const LOG_HEAD: u64 = 32;
@@ -164,10 +164,10 @@ impl BackupSource {
         })
     }
 
-    /// Ends the transaction, and begins the next; adds numbers of pages that were changed between them.
+    /// Ends the transaction and begins the next; adds the numbers of pages that were changed between them.
     fn turn(&mut self, changed: &mut BTreeSet<u32>) -> Result<()> {
         let deadline = Instant::now() + WAIT;
-        // most of the log is copied while everybody goes on
+        // most of the WAL is copied while writers go on
         begin(&self.wal_pin)?;
         end(&self.reader)?;
         copy_log(&self.checkpointer)?;
@@ -190,7 +190,8 @@ impl BackupSource {
         }
     }
 
-    /// The same while nobody writes; whether the file was what the log says then, so that the transaction reads it alone.
+    /// The part of [`BackupSource::turn`] during which no other process writes; returns whether the WAL was copied completely, so that the
+    /// transaction reads from the file alone.
     fn turn_locked(&mut self, changed: &mut BTreeSet<u32>) -> Result<bool> {
         self.began = self.frames(changed).map_err(|error| unusable(&self.log, &error))?;
         end(&self.wal_pin)?;
@@ -199,7 +200,7 @@ impl BackupSource {
         Ok(whole)
     }
 
-    /// Numbers of the pages in the log; what tells its frames from others, and how many there are.
+    /// Adds the numbers of the pages in the WAL; returns its salt and number of frames.
     fn frames(&self, changed: &mut BTreeSet<u32>) -> std::io::Result<(WalSalt, u64)> {
         let Some((log, salt)) = self.open_log()? else { return Ok((WalSalt::default(), 0)) };
         let mut frames = 0;
@@ -224,7 +225,7 @@ impl BackupSource {
         }
     }
 
-    /// The number of the page in a frame of the log, if there is this frame.
+    /// Returns the page number in a frame of the WAL, if this frame exists.
     fn frame(&self, log: &File, salt: WalSalt, frame: u64) -> std::io::Result<Option<u32>> {
         let mut head = [0; 16];
         match log.read_exact_at(&mut head, LOG_HEAD + frame * (FRAME_HEAD + self.page)) {
@@ -236,7 +237,7 @@ impl BackupSource {
         Ok((head[8..] == salt).then(|| u32::from_be_bytes([a, b, c, d])))
     }
 
-    /// Whether the log has grown by [`LONG`] since the transaction began.
+    /// Whether the WAL has grown by [`LONG`] since the transaction began.
     fn log_is_long(&self) -> Result<bool> {
         let look = || -> std::io::Result<bool> {
             let Some((log, salt)) = self.open_log()? else { return Ok(false) };
@@ -246,12 +247,12 @@ impl BackupSource {
         look().map_err(|error| unusable(&self.log, &error))
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     fn size(&self) -> Result<u64> {
         self.file.metadata().map(|file| file.len()).map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Copies `most` bytes, or what there is; returns how many were asked for.
+    /// Copies up to `most` bytes; returns `most`.
     fn copy(&self, start: u64, most: usize, out: &File) -> Result<u64> {
         let mut block = vec![0; most];
         let mut length = 0;
@@ -271,7 +272,7 @@ impl BackupSource {
     }
 }
 
-/// Begins to read what is there now.
+/// Begins a read transaction on the current state.
 fn begin(connection: &Connection) -> Result<()> {
     connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1").map_err(failure)
 }
@@ -280,7 +281,7 @@ fn end(connection: &Connection) -> Result<()> {
     if connection.is_autocommit() { Ok(()) } else { connection.execute_batch("ROLLBACK").map_err(failure) }
 }
 
-/// Copies what can be copied of the log; whether that is all of it.
+/// Checkpoints as much as possible; returns whether that was all.
 fn copy_log(connection: &Connection) -> Result<bool> {
     let told =
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));

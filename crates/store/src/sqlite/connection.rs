@@ -12,16 +12,16 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct SqliteOptions {
     /// How long to wait for another process that writes, in seconds.
     pub wait: u64,
-    /// Memory for pages of the connection that writes, in bytes.
+    /// Page cache of the writing connection, in bytes.
     pub writer_cache: usize,
-    /// Memory for pages of each connection that reads, in bytes; at most 16 are kept open. A sort has as much again and goes on in
-    /// temporary files beyond that, and so do unique rows beyond 2 MiB: a query has some 20 MB, whatever it sorts.
+    /// Page cache of each reading connection, in bytes; at most 16 idle ones are kept open. A sort may use as much again and then continues in
+    /// temporary files, as distinct rows do beyond 2 MiB: a query uses some 20 MB, whatever it sorts.
     pub reader_cache: usize,
     /// Rows after which a group of bulk units is committed.
     pub group_rows: u64,
-    /// Only read; nothing is created or changed, not even on a medium that cannot be written.
+    /// Whether to only read: nothing is created or changed, and the medium may be read-only.
     pub read_only: bool,
-    /// Whether the file is made and changed as the definition wants it; if not, a store that does not fit is refused.
+    /// Whether to create the file and change it to fit the definition; if not, a store that does not fit is refused.
     pub prepare: bool,
 }
 
@@ -31,8 +31,7 @@ impl Default for SqliteOptions {
     }
 }
 
-/// A file that is read without locks, because they cannot be written beside it, and how it was then. Who changes it would not be
-/// noticed by the database.
+/// The state of a file that is read without locks, because none can be created in its folder. The database would not notice changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImmutableFile {
     size: u64,
@@ -40,7 +39,7 @@ pub struct ImmutableFile {
 }
 
 impl ImmutableFile {
-    /// How the file is now; nothing where what was written last may be in a log that cannot be read without writing.
+    /// The current state of the file; `None` if the last writes may be in a WAL that cannot be read without writing.
     pub fn of(path: &Path) -> Option<Self> {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
@@ -52,8 +51,7 @@ impl ImmutableFile {
     }
 }
 
-/// Opens a connection that reads a file which may be on a medium that cannot be written: then no locks can be made beside it, and
-/// none are needed.
+/// Opens a read-only connection. If the medium is read-only, locks cannot be created and are not needed.
 pub fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connection, Option<ImmutableFile>)> {
     let look = |connection: Connection| {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(failure)?;
@@ -73,7 +71,7 @@ pub fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connecti
     Ok((connection, Some(still)))
 }
 
-/// The name of a file of which the database is told that nobody changes it.
+/// The URI of a file that tells the database that it does not change.
 fn unchanging(path: &Path) -> PathBuf {
     let mut name = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -85,7 +83,7 @@ fn unchanging(path: &Path) -> PathBuf {
     PathBuf::from(name + "?immutable=1")
 }
 
-/// Opens a connection with what every connection needs.
+/// Opens a connection with the settings and functions that every connection needs.
 pub fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFile>) -> Result<Connection> {
     let mut access = match (options.read_only, options.prepare) {
         (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -105,12 +103,12 @@ pub fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFil
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
     packed::teach(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
-    // indexes are named: a statement need not be planned anew for other parameters
+    // indexes are named explicitly: a statement need not be planned again for other parameters
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
     let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
-    // what is read may be sorted, however much it is; who writes keeps little aside, and often
+    // readers may sort any amount of rows; the writer needs little temporary space, but often
     let aside = if options.read_only { "FILE" } else { "MEMORY" };
-    // the size of a page comes first: the database counts the cache in pages of the size it knows of
+    // the page size comes first: the database counts the cache in pages of the size it knows
     let settings = format!(
         "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = {aside}; PRAGMA foreign_keys = OFF;"
     );
@@ -118,7 +116,7 @@ pub fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFil
     Ok(connection)
 }
 
-/// Switches a file to the write-ahead log. When several processes do so at once the database does not wait for them by itself.
+/// Switches a file to the WAL. If several processes do so at once, the database does not wait for them by itself.
 pub fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
     let deadline = Instant::now() + wait;
     let mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(failure);

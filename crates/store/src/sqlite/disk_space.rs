@@ -1,22 +1,21 @@
-//! Room on the disk for what the log holds.
+//! Reserves disk space for checkpoints.
 //!
-//! Pages that a commit adds are in the log first. On a disk that the log has filled to the last byte the file cannot grow to take them in,
-//! and then the log cannot be given back either: the disk would stay full until somebody makes room. So nothing is written any more while
-//! there is still room for that.
+//! Pages that a commit adds are first in the WAL. If the WAL has filled the disk completely, the file cannot grow to take them, and then the WAL
+//! cannot be truncated either: the disk would stay full until a user frees space. So writing stops while there is still space for that.
 
 use super::error::failure;
 use crate::{Result, StoreError};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a group may add to the log, before any group has shown what they add.
+/// Bytes that a group may add to the WAL, before any group has shown how many it adds.
 const LEAST: u64 = 1 << 20;
 
-/// What the file still needs, and what the disk has.
+/// Compares the space that the file still needs with what the disk has.
 pub struct DiskSpace {
     path: PathBuf,
     page_size: u64,
-    /// Most bytes by which one group has made the log longer.
+    /// The most bytes that one group has added to the WAL.
     largest: u64,
 }
 
@@ -26,7 +25,7 @@ impl DiskSpace {
         Ok(Self { path: path.to_owned(), page_size: page_size.unsigned_abs(), largest: LEAST })
     }
 
-    /// Whether another group may begin: what it adds to the log may be new pages of the file, too.
+    /// Checks whether another group may begin: what it adds to the WAL may also be new pages of the file.
     ///
     /// # Errors
     /// [`StoreError::Full`].
@@ -34,7 +33,7 @@ impl DiskSpace {
         self.for_bytes(connection, 2 * self.largest)
     }
 
-    /// Whether the pages that there are now fit into the file.
+    /// Checks whether the pages that exist now fit into the file.
     ///
     /// # Errors
     /// [`StoreError::Full`].
@@ -42,7 +41,7 @@ impl DiskSpace {
         self.for_bytes(connection, 0)
     }
 
-    /// Notes by how many pages a group has made the log longer.
+    /// Notes how many pages a group has added to the WAL.
     pub fn note(&mut self, pages: u64) {
         self.largest = self.largest.max(pages * self.page_size);
     }
@@ -50,7 +49,7 @@ impl DiskSpace {
     fn for_bytes(&self, connection: &Connection, more: u64) -> Result<()> {
         let mut statement = connection.prepare_cached("PRAGMA page_count").map_err(failure)?;
         let pages: i64 = statement.query_row([], |row| row.get(0)).map_err(failure)?;
-        // where the disk does not say what it has, its errors have to do
+        // if the disk does not report its free space, only its errors stop the writer
         let (Ok(file), Ok(disk)) = (std::fs::metadata(&self.path), rustix::fs::statvfs(&self.path)) else { return Ok(()) };
         if disk.f_blocks == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Edges: those that are kept, and those that follow from a field of the children.
+//! Reads edges: stored ones, and those that follow from a field of the children.
 
 use super::error::failure;
 use super::sql::{searched, text};
@@ -7,7 +7,7 @@ use crate::contract::edges::limit_in_sql;
 use crate::{Edge, Result, StartRange};
 use rusqlite::{Connection, ToSql, params};
 
-/// Edges of a link to a target, as a statement finds them.
+/// Reads edges of a link to a target by a statement.
 pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Edge>> {
     let mut edges = Vec::new();
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -23,7 +23,7 @@ pub fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argu
     Ok(edges)
 }
 
-/// Edges of a target, of one group or of all.
+/// Reads edges of a target, of one group or of all.
 pub fn edges(own: TenantTables<'_>, link: u32, (target, group): (&str, Option<&str>), limit: Option<usize>) -> Result<Vec<Edge>> {
     let TenantTables { connection, tables, tenant } = own;
     if let Some(by_field) = ChildrenByField::of(tables, link) {
@@ -46,9 +46,9 @@ pub fn edges(own: TenantTables<'_>, link: u32, (target, group): (&str, Option<&s
 pub struct ChildrenByField<'t> {
     link: u32,
     table: &'t str,
-    /// Records `r`, and what is equal of children of the target `?2`.
+    /// FROM and WHERE clauses for the children `r` of the target `?2`.
     found: String,
-    /// What is their id; rows of the elements of lists have it, too, in its order.
+    /// The id column of the records. The side tables of lists have it too, in its order.
     id: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl<'t> ChildrenByField<'t> {
         Some(Self { link, table, found, id })
     }
 
-    /// Children of a target, or those after one of them, in the order of their ids, which is that of the index.
+    /// Reads children of a target, or those after one of them, in the order of their ids, which is that of the index.
     pub fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: Option<usize>) -> Result<Vec<Edge>> {
         let Self { link, table, found, id } = self;
         let place = match behind {
@@ -81,7 +81,7 @@ impl<'t> ChildrenByField<'t> {
     }
 }
 
-/// Edges of targets that start between bounds.
+/// Reads edges without a group that start between bounds.
 pub fn edges_starting_between(connection: &Connection, tenant: i64, link: u32, ranges: &[StartRange], limit: Option<usize>) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
                AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";

@@ -1,4 +1,4 @@
-//! Jobs: made, listed and ended, with the counts of their chunks.
+//! Jobs: creates, lists and ends them, and counts their chunks.
 
 use super::error::failure;
 use super::queue::json;
@@ -22,7 +22,7 @@ pub fn create_job(connection: &Connection, job: &NewJob, stamp: i64) -> Result<J
     Ok(connection.last_insert_rowid() as JobId)
 }
 
-/// Ends the job of a finished chunk when it was the last.
+/// Ends the job of a finished chunk if it was the last one.
 pub fn finish_chunk(connection: &Connection, chunk: ChunkId, stamp: i64) -> Result<()> {
     finish_job(connection, chunk.job, stamp)
 }
@@ -134,14 +134,14 @@ pub fn forget_job(connection: &Connection, job: JobId) -> Result<()> {
     Ok(())
 }
 
-/// The state of a job that must be there.
+/// Returns the state of a job, which must exist.
 pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     let mut statement = connection.prepare_cached("SELECT state FROM jobs WHERE id = ?").map_err(failure)?;
     let found: Option<String> = statement.query_row([job as i64], |row| row.get(0)).optional().map_err(failure)?;
     named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
-/// Lets a job that failed go on when somebody comes.
+/// Sets a failed job to interrupted, so that it can continue.
 pub(super) fn reopen(connection: &Connection, job: JobId) -> Result<()> {
     execute(
         connection,

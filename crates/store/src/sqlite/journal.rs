@@ -1,4 +1,4 @@
-//! The journal of a chunk: written with it, listed with the corrections that came later, and the documents that failed.
+//! Journals: written with their chunks, listed with later corrections; and the documents that failed.
 
 use super::error::failure;
 use super::jobs::job;
@@ -78,7 +78,7 @@ fn chunk_lines(job: JobId, row: &Row<'_>) -> Result<ChunkOutcomes> {
     Ok(ChunkOutcomes { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
 }
 
-/// Fills a page with the documents after the place `after`, from the chunk on that may hold the next one.
+/// Fills a page with the documents after number `after`, beginning with the chunk that may contain the next one.
 fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1
         AND first >= coalesce((SELECT max(first) FROM chunk_journals WHERE job = ?1 AND first <= ?2), 0) ORDER BY first";
@@ -96,7 +96,7 @@ fn list_all(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> 
     Ok(())
 }
 
-/// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
+/// Fills a page with the documents after number `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64) -> Result<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? AND position >= 0 ORDER BY document LIMIT ?";
@@ -123,7 +123,7 @@ fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64
     Ok(())
 }
 
-/// Says of the entries of a page why they failed, or what was left out.
+/// Adds to the entries of a page why they failed, or what was left out.
 fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]) -> Result<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
     let sql =

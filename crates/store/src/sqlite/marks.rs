@@ -1,4 +1,4 @@
-//! Stale marks: which tenants and jobs have some.
+//! Stale marks: reads them, and finds tenants and jobs that have some.
 
 use super::error::failure;
 use super::sql::text;
@@ -16,7 +16,7 @@ pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<S
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
-/// Tenants that have marks.
+/// Returns the tenants that have marks.
 pub fn tenants_with_marks(connection: &Connection) -> Result<Vec<Tenant>> {
     let sql = "SELECT name FROM tenants WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = tenants.id)";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -35,7 +35,7 @@ pub fn has_marks(connection: &Connection, tenant: i64, job: u64) -> Result<bool>
     Ok(found.optional().map_err(failure)?.is_some())
 }
 
-/// Jobs that have marks.
+/// Returns the jobs that have marks.
 pub fn marking(connection: &Connection, tenant: i64) -> Result<Vec<u64>> {
     let mut statement = connection.prepare_cached("SELECT DISTINCT job FROM marks WHERE tenant = ?").map_err(failure)?;
     let jobs = statement.query_map([tenant], |row| row.get::<_, i64>(0)).map_err(failure)?;

@@ -1,19 +1,19 @@
 //! The embedded store: one SQLite file, write-ahead log, one writer and many readers.
 //!
-//! * [`store`] opens the file and keeps its connections ([`connection`], [`error`]); [`roles`] is the contract, method by method.
-//! * [`writer`] is the only connection that writes: a thread that groups bulk units into one transaction and closes it at
-//!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported. [`wal`] syncs and
-//!   copies back the write-ahead log, [`disk_space`] watches the disk space.
+//! * [`store`] opens the file and keeps its connections ([`connection`], [`error`]); [`roles`] implements the contract.
+//! * [`writer`] is the thread with the only connection that writes. It groups bulk units into one transaction and commits it at the next boundary
+//!   between units when a caller waits. If another process writes, it waits, and fails after a time limit. [`wal`] syncs the WAL and copies it into
+//!   the file, [`disk_space`] watches the disk space.
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
-//! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep what is to be done and what became of it.
-//! * [`tables`] says how a definition becomes tables, [`upgrade`] brings older files up to date; [`values`], [`packed`], [`tenants`]
-//!   and [`sql`] are what the others write statements with.
-//! * [`backup()`] copies the file while it is used.
+//! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
+//!   documents.
+//! * [`tables`] maps a definition to tables, [`upgrade`] upgrades older files; [`values`], [`packed`], [`tenants`] and [`sql`] are helpers for
+//!   statements.
+//! * [`backup()`] copies the file while it is in use.
 //!
-//! A record is a row of a rowid table with a separate unique index on (tenant, key): random keys go in three to four times
-//! faster than into a table clustered by key. The index holds keys [`packed`], and is asked where a record is looked for; what
-//! was read is written back to its row. The kept document is the last column, so that reading anything else does not touch its
-//! pages.
+//! A record is a row of a rowid table with a separate unique index on (tenant, key): inserting random keys is three to four times faster than into a
+//! table clustered by key. The index contains [`packed`] keys and is used to find a record; writing a record that was read uses its rowid. The kept
+//! document is the last column, so that reading other columns does not touch its pages.
 //!
 //! Any program that knows SQLite can read, check and copy the file.
 

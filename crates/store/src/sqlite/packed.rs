@@ -1,5 +1,5 @@
-//! Texts in fewer bytes and the same order, for indexes: most of what is read and written beside a long history are pages of
-//! indexes on keys, and keys are digests, ids and names.
+//! Shorter encodings of texts that keep their order, for indexes: with a long history, most pages that are read and written belong to indexes on
+//! keys, and keys are digests, ids and names.
 //!
 //! ```text
 //! 0 to 9, a to f          5 bits        32 hexadecimal digits: 20 bytes, a UUID: 24
@@ -7,14 +7,14 @@
 //! : ; < = > ? @  g to z  { | } ~        8 bits
 //! the rest, bytes of UTF-8              11 bits
 //! ```
-//! A code without prefixes whose words stand in the order of the bytes: packed texts compare as the texts do, a text that
-//! another one begins with before it. No word is nothing but the zeros that fill the last byte.
+//! It is a prefix-free code whose code words have the order of the bytes: packed texts compare as the texts do, and a text comes before those that
+//! begin with it. No code word consists only of as many zeros as may fill the last byte.
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
 
-/// What a byte becomes, and its number of bits.
+/// The code word of each byte, and its number of bits.
 const WORDS: [(u16, u8); 256] = words();
 
 const fn words() -> [(u16, u8); 256] {
@@ -22,7 +22,7 @@ const fn words() -> [(u16, u8); 256] {
     let mut byte = 0;
     while byte < 256 {
         let at = byte as u16;
-        // the first of 32 beginnings of a block of bytes, the block's first byte, and bits that follow a beginning
+        // the first of the 32 five-bit prefixes for a block of bytes, the block's first byte, and the number of bits after the prefix
         let (beginning, first, more) = match at {
             0x00..=0x2C => (0, 0x00, 6),
             0x2D..=0x2F => (1, 0x2D, 2),
@@ -40,7 +40,7 @@ const fn words() -> [(u16, u8); 256] {
     words
 }
 
-/// A text as indexes hold it.
+/// Packs a text.
 pub fn pack(text: &[u8]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(text.len() + 8);
     let (mut bits, mut count) = (0_u64, 0);
@@ -58,15 +58,15 @@ pub fn pack(text: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// A number for a text, of four bytes: an index that is only asked for equal texts holds no more.
+/// A hash of four bytes, for indexes that are only used to find equal texts.
 pub fn digest(text: &[u8]) -> i32 {
     // FNV-1a
     let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     (hash >> 32) as i32 ^ hash as i32
 }
 
-/// Teaches a connection the functions that make what indexes hold of texts, for statements that look for them. The schema does not use them:
-/// rows have columns for what they give, so every program can check and copy the file.
+/// Adds the functions `packed` and `digest` to a connection, for statements that use these indexes. The schema does not use them: rows have columns
+/// with their results, so every program can check and copy the file.
 ///
 /// # Errors
 /// When a statement is running.

@@ -1,4 +1,4 @@
-//! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
+//! Settle passes run inside the writer's transaction, which sees everything and has no concurrent writers.
 
 use super::edges::{self, ChildrenByField};
 use super::error::failure;
@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 
-/// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
+/// The reads of a pass, inside the writer's transaction: nothing else writes meanwhile.
 pub struct SqlitePassContext<'c> {
     pub connection: &'c Connection,
     pub tables: &'c StoreTables,
@@ -61,7 +61,7 @@ impl PassContext for SqlitePassContext<'_> {
     }
 
     fn wait_for_new(&mut self) -> Result<()> {
-        // nobody else writes
+        // nothing else writes
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl PassContext for SqlitePassContext<'_> {
     }
 }
 
-/// What `run` gives, which only reads; given up when its caller does not want it any more: the writer's connection looks at that.
+/// Calls `run`, which only reads, under the caller's token, so that the writer's connection gives up when it is cancelled.
 fn while_wanted<T>(wanted: Option<&CancelToken>, run: impl FnOnce() -> Result<T>) -> Result<T> {
     match wanted {
         None => run(),
@@ -94,7 +94,7 @@ fn while_wanted<T>(wanted: Option<&CancelToken>, run: impl FnOnce() -> Result<T>
     }
 }
 
-/// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
+/// Lets a pass process marks inside the writer's transaction; also returns the records that were written.
 pub fn pass(
     connection: &Connection,
     tables: &StoreTables,

@@ -1,4 +1,4 @@
-//! Chunks that wait, their leases, and what mends them.
+//! The queue: chunks, their leases, and what to do about dead ones.
 
 use super::error::failure;
 use super::jobs::{finish_job, job_state, reopen};
@@ -25,7 +25,7 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
         .map_err(failure)?;
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
     let stored: SplitProgress = read_json(&stored, || row_of(job))?;
-    // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
+    // another process that splits the same files may be ahead: then all this is in the store already, and progress must not go back
     if !is_further(&progress, &stored) {
         return Ok(());
     }
@@ -76,9 +76,9 @@ fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<ChunkSlice> {
     })
 }
 
-/// Who waits for workers, and whether some leases have run out.
+/// Reads the tenants and jobs that wait for workers, and whether some leases have expired.
 pub fn line(connection: &Connection, tables: &StoreTables, job: Option<JobId>, now: i64) -> Result<(Backlog, bool)> {
-    // one probe of an index for each question about a live job, however many chunks it has
+    // one index probe per condition and live job, however many chunks it has
     let sql = "SELECT j.id, j.tenant, j.due, t.name, t.given,
           EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= ?2),
           (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > ?2),
@@ -114,7 +114,7 @@ pub fn lease(connection: &Connection, tables: &StoreTables, wanted: WantedLeases
     line.lease(limit, each, |choice, limit| take(connection, choice, limit, seconds, stamp))
 }
 
-/// Declares chunks dead that were leased too often.
+/// Marks chunks as dead that were leased too often.
 fn bury(connection: &Connection, stamp: i64) -> Result<()> {
     let sql =
         "UPDATE chunks SET state = 'dead', until = 0, token = 0, reason = ? WHERE state = 'leased' AND attempts >= ? AND until <= ? RETURNING job";
@@ -124,8 +124,7 @@ fn bury(connection: &Connection, stamp: i64) -> Result<()> {
     jobs.into_iter().try_for_each(|job| finish_job(connection, job as JobId, stamp))
 }
 
-/// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
-/// its tenant.
+/// Leases up to `limit` chunks of the chosen job, first those that wait and then those with expired leases, and charges its tenant.
 fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<LeasedChunk>> {
     let sql = "SELECT id FROM chunks WHERE state = ? AND job = ? AND until <= ? ORDER BY ordinal LIMIT ?";
     let mut free = connection.prepare_cached(sql).map_err(failure)?;
@@ -135,8 +134,8 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
         let found = free.query_map(params![state, choice.job as i64, stamp, room], |row| row.get(0)).map_err(failure)?;
         ids.extend(found.collect::<rusqlite::Result<Vec<i64>>>().map_err(failure)?);
     }
-    // a stamp is given once, so no chunk has the same token twice, whatever happens to the machine's clock
-    // and none twice at the same time, however short the lease
+    // a stamp is never given twice, so no chunk gets the same token twice, whatever happens to the machine's clock. The 1 makes even the shortest
+    // lease end after this moment, so that a chunk is not leased twice at the same time
     let (token, until) = (stamp, stamp + seconds as i64 * SECOND + 1);
     let sql = format!(
         "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
@@ -203,7 +202,7 @@ pub fn release(connection: &Connection, failed: FailedLease<'_>, stamp: i64) -> 
     finish_job(connection, lease.chunk.job, stamp)
 }
 
-/// Takes a leased chunk out of the queue, if the lease is still held.
+/// Removes a leased chunk from the queue, if the lease is still held.
 pub fn remove_leased_chunk(connection: &Connection, lease: LeaseToken) -> Result<()> {
     let mut statement =
         connection.prepare_cached("DELETE FROM chunks WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
@@ -281,7 +280,7 @@ pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]
     if connection.changes() == 0 {
         return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")));
     }
-    // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
+    // new numbers start far above those that splitting the file gives, so that an interrupted split can continue undisturbed
     let highest = "SELECT max(coalesce((SELECT max(ordinal) FROM chunks WHERE job = ?1), 0), coalesce((SELECT max(ordinal) FROM chunk_journals WHERE job = ?1), 0), 1000000000)";
     let highest: u32 = connection.query_row(highest, [chunk.job as i64], |row| row.get(0)).map_err(failure)?;
     for (number, part) in parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Reads records in bulk, and the log of their changes.
+//! Reads records in bulk, and their change logs.
 
 use super::error::failure;
 use super::sql::searched;
@@ -22,7 +22,7 @@ pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detai
     found.into_iter().map(|record| record.map(|record| record.sound(&own.tables.names[collection])).transpose()).collect()
 }
 
-/// The same, with records that are damaged.
+/// Like [`read`], but also returns damaged records.
 pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
     let TenantTables { connection, tables, tenant } = own;
     let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
@@ -53,7 +53,7 @@ pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key
     Ok(found)
 }
 
-/// Reads a row that was found by a key. What of it cannot be read is noted.
+/// Reads a row that was found by a key. Parts that cannot be read are noted as damage.
 fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetail) -> Result<StoredRecord> {
     let mut damage: Vec<DamagedPart> = Vec::new();
     let mut record = StoredRecord {
@@ -144,7 +144,7 @@ pub fn log(own: TenantTables<'_>, collection: CollectionId, key: &Key, before: O
     Ok(entries)
 }
 
-/// Whether a record is still what was read of it.
+/// Whether a record still has the version that was read.
 pub fn is_current(
     connection: &Connection,
     tables: &StoreTables,
@@ -160,7 +160,7 @@ pub fn is_current(
     statement.exists(params![id, tenant, key.as_str(), version.revision, version.touches]).map_err(failure)
 }
 
-/// The id of a record, if there is one of this key.
+/// Returns the id of the record with this key, if there is one.
 pub fn find(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<i64>> {
     let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
@@ -180,7 +180,7 @@ pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> 
     Ok(keys)
 }
 
-/// Keys of a collection after one.
+/// Reads keys of a collection after one.
 pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
     let TenantTables { connection, tables, tenant } = own;
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);

@@ -1,4 +1,4 @@
-//! What every store promises, by a file: each method finds the tenant and a connection, and the module that does the work.
+//! Implements the contract for a file: each method finds the tenant and a connection, and calls the module that does the work.
 
 use super::connection::{SqliteOptions, connect};
 use super::error::{after_waiting, failure};
@@ -27,7 +27,7 @@ use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
-/// How often chunks that another process has added are looked for.
+/// How often to look for chunks that another process has added.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Store for SqliteStore {
@@ -51,10 +51,11 @@ impl Store for SqliteStore {
         self.with_reader(|connection| {
             let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
             let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
-            // the first answer begins with a line that names the database
+            // the first line names the database
             let lines = found.map_err(failure)?.join("\n");
             let mut found: Vec<String> = lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
-            // the database does not know what these columns must be; rows of a damaged file cannot all be read
+            // the database cannot check the content of these columns; they are checked only if the rest is sound, because rows of a damaged file
+            // cannot all be read
             if found.is_empty() {
                 for own in &self.tables.collections {
                     found.extend(own.wrong_columns(connection)?);
@@ -71,7 +72,7 @@ impl Store for SqliteStore {
     fn vitals(&self) -> Result<StoreStats> {
         let in_use = self.reading.load(Ordering::Relaxed);
         let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
-        // the log is not always there
+        // the WAL does not always exist
         let bytes = ["", "-wal"].iter().filter_map(|end| {
             let mut path = self.path.clone().into_os_string();
             path.push(end);
@@ -122,7 +123,7 @@ impl Records for SqliteStore {
 }
 
 impl SqliteStore {
-    /// The tenant of a plan, if there is one, and the plan with the records whose geometries lie as it asks; on a connection with a snapshot.
+    /// Returns the tenant of a plan, if it exists, and the plan with its geometric conditions replaced by keys; needs a connection with a snapshot.
     fn decided<'p>(&self, connection: &Connection, plan: &'p QueryPlan) -> Result<Option<(i64, Cow<'p, QueryPlan>)>> {
         let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok(None) };
         let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(connection, &self.catalogue, tenant, candidates, row));
@@ -138,7 +139,7 @@ impl Queries for SqliteStore {
                 None => Ok(()),
             });
         }
-        // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
+        // a page at a time if that costs no more: a slow consumer would otherwise keep the WAL from starting again
         let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
             return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
                 Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
@@ -202,7 +203,7 @@ impl Units for SqliteStore {
     }
 
     fn sync(&self) -> Result<()> {
-        // any interactive commit syncs the log, and with it all that was written before
+        // any interactive commit syncs the WAL, and with it everything written before
         self.write(|_, _| Ok(()))
     }
 }
@@ -403,7 +404,7 @@ impl Queue for SqliteStore {
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
-        // whoever looks again and again does not disturb those who write
+        // repeated polling must not disturb writers
         let now = self.clock();
         let (line, expired) = self.with_snapshot(|connection| queue::line(connection, &self.tables, job, now))?;
         if !expired && line.next().is_none() {
@@ -428,7 +429,7 @@ impl Queue for SqliteStore {
     }
 
     fn wait_for_chunks(&self, timeout: Duration) {
-        // other processes do not tell
+        // other processes do not notify this one
         self.added.wait(timeout.min(ASK_AGAIN));
     }
 

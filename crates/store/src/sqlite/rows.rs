@@ -1,4 +1,4 @@
-//! Writes rows of records, each only at the version that was read, and the side tables of what is indexed.
+//! Writes rows of records, each only at the version that was read, and the side tables of indexed fields.
 
 use super::error::failure;
 use super::sql::execute;
@@ -24,7 +24,7 @@ fn pack_conflicts(conflicts: &[FieldId], collection: &Collection) -> Option<Stri
 
 pub enum RowWriteResult {
     Done,
-    /// The record is not what was read.
+    /// The record no longer has the version that was read.
     Changed,
 }
 
@@ -34,8 +34,8 @@ pub struct RowWriter<'c> {
     pub tables: &'c StoreTables,
     pub tenant: i64,
     pub commit_time: i64,
-    /// The statements that write into the collection written last, see [`RowWriter::statement`]: finding them anew for every row, and the
-    /// memory for what is bound to them, would cost a tenth.
+    /// The statements that write into the last collection, see [`RowWriter::statement`]: looking them up again for every row, and allocating what is
+    /// bound to them, would cost a tenth.
     pub statements: [Option<(CollectionId, CachedStatement<'c>)>; 3],
 }
 
@@ -71,7 +71,7 @@ impl<'c> RowWriter<'c> {
             }
             RecordChange::Delete => {
                 let Some(version) = write.expect else {
-                    // nothing was there: that is still so, or somebody has written it meanwhile
+                    // no record was read: either there is still none, or it was written meanwhile
                     return Ok(if self.is_current(write)? { RowWriteResult::Done } else { RowWriteResult::Changed });
                 };
                 let id = self.id(write, version)?;
@@ -87,12 +87,12 @@ impl<'c> RowWriter<'c> {
         }
     }
 
-    /// Whether the record is still what was read.
+    /// Whether the record still has the version that was read.
     pub fn is_current(&self, write: &RecordWrite) -> Result<bool> {
         records::is_current(self.connection, self.tables, self.tenant, (write.collection, &write.key), write.expect)
     }
 
-    /// The id of the record of which a version was read; one that no record has if it is not there any more.
+    /// The id of the record that was read; [`NO_ROW`] if it does not exist any more.
     fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
         match version.location.0 {
             Some(id) => Ok(id),
@@ -100,7 +100,7 @@ impl<'c> RowWriter<'c> {
         }
     }
 
-    /// A statement of a collection; it stays in its place until the next one is another collection's.
+    /// Returns a collection's statement, which stays in `place` until the next one is for another collection.
     fn statement<'s>(
         place: &'s mut Option<(CollectionId, CachedStatement<'c>)>,
         connection: &'c Connection,
@@ -211,7 +211,7 @@ impl<'c> RowWriter<'c> {
         Ok(())
     }
 
-    /// Writes the settled values of a row, and nothing else.
+    /// Writes only the settled values of a row.
     fn settle(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
         let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
         let id = self.id(write, version)?;
@@ -240,7 +240,7 @@ impl<'c> RowWriter<'c> {
     }
 }
 
-/// What the index of a link's children holds of a value.
+/// The value that the index of a link's children has for a key.
 fn digest_of(value: &Value) -> Option<i32> {
     value.as_text().map(|text| packed::digest(text.as_bytes()))
 }
@@ -258,7 +258,7 @@ fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) ->
     Ok(())
 }
 
-/// Binds parameters one after the other.
+/// Binds parameters in order.
 struct Binder<'s, 'c> {
     statement: &'s mut Statement<'c>,
     index: usize,
@@ -270,7 +270,7 @@ impl Binder<'_, '_> {
         self.statement.raw_bind_parameter(self.index, value).map_err(failure)
     }
 
-    /// What finds a record at a version, see [`AT_VERSION`].
+    /// Binds the parameters that find a record at a version, see [`AT_VERSION`].
     fn bind_row(&mut self, id: i64, tenant: i64, key: &Key, version: Version) -> Result<()> {
         self.bind(id)?;
         self.bind(tenant)?;

@@ -1,21 +1,21 @@
-//! Runs statements, and reads parts of their rows.
+//! Runs statements and reads parts of their rows.
 
 use super::error::failure;
 use crate::Result;
 use rusqlite::{Connection, Row, Statement, StatementStatus, ToSql};
 use stook_catalogue::value::SmolStr;
 
-/// The text of a column.
+/// Reads the text of a column.
 pub fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<SmolStr> {
     Ok(row.get_ref(column)?.as_str()?.into())
 }
 
-/// Runs a cached statement for its effect.
+/// Executes a cached statement.
 pub fn execute(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<()> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute(arguments)).map(|_| ()).map_err(failure)
 }
 
-/// Checks, where assertions are on, that a statement has found its rows by an index.
+/// Asserts in debug builds that a statement has found its rows by an index.
 pub fn searched(statement: &Statement<'_>) {
     let scanned = || statement.get_status(StatementStatus::FullscanStep);
     debug_assert_eq!(scanned(), 0, "a whole table is read by {}", statement.expanded_sql().unwrap_or_default());

@@ -1,5 +1,4 @@
-//! Statements that are run, noted in the file that `STOOK_STATEMENTS` names: for tests of how they are answered, in builds that have
-//! assertions.
+//! In debug builds, appends all statements to the file that `STOOK_STATEMENTS` names, for tests of their execution plans.
 
 use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
@@ -15,7 +14,7 @@ pub fn note(connection: &mut Connection) -> rusqlite::Result<()> {
         let sql = statement.sql().split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
         if !noted.contains(&sql) {
             let file = std::fs::File::options().append(true).create(true).open(&path);
-            // a test that finds nothing there fails
+            // a test that finds no statements there fails
             let _ = file.and_then(|mut file| file.write_all(sql.as_bytes()));
             noted.insert(sql);
         }

@@ -1,4 +1,4 @@
-//! The store in a file: how it is opened, its connections that read, and its writer.
+//! The store in a file: opens it, and keeps its reading connections and its writer.
 
 use super::connection::{ImmutableFile, SqliteOptions, connect, connect_reading, use_log};
 use super::error::{after_waiting, failure};
@@ -23,12 +23,12 @@ pub struct SqliteStore {
     pub(super) path: PathBuf,
     pub(super) options: SqliteOptions,
     pub(super) readers: Mutex<Vec<Connection>>,
-    /// How many of them are out of that list, answering.
+    /// Number of reading connections in use, which are not in `readers`.
     pub(super) reading: AtomicU64,
     pub(super) looking: Mutex<Vec<ChangeProbe>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
     pub(super) writer: Option<SqliteWriter>,
-    /// The time given last where there is no writer to keep it.
+    /// The last time that was given, if there is no writer to keep it.
     pub(super) reading_clock: AtomicI64,
     pub(super) added: ChunkSignal,
     pub(super) changes: Vec<String>,
@@ -36,12 +36,12 @@ pub struct SqliteStore {
     pub(super) still: Option<ImmutableFile>,
 }
 
-/// A connection that only looks whether anybody has committed, which the database tells without reading a page.
+/// A connection that only checks whether any process has committed, which the database can tell without reading a page.
 pub struct ChangeProbe {
     pub(super) connection: Connection,
-    /// What the database said last, if it was asked.
+    /// The last `data_version`, if it was read.
     pub(super) version: Option<i64>,
-    /// The stand of that time.
+    /// The commit number at that version.
     pub(super) stand: i64,
 }
 
@@ -59,10 +59,10 @@ impl ChangeProbe {
     }
 }
 
-/// Instructions of the database after which it is looked whether their answer is still wanted: some ten microseconds.
+/// Number of database instructions, some ten microseconds, between checks whether the result is still wanted.
 pub(super) const LOOK_EVERY: i32 = 1_000;
 
-/// Wakes those who wait for chunks.
+/// Wakes threads that wait for chunks.
 #[derive(Default)]
 pub struct ChunkSignal {
     times: Mutex<u64>,
@@ -83,7 +83,7 @@ impl ChunkSignal {
 }
 
 impl SqliteStore {
-    /// Opens or creates the store of a catalogue and applies additions of its definition.
+    /// Opens the store of a catalogue; with `prepare`, creates it or applies additions of the definition.
     ///
     /// # Errors
     /// When the file cannot be used, or the definition does not fit what is stored.
@@ -92,16 +92,17 @@ impl SqliteStore {
         Self::open_as(path, catalogue, tables, options)
     }
 
-    /// Whether a store is still to be made at `path`: there is no file, or one without any table, as who was killed while making one leaves it.
+    /// Whether a store must still be created at `path`: there is no file, or one without tables, as left by a process that was killed while it
+    /// created one.
     pub fn is_missing(path: &Path) -> bool {
         let is_empty = |connection: Connection| connection.query_row("SELECT NOT EXISTS(SELECT 1 FROM sqlite_schema)", [], |row| row.get(0));
         !path.exists() || Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(is_empty).unwrap_or(false)
     }
 
-    /// What a store was prepared for; nothing where there is none yet. The file stays as it is.
+    /// Returns the schema that a store was prepared for; `None` if there is no store yet. Does not change the file.
     ///
     /// # Errors
-    /// When it cannot be read, or has a format that is not known.
+    /// When it cannot be read, or has an unknown format.
     pub fn prepared_for(path: &Path) -> Result<Option<StoreSchema>> {
         if !path.exists() {
             return Ok(None);
@@ -121,7 +122,7 @@ impl SqliteStore {
         read().map_err(|error| after_waiting(error, options.wait))
     }
 
-    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    /// Opens a store for its jobs, chunks and tokens, whatever its definition.
     pub(crate) fn open_admin(path: &Path, options: SqliteOptions) -> Result<Self> {
         Self::open_as(path, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), SqliteOptions { prepare: false, ..options })
     }
@@ -160,7 +161,7 @@ impl SqliteStore {
         Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added, changes, redefined, still })
     }
 
-    /// Runs `read`, which asks several questions, on one snapshot.
+    /// Runs `read`, which makes several reads, on one snapshot.
     pub(super) fn with_snapshot<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.with_reader(|connection| {
             let _snapshot = connection.unchecked_transaction().map_err(failure)?;
@@ -168,7 +169,7 @@ impl SqliteStore {
         })
     }
 
-    /// Runs `read` on a connection of its own.
+    /// Runs `read` on a reading connection.
     pub(super) fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let wanted = CancelToken::now();
         if wanted.as_ref().is_some_and(CancelToken::is_over) {
@@ -185,7 +186,7 @@ impl SqliteStore {
         }
         self.reading.fetch_add(1, Ordering::Relaxed);
         let result = read(&connection).map_err(|error| match error {
-            // an index that is gone is no damage where another process has prepared the store for another definition
+            // a missing index is no damage if another process has prepared the store for another definition
             StoreError::Other(_) if matches!(tables::check(&connection, &self.tables), Err(StoreError::DefinitionChanged)) => {
                 StoreError::DefinitionChanged
             }
@@ -206,7 +207,7 @@ impl SqliteStore {
         result
     }
 
-    /// Runs a small write as interactive work of its own.
+    /// Runs a small write as an interactive unit of its own.
     pub(super) fn write<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         self.write_as(Priority::Interactive, work)
     }
@@ -224,18 +225,18 @@ impl SqliteStore {
             Ok(CommitReceipt { committed_at: stamp, rows: 1 })
         };
         writer.run(WriterCommand::Function(Box::new(small)), urgency).wait()?;
-        // of work that was begun again the last answer counts
+        // if the work was started again, its last result counts
         received.try_iter().last().ok_or_else(|| StoreError::Other("the writer thread has stopped".into()))
     }
 
-    /// pub Runs a small write after which chunks may wait.
+    /// Runs a small write after which chunks may wait, and wakes the threads that wait for chunks.
     pub(super) fn write_and_tell<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         let value = self.write(work)?;
         self.added.tell();
         Ok(value)
     }
 
-    /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
+    /// Returns the id of a tenant, if it has ever written. Ids never change, so they are cached.
     pub(super) fn tenant_id(&self, connection: &Connection, tenant: &Tenant) -> Result<Option<i64>> {
         let known = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
         if known.is_some() {

@@ -1,22 +1,22 @@
-//! Tables of a definition: names, columns, creation, additive changes.
+//! Maps a definition to tables: names, columns, creation, additive changes.
 //!
 //! ```text
 //! meta(name, value)                       format, definition hash, shape, collections in their order, clock
 //! tenants(id, name)
-//! generations(id, hash)                   numbers of maps
+//! generations(id, hash)                   numbers of mappings
 //! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., s_STATE.., conflict, state, contributions, raw)
 //!   k_C(tenant, packed)                   keys in their order, see [`super::packed`]
 //!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
-//!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by what they name
+//!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by the target's key
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
-//! g_C_FIELD(id, west, east, south, north)  R*Tree of the boxes around geometries of an `intersects` index
+//! g_C_FIELD(id, west, east, south, north)  R*Tree of the bounding boxes of an `intersects` index
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
-//! tag_stamps, tags, tagged, trees          tags, who carries them, the documents they are asked of
-//! record_log, calls, api_tokens            what transitions did, answers to calls that are done once, who may do what
+//! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
+//! record_log, calls, api_tokens           change logs, responses to idempotent calls, tokens
 //! ```
-//! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
+//! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
 
 use super::error::failure;
 use super::values::unbind;
@@ -30,11 +30,10 @@ use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::value::{FieldType, Value};
 
-/// Version of everything that is not the definition's.
+/// Version of the parts of the format that do not depend on the definition.
 pub const FORMAT: &str = "11";
 
-/// What the store notes of a definition with this hash: a process that knows another format is told like one that knows another
-/// definition.
+/// What the store records of a definition with this hash: to a process that knows another format, it looks like another definition.
 pub fn format_and_hash(hash: &str) -> String {
     format!("{FORMAT} {hash}")
 }
@@ -85,23 +84,23 @@ CREATE TABLE trees(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, collection I
   UNIQUE(tenant, collection, key, source));
 ";
 
-/// Statements of one collection.
+/// Tables and statements of one collection.
 pub struct CollectionTables {
     /// The record table, quoted.
     pub table: String,
     /// `INSERT` of a new row that does nothing when the key exists.
     pub insert: String,
-    /// `UPDATE` of a row that is still at the version read; this and those below find it by its id.
+    /// `UPDATE` of a row that still has the version that was read; this and the following find it by its id.
     pub update: String,
-    /// The same `UPDATE` without the columns that are indexed, and their places among those that are written.
+    /// The same `UPDATE` without the indexed columns.
     pub update_rest: String,
-    /// For each column of values whether it is indexed.
+    /// Whether each column of [`value_columns`] is indexed.
     pub indexed: Vec<bool>,
-    /// `UPDATE` of the settled values of a row that is still at the version read.
+    /// `UPDATE` of the settled values of a row that still has the version that was read.
     pub settle: String,
-    /// Settled fields.
+    /// The settled fields.
     pub settled: Vec<FieldId>,
-    /// `UPDATE` of the state of a row that is still at the version read.
+    /// `UPDATE` of the state of a row that still has the version that was read.
     pub set_state: String,
     /// Reads one record by (tenant, key): its head, its values, or all of it.
     pub read_one: [String; 3],
@@ -116,13 +115,13 @@ pub struct CollectionTables {
     pub lists: Vec<(FieldId, String)>,
     /// Fields with trigrams and their tables.
     pub trigrams: Vec<(FieldId, String)>,
-    /// Fields with an index of boxes, and their tables.
+    /// Fields with an index of bounding boxes, and their tables.
     pub boxes: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
     pub uniques: Vec<(FieldId, String)>,
 }
 
-/// The tables as one tenant has them, by a connection.
+/// The tables and a connection, for one tenant.
 #[derive(Clone, Copy)]
 pub struct TenantTables<'c> {
     pub connection: &'c Connection,
@@ -130,18 +129,18 @@ pub struct TenantTables<'c> {
     pub tenant: i64,
 }
 
-/// Tables of a definition.
+/// The tables of a definition.
 pub struct StoreTables {
     /// By collection.
     pub collections: IdVec<CollectionId, CollectionTables>,
-    /// Names of collections.
+    /// The names of collections.
     pub names: IdVec<CollectionId, String>,
     definition: std::sync::Arc<Catalogue>,
-    /// What the store notes of it.
+    /// What the store records of it, see [`format_and_hash`].
     definition_stamp: String,
     shape: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
-    /// The hash of the definition that the store must hold on, if that is not the process's own.
+    /// What the store must keep recording, if that is not the process's own definition.
     expected: OnceLock<String>,
     /// Whether it may hold any.
     accepts_any_definition: bool,
@@ -184,23 +183,23 @@ impl StoreTables {
         }
     }
 
-    /// For what needs no definition: jobs, chunks, tokens.
+    /// For jobs, chunks and tokens, which need no definition.
     pub fn of_ledger() -> Self {
         Self { accepts_any_definition: true, ..Self::new(&std::sync::Arc::new(Catalogue::empty())) }
     }
 
-    /// Whether they are those.
+    /// Whether these are the tables of [`StoreTables::of_ledger`].
     pub fn is_of_ledger(&self) -> bool {
         self.accepts_any_definition
     }
 
-    /// Whether what the store notes is of the definition the store held when this process opened it.
+    /// Whether the store still records the definition it had when this process opened it.
     fn holds(&self, stored: Option<&str>) -> bool {
         let expected = self.expected.get().unwrap_or(&self.definition_stamp);
         self.accepts_any_definition || stored == Some(expected.as_str())
     }
 
-    /// The definition the tables are of.
+    /// The definition of the tables.
     pub fn catalogue(&self) -> &Catalogue {
         &self.definition
     }
@@ -273,11 +272,11 @@ impl CollectionTables {
     }
 }
 
-/// Rows of a table whose columns for indexes are wrong that are named.
+/// Maximum number of rows with wrong columns that are reported per table.
 const MOST_NAMED: usize = 20;
 
 impl CollectionTables {
-    /// Rows whose columns for indexes are not what their values say, in words.
+    /// Describes rows whose columns for indexes do not fit their values.
     pub fn wrong_columns(&self, connection: &Connection) -> Result<Vec<String>> {
         let digests = self.digested_names.iter().map(|name| format!(" OR \"d_{name}\" IS NOT digest(\"f_{name}\")"));
         let wrong = format!("packed IS NOT packed(key){}", digests.collect::<String>());
@@ -298,7 +297,7 @@ fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_cat
     positions(collection, wanted).into_iter().map(|index| (index, name(index))).collect()
 }
 
-/// Columns of values in the order rows are written: fields, folded fields, digests of fields, states; with their storage class.
+/// Value columns in the order in which rows are written: fields, folded fields, digests of fields, states; with their storage class.
 pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     let fields = collection.stored_fields().map(|(_, field)| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
@@ -307,7 +306,7 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     fields.chain(folded).chain(digested).chain(states).collect()
 }
 
-/// For each column of [`value_columns`] whether it has an index.
+/// Whether each column of [`value_columns`] has an index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
     let fields = collection.stored_fields().map(|(_, field)| has(field) && !field.fold);
@@ -317,18 +316,17 @@ fn indexed_columns(collection: &Collection) -> Vec<bool> {
     fields.chain(folded).chain(digested).chain(states).collect()
 }
 
-/// The ordered index of a column, if it has one, by name.
+/// The name of the ordered index of a column.
 pub fn ordered_index(collection: &str, column: &str) -> String {
     format!("\"o_{collection}_{column}\"")
 }
 
-/// The index of records on which contributors disagree, by name.
+/// The name of the index of records with conflicts.
 pub fn conflict_index(collection: &str) -> String {
     format!("\"c_{collection}\"")
 }
 
-/// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was
-/// there before.
+/// Creates what is missing and applies additions; returns what was done, in words, and whether there was another definition before.
 pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec<String>, bool)> {
     if is_prepared(connection, tables) {
         return Ok((Vec::new(), false));
@@ -371,20 +369,20 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
     Ok((upgraded.into_iter().chain(changes).collect(), redefined))
 }
 
-/// Refuses a store of another format.
+/// Fails for a store of another format.
 pub fn check_format(connection: &Connection) -> Result<()> {
     let format = meta(connection, "format")?;
     if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
 }
 
-/// Names of a table's columns.
+/// Returns the names of a table's columns.
 pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)").map_err(failure)?;
     let names = statement.query_map([table.trim_matches('"')], |row| row.get(0)).map_err(failure)?;
     names.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
-/// Whether nothing is to be done, found out without waiting for a writer.
+/// Whether there is nothing to do, checked without waiting for a writer.
 fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
     let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
     let same = same && meta(connection, "collections").is_ok_and(|names| names.is_some());
@@ -396,7 +394,7 @@ fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
     same && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
 }
 
-/// Whether a process may use the store without preparing it.
+/// Checks whether a process may use the store without preparing it.
 pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) -> Result<()> {
     let has_tables = connection.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0));
     if !has_tables.map_err(failure)? {
@@ -413,7 +411,8 @@ pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) 
     Ok(())
 }
 
-/// Names of collections by their numbers: those of the definition at hand, or those that the store says.
+/// Returns the names of collections by their numbers: those of the process's definition, or those recorded in the store if any definition is
+/// accepted.
 pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<String>> {
     if !tables.accepts_any_definition {
         return Ok(tables.names.iter().cloned().collect());
@@ -421,7 +420,7 @@ pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<
     crate::sql::shape::named(meta(connection, "collections")?.as_deref())
 }
 
-/// Creates and drops tables, columns and indexes so that the store fits.
+/// Creates and drops tables, columns and indexes so that the store fits the definition.
 fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Result<Vec<String>> {
     let mut changes = Vec::new();
     for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
@@ -488,7 +487,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
                 add_column(connection, &own.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
                 changes.push(format!("state field `{name}.{}` is new", state.name));
             }
-            // lists and texts inside have side tables, which state does not
+            // indexes on lists and trigrams need side tables, which state fields do not have
             let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
             let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             plain_index(connection, &own.table, name, &format!("s_{}", state.name), IndexChange::of(wanted.ordered, had.ordered))?;
@@ -500,7 +499,7 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
     Ok(changes)
 }
 
-/// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
+/// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.
 fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &str), had: &FieldSchema, to_list: bool) -> Result<()> {
     let column = format!("f_{field}");
     if had.is_list() && had.ordered {
@@ -520,7 +519,7 @@ fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -
     connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(failure)
 }
 
-/// The index of a link's children: of equal texts alone, see [`super::packed`].
+/// Creates or drops the index of a link's children, which only finds equal texts, see [`super::packed`].
 fn linked_index(connection: &Connection, table: &str, collection: &str, field: &str, change: IndexChange) -> Result<()> {
     let index = format!("\"l_{collection}_{field}\"");
     let sql = match change {
@@ -531,7 +530,7 @@ fn linked_index(connection: &Connection, table: &str, collection: &str, field: &
             }
             format!("UPDATE {table} SET \"{column}\" = digest(\"f_{field}\"); CREATE INDEX {index} ON {table}(tenant, \"{column}\")")
         }
-        // the column stays: nobody writes it, and it is filled again if it is needed
+        // the column stays: it is not written any more, and is filled again if it is needed
         IndexChange::Drop => format!("DROP INDEX {index}"),
         IndexChange::Nothing => return Ok(()),
     };
@@ -552,7 +551,7 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
     let side = format!("\"i_{}_{}\"", collection.name, field.name);
     let sql = match IndexChange::of(field.index.ordered, had) {
         IndexChange::Create => {
-            // folded lists are folded in the side table; a late index starts from what is stored
+            // folded lists are folded in the side table; an index that is added later starts from what is stored
             let place = collection.field(&field.name).map(|(place, _)| place);
             let (list, value) = match place.and_then(|place| collection.member(place)) {
                 Some((list, member)) => (collection.fields[list].name.as_str(), format!("(e.value ->> '{}')", member.name)),
@@ -565,7 +564,7 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
                 collection.name, field.name
             );
             if field.fold {
-                // only the process that writes a value folds it
+                // values are folded only by the process that writes them
                 let with_values = format!("SELECT EXISTS(SELECT 1 FROM \"r_{}\" WHERE \"f_{}\" IS NOT NULL)", collection.name, field.name);
                 if connection.query_row(&with_values, [], |row| row.get(0)).map_err(failure)? {
                     return Err(StoreError::Definition(format!(
@@ -596,7 +595,7 @@ fn trigram_index(connection: &Connection, collection: &Collection, field: &str, 
     connection.execute_batch(&sql).map_err(failure)
 }
 
-/// The index of boxes around geometries; a late one begins with those of what is stored.
+/// Creates or drops an index of bounding boxes; one that is added later starts from what is stored.
 fn box_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
     let side = format!("\"g_{}_{}\"", collection.name, field.name);
     match IndexChange::of(field.index.intersects, had) {
@@ -606,7 +605,7 @@ fn box_index(connection: &Connection, collection: &Collection, field: &stook_cat
             let mut stored = connection.prepare(&stored).map_err(failure)?;
             let mut rows = stored.query([]).map_err(failure)?;
             while let Some(row) = rows.next().map_err(failure)? {
-                // what cannot be read is told by whoever reads it
+                // damaged values are reported when they are read
                 if let Ok(value) = unbind(row.get_ref(1).map_err(failure)?, &FieldType::Geometry) {
                     put_box(connection, &side, row.get(0).map_err(failure)?, &value)?;
                 }
@@ -618,7 +617,7 @@ fn box_index(connection: &Connection, collection: &Collection, field: &stook_cat
     }
 }
 
-/// Adds the box around a geometry to an index.
+/// Adds the bounding box of a geometry to an index.
 pub fn put_box(connection: &Connection, side: &str, id: i64, value: &Value) -> Result<()> {
     let Value::Geometry(geometry) = value else { return Ok(()) };
     let reach = geometry.reach();
@@ -635,7 +634,7 @@ pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> 
     connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", [name, value]).map(|_| ()).map_err(failure)
 }
 
-/// Whether the store still holds the definition this process works with.
+/// Checks that the store still has the definition with which this process works.
 pub fn check(connection: &Connection, tables: &StoreTables) -> Result<()> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
     let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;

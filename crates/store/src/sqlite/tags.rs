@@ -1,4 +1,4 @@
-//! Tags and trees.
+//! Reads and writes tags and trees.
 
 use super::error::failure;
 use super::sql::execute;
@@ -20,7 +20,7 @@ fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
 }
 
 pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId) -> Result<CollectionTags> {
-    // the revision first: tags that change after it are found again, never missed
+    // the revision first: tags that change after it are read again later, never missed
     let revision = stamp_of(connection, tenant)?;
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -48,7 +48,7 @@ pub fn tags(connection: &Connection, tables: &StoreTables, tenant: i64, collecti
     Ok(CollectionTags { revision, tags })
 }
 
-/// Writes tags; those that are new must be, where `new` says so.
+/// Writes tags, which must not exist if `new`.
 pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
     let TenantTables { connection, tables, tenant } = own;
     let collection = id_of(tables.catalogue(), collection)?;
@@ -73,7 +73,7 @@ pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: b
     Ok(())
 }
 
-/// Removes a tag, and everybody's.
+/// Removes a tag from its collection and from all records.
 pub fn delete(own: TenantTables<'_>, collection: CollectionId, name: &str, stamp: i64) -> Result<bool> {
     let TenantTables { connection, tables, tenant } = own;
     let collection = id_of(tables.catalogue(), collection)?;
@@ -106,7 +106,7 @@ fn by_key<T>(
     Ok(found)
 }
 
-/// Names of the tags that records carry.
+/// Reads the names of the tags that records carry.
 pub fn tagged(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
     carried(connection, (tenant, id_of(tables.catalogue(), collection)?), keys)
 }
@@ -117,13 +117,13 @@ fn carried(connection: &Connection, place: (i64, u32), keys: &[Key]) -> Result<V
     by_key(connection, sql, place, keys, |row| row.get(1))
 }
 
-/// Trees of records, each of a source.
+/// Reads the trees of records, each with its source.
 pub fn trees(connection: &Connection, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
     let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
     by_key(connection, sql, (tenant, id_of(tables.catalogue(), collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
-/// Writes what a unit has found out of documents and tags.
+/// Writes the trees and tags of a unit.
 pub fn write(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(known) = unit.tag_revision() else { return Ok(()) };
     if stamp_of(connection, tenant)? != known {

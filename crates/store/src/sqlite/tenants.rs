@@ -1,13 +1,13 @@
-//! Numbers of tenants.
+//! Tenants and their ids.
 
 use super::error::failure;
 use crate::{Result, Tenant};
 use rusqlite::{Connection, OptionalExtension};
 
-/// A number that no tenant has.
+/// An id that no tenant has.
 pub const NO_TENANT: i64 = -1;
 
-/// The id of a tenant, created if it is new.
+/// Returns the id of a tenant, which is created if it is new.
 pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
     let mut find = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
     if let Some(id) = find.query_row([tenant.as_str()], |row| row.get(0)).optional().map_err(failure)? {

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 
-/// Whether a write may change what its record has in unique fields.
+/// Whether a write may change the unique values of its record.
 pub fn may_change_values(tables: &StoreTables, write: &RecordWrite) -> bool {
     let indexes_stay = matches!(&write.change, RecordChange::Put(content) if write.expect.is_some() && content.indexes_unchanged);
     !tables.collections[write.collection].uniques.is_empty() && claims(write) && !indexes_stay
 }
 
-/// Takes the values of unique fields for records that are what was read, and gives back those they had. Returns the places of writes that
-/// cannot be, because other records have or get their values.
+/// Reserves the values of unique fields for records that still have the version that was read, and frees their old values. Returns the positions of
+/// writes that are refused because other records have or get their values.
 pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, writes: &[&RecordWrite]) -> Result<Vec<(usize, UniqueConflict)>> {
     let mut refused = Vec::new();
     let mut by_collection: BTreeMap<CollectionId, Vec<usize>> = BTreeMap::new();
@@ -29,7 +29,7 @@ pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, write
         let (own, definition) = (&tables.collections[collection], &tables.catalogue().collections[collection]);
         let mut all: Vec<Claim<'_>> = places.iter().map(|place| Claim { key: writes[*place].key.as_str(), values: Vec::new() }).collect();
         let mut before: Vec<Taken> = Vec::new();
-        // values that are wanted, by their hashes
+        // claimed values by their hashes
         let mut values: Vec<BTreeMap<Digest, Value>> = Vec::new();
         for (field, side) in &own.uniques {
             let (mut taken, mut known) = (Taken::default(), BTreeMap::new());
@@ -52,7 +52,7 @@ pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, write
             before.push(taken);
             values.push(known);
         }
-        // a value that a record of the unit has and no other one wants need not be known here: it is given back below
+        // a value that a record of the unit has and no other one claims need not be known here: it is freed below
         let (refusals, _) = decide(&all, &before);
         let left_out: HashSet<usize> = refusals.iter().map(|refusal| refusal.claim).collect();
         for (field, (_, side)) in own.uniques.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Writes a unit of work: calls its methods in their order, and writes what each gives.
+//! Writes a unit of work: calls its methods in order, and writes what they return.
 
 use super::error::failure;
 use super::rows::{RowWriteResult, RowWriter};
@@ -19,8 +19,8 @@ fn not_based_on(write: &RecordWrite) -> StoreError {
     StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str()))
 }
 
-/// Writes records that are what was read, after values that only one record may have were given to them. Returns those that cannot be
-/// written, because others have or get their values.
+/// Writes records that still have the version that was read, after reserving their unique values. Returns those that are refused because other
+/// records have or get their values.
 fn finish(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -> Result<Vec<UniqueConflict>> {
     let (claiming, others): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| unique::may_change_values(writer.tables, write));
     let refused = unique::reserve(writer.connection, writer.tables, writer.tenant, &claiming)?;
@@ -56,7 +56,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     let mut rows = 0;
     let mut lost: Vec<(CollectionId, Vec<Key>)> = Vec::new();
     let mut writer = RowWriter { connection, tables, tenant, commit_time: stamp, statements: [const { None }; 3] };
-    // who gets values that only one record may have is decided when all of them are known
+    // unique values are assigned when all claims are known
     let mut waiting: Vec<usize> = Vec::new();
     for (place, write) in writes.iter().enumerate() {
         let claims = unique::may_change_values(tables, write);
@@ -104,7 +104,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     if let Some(answer) = unit.answer(stamp)
         && let Some(call) = unit.call()
     {
-        // old ones go with new ones
+        // each new call deletes up to two expired ones
         execute(
             connection,
             "DELETE FROM calls WHERE (tenant, id) IN (SELECT tenant, id FROM calls WHERE made < ? LIMIT 2)",
@@ -125,7 +125,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
 fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settling: SettlingChanges) -> Result<()> {
     let new = std::mem::take(&mut settling.marks_if_linked);
     if !new.is_empty() {
-        // nobody else writes meanwhile, so what is there beside what this unit says is all there is
+        // nothing else writes meanwhile, so edges in addition to this unit's own are all there are
         let own = settling.named_by_field(tables.catalogue());
         let mut named = Vec::new();
         for mark in new {
@@ -167,7 +167,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
     Ok(())
 }
 
-/// Tells a unit what of that it relies on is not so any more: nobody else writes from now on.
+/// Passes a unit what has changed of its read set; nothing else writes from now on.
 pub fn check(connection: &Connection, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(reliance) = unit.read_set() else { return Ok(()) };
     let (mut records, mut ranges) = (Vec::new(), Vec::new());

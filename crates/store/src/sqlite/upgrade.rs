@@ -1,25 +1,26 @@
-//! Stores of earlier formats: brought up to date where they are, when they are opened for writing.
+//! Upgrades stores of earlier formats in place, when they are opened with `prepare`.
 //!
 //! | from | what changes |
 //! |---|---|
-//! | 10 | what indexes hold of keys and of links stands in columns, so that every program can check and copy the file |
+//! | 10 | index entries of keys and links are in columns, so that every program can check and copy the file |
 //!
-//! Rows are rewritten a few thousand at a time, so the log stays short and whoever is stopped goes on where it was. What changes the
-//! schema is one transaction at the end, which also looks for rows that a process of the earlier version has written meanwhile.
+//! The columns are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
+//! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
+//! written meanwhile.
 
 use super::error::failure;
 use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
 use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-/// The only earlier format there are stores of.
+/// The only earlier format that stores may have.
 const INDEXES_WITH_FUNCTIONS: &str = "10";
-/// Formats that are brought up to date.
+/// Formats that can be upgraded.
 pub const FROM: &[&str] = &[INDEXES_WITH_FUNCTIONS];
-/// Rows that are rewritten by one transaction.
+/// Rows that are rewritten in one transaction.
 const ROWS: i64 = 5_000;
 
-/// Brings a store to the present format, if it has one that is known; says so.
+/// Upgrades a store if it has a known earlier format; returns a sentence about it.
 pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
     let exists = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
     if !connection.query_row(exists, [], |row| row.get::<_, bool>(0)).map_err(failure)? {
@@ -36,7 +37,7 @@ pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
     }
 }
 
-/// What a collection's table gets.
+/// The columns that a collection's table gets.
 struct AddedColumns {
     collection: String,
     /// Fields whose digest has a column.
@@ -48,7 +49,7 @@ impl AddedColumns {
         format!("\"r_{}\"", self.collection)
     }
 
-    /// The assignments that fill the columns, and the condition that they are not what they must be.
+    /// The assignments that fill the columns, and the condition for rows in which they are not filled correctly.
     fn rule(&self) -> (String, String) {
         let pairs = || {
             let digests = self.linked.iter().map(|field| (format!("\"d_{field}\""), format!("digest(\"f_{field}\")")));
@@ -80,7 +81,7 @@ fn with_columns(connection: &mut Connection) -> Result<()> {
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
     if meta(&transaction, "format")?.as_deref() != Some(INDEXES_WITH_FUNCTIONS) {
-        // another process was faster
+        // another process has already done it
         return Ok(());
     }
     for own in &all {
@@ -105,12 +106,12 @@ fn with_columns(connection: &mut Connection) -> Result<()> {
         put_meta(&transaction, "definition", &super::tables::format_and_hash(&hash))?;
     }
     transaction.commit().map_err(failure)?;
-    // what was rewritten need not stand in the log, too; a reader may keep it there
+    // the WAL need not keep what was rewritten; a reader may prevent this
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     Ok(())
 }
 
-/// Fills the columns of all rows there are now.
+/// Fills the columns of all current rows.
 fn fill(connection: &Connection, own: &AddedColumns) -> Result<()> {
     let (table, (assign, differs)) = (own.table(), own.rule());
     let next = format!("SELECT max(id) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT ?)");

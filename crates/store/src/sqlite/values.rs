@@ -1,10 +1,10 @@
-//! How values are bound to statements and read from rows.
+//! Binds values to statements and reads them from rows.
 
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Geometry, SmolStr, Value, canonical_json};
 
-/// A value as it is bound, borrowing text where possible.
+/// Converts a value for binding, borrowing text if possible.
 pub fn bind(value: &Value) -> ToSqlOutput<'_> {
     match value {
         Value::Null | Value::Cleared => ToSqlOutput::Owned(Sql::Null),
@@ -37,7 +37,7 @@ fn list_text(items: &[Value]) -> String {
             }
             Value::Text(text) => serde_json::to_writer(&mut out, &**text),
             Value::Uuid(id) => serde_json::to_writer(&mut out, &format!("{id:032x}")),
-            // structs stand in the list as they are, other JSON as text
+            // structs are elements as they are, other JSON is text
             Value::Json(json) if json.is_object() => {
                 out.extend_from_slice(canonical_json(json).as_bytes());
                 Ok(())
@@ -50,12 +50,12 @@ fn list_text(items: &[Value]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Whether JSON writes a text as it is. All bytes are looked at, which the compiler makes faster than stopping early.
+/// Whether JSON writes a text without escapes. It checks all bytes, which the compiler makes faster than stopping early.
 fn is_plain(text: &str) -> bool {
     text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
 }
 
-/// An element of a list as it stands in JSON and in side tables.
+/// Converts an element of a list, as it is in JSON and in side tables.
 pub fn bind_element(value: &Value) -> ToSqlOutput<'_> {
     match value {
         Value::Uuid(id) => ToSqlOutput::Owned(Sql::Text(format!("{id:032x}"))),
@@ -63,10 +63,10 @@ pub fn bind_element(value: &Value) -> ToSqlOutput<'_> {
     }
 }
 
-/// What is found where a value of a type should be, and is none.
+/// The reason why a stored value is not of its type.
 type TypeMismatch = &'static str;
 
-/// A column's value by its type, as [`bind`] has written it.
+/// Reads a column's value of a type, as [`bind`] has written it.
 pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, TypeMismatch> {
     use FieldType as Ty;
     let fits = match value {
@@ -83,7 +83,7 @@ pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result
     if fits { unbind(value, ty) } else { Err("it is of another type") }
 }
 
-/// A value that a statement gives, by its type.
+/// Reads a value of a type that a statement computes.
 pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, TypeMismatch> {
     const NO_JSON: TypeMismatch = "it is not JSON";
     Ok(match (value, ty) {

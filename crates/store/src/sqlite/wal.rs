@@ -1,13 +1,13 @@
-//! The write-ahead log: made durable and kept short while the writer goes on.
+//! The WAL: synced, and kept short while the writer goes on.
 //!
-//! The database itself does not wait for the disk when it commits. What somebody waits for is answered by a thread that first
-//! syncs the log; one sync is for all that has been committed before it.
+//! The database itself does not wait for the disk when it commits. A thread syncs the WAL before it answers callers who wait; one sync is for
+//! everything that was committed before it.
 //!
-//! Another thread copies the log into the file while it grows. When it is too long, it is copied until little is left; for the last of it
-//! bulk work pauses. Then the writer copies what came meanwhile, its last group at most, waits a moment for those who have begun to read
-//! before, and the log begins anew. Without that a log that is written to all the time would never end; if the writer did all of it, everybody
-//! would wait for as long as it takes. When no more bulk work comes it copies once while there is time: what is left when the store is closed is
-//! little then. When nobody has written for a while, the log's bytes are given back.
+//! Another thread checkpoints the WAL while it grows. If the WAL is too long, that is repeated until little is left; for the last of it bulk work
+//! pauses. Then the writer checkpoints what was added meanwhile, its last group at most, waits a moment for readers that began before, and the WAL
+//! starts again from its beginning. Otherwise a WAL that is written to all the time would grow without limit; and if the writer did all of the
+//! copying, every caller would wait for it. When no more bulk work comes, the thread checkpoints once, so that little is left to do when the store is
+//! closed. When nothing has been written for a while, the WAL is truncated.
 
 use super::connection::SqliteOptions;
 use super::error::failure;
@@ -21,77 +21,77 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Pages of the log from which on it is copied, and again when half as many have come.
+/// Length of the WAL in pages from which on it is checkpointed, and again whenever half as many have been added.
 const LONG: u64 = 8_192;
-/// Pages of the log from which on it is to begin anew, for which bulk work pauses.
+/// Length of the WAL in pages from which on it must start again, for which bulk work pauses.
 const TOO_LONG: u64 = 2 * LONG;
-/// Pages that are left when bulk work pauses, and that are not copied when no more of it comes.
+/// Number of pages not yet copied at which bulk work pauses; so few are not copied when bulk work ends.
 const LITTLE: u64 = 1_024;
-/// How often is copied what was written during the copying, before bulk work pauses however much is left.
+/// How often the pages written during a checkpoint are copied before bulk work pauses, however many are left.
 const PASSES: u32 = 2;
-/// How often then: the first of these syncs the file.
+/// How often they are copied after that: the first of these checkpoints syncs the file.
 const LAST_PASSES: u32 = 2;
-/// Pages of the log from which on bulk work waits for those who read.
+/// Length of the WAL in pages from which on bulk work waits for readers.
 const FAR_TOO_LONG: u64 = 3 * LONG;
-/// How long those who read are waited for at once, while nobody writes: they come and go, and who comes then reads from the file alone.
+/// How long to wait for readers at once, while nothing is written: readers come and go, and those that begin then read from the file alone.
 const FOR_READERS: Duration = Duration::from_millis(50);
-/// How long bulk work waits for those who read. Behind that the log may grow to twice its length before it waits again.
+/// How long bulk work waits for readers. After that the WAL may grow to twice its length before bulk work waits again.
 const MOST_HELD: Duration = Duration::from_secs(30);
-/// How long nobody has written when the log is given back.
+/// Time without writes after which the WAL is truncated.
 const REST: Duration = Duration::from_secs(1);
-/// Bytes of the log that are not given back.
+/// Size in bytes up to which the WAL is not truncated.
 const KEPT: u64 = 4 << 20;
 
-/// Nobody waits for the log.
+/// Bulk work runs.
 const GO: u8 = 0;
-/// Bulk work waits.
+/// Bulk work waits for the checkpoint.
 const BULK_WAITS: u8 = 1;
-/// The writer is to copy the rest.
+/// The writer must copy the rest.
 const FINISH: u8 = 2;
 
 #[derive(Default)]
 struct CheckpointState {
-    /// Pages in the log after the last commit.
+    /// Pages in the WAL after the last commit.
     pages: AtomicU64,
-    /// Pages in the log from which on it is copied: more where somebody who reads has kept it from beginning anew.
+    /// Length of the WAL in pages from which on it is checkpointed: higher after a reader has kept it from starting again.
     threshold: AtomicU64,
-    /// Pages of the log that were copied when no more bulk work came.
+    /// Pages of the WAL that were copied when bulk work ended.
     copied: AtomicU64,
-    /// Whether no more bulk work comes.
+    /// Whether bulk work has ended.
     bulk_is_idle: AtomicBool,
-    /// What it comes to.
+    /// [`GO`], [`BULK_WAITS`] or [`FINISH`].
     stage: AtomicU8,
-    /// Commits so far.
+    /// Number of commits so far.
     commits: AtomicU64,
-    /// Whether anything was written since the log was given back.
+    /// Whether anything was written since the WAL was truncated.
     is_written: AtomicBool,
-    /// Whether the log is being copied because it is too long.
+    /// Whether the WAL is being checkpointed because it is too long.
     is_copying: AtomicBool,
     closing: AtomicBool,
 }
 
-/// Keeps the log of one writing connection short; dropping it empties the log and ends its thread.
+/// Keeps the WAL of a writing connection short; dropping it empties the WAL and ends its thread.
 pub struct Checkpointer {
     shared: Arc<CheckpointState>,
     thread: Option<JoinHandle<()>>,
-    /// How long the writer waits for others in general.
+    /// The busy timeout of the writer otherwise.
     wait: Duration,
-    /// Since when bulk work waits for those who read.
+    /// Since when bulk work has been waiting for readers.
     bulk_paused_since: Option<Instant>,
 }
 
 impl Checkpointer {
-    /// Watches the commits of `writer`.
+    /// Starts the thread, and watches the commits of `writer`.
     ///
     /// `wake` wakes the writer.
     pub fn start(writer: &mut Connection, path: &Path, options: &SqliteOptions, wake: WakeFn) -> Result<Self> {
         let shared = Arc::new(CheckpointState::default());
         let told = shared.clone();
-        // this takes the place of the database's own checkpoints, which stop the writer
+        // this replaces the database's own checkpoints, which would stop the writer
         let hook = move |_: &mut rusqlite::hooks::Wal, pages: i32| {
             let pages = u64::from(pages.unsigned_abs());
             if pages < told.pages.swap(pages, Ordering::SeqCst) {
-                // it has begun anew
+                // the WAL has started again
                 told.copied.store(0, Ordering::SeqCst);
             }
             if pages < LONG {
@@ -118,8 +118,8 @@ impl Checkpointer {
                 }
             }
             let _ = connection.busy_timeout(wait);
-            // leave one file behind: without this the log stays beside it. What a table is like now is not noted: of a small one every
-            // row would be read for each key, also when it has grown
+            // leave only one file: otherwise the WAL would stay next to it. Statistics of tables (ANALYZE) are not collected: with those of a small
+            // table, all rows would be read for each key, even after it has grown
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".into()).spawn(work);
@@ -127,7 +127,7 @@ impl Checkpointer {
         Ok(Self { shared, thread: Some(thread), wait: Duration::from_secs(options.wait), bulk_paused_since: None })
     }
 
-    /// To be called by the writer after a commit; `rests` when somebody waits for all bulk work there is.
+    /// Must be called by the writer after a commit; `rests` if a caller waits for all the bulk work there is.
     pub fn committed(&self, rests: bool) {
         if rests {
             self.shared.bulk_is_idle.store(true, Ordering::SeqCst);
@@ -141,7 +141,7 @@ impl Checkpointer {
         }
     }
 
-    /// Empties the log for good while the writer closes its connection; to be called when it has committed for the last time.
+    /// Empties the WAL while the writer closes its connection; must be called after the last commit.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         if let Some(thread) = &self.thread {
@@ -149,25 +149,25 @@ impl Checkpointer {
         }
     }
 
-    /// Pages in the log after the last commit.
+    /// Pages in the WAL after the last commit.
     pub fn pages(&self) -> u64 {
         self.shared.pages.load(Ordering::SeqCst)
     }
 
-    /// Whether bulk work is to wait.
+    /// Whether bulk work must wait.
     pub fn holds_bulk(&self) -> bool {
-        // while it is copied it does not grow without end, however slow that is
+        // during a checkpoint the WAL must not grow without limit, however slow that is
         let is_behind = || self.shared.is_copying.load(Ordering::SeqCst) && self.shared.pages.load(Ordering::SeqCst) > TOO_LONG + LITTLE;
         self.shared.stage.load(Ordering::SeqCst) != GO || is_behind()
     }
 
-    /// Whether the writer is to call [`Checkpointer::finish`].
+    /// Whether the writer must call [`Checkpointer::finish`].
     pub fn is_nearly_done(&self) -> bool {
         self.shared.stage.load(Ordering::SeqCst) == FINISH
     }
 
-    /// Copies the rest, so that the next transaction begins the log anew; says whether bulk work may go on. Who has begun to read before keeps the
-    /// log: they are waited for a moment, and of a log that is far too long bulk work waits, too, so that it does not grow.
+    /// Copies the rest, so that the next transaction starts the WAL again; returns whether bulk work may go on. Readers that began earlier prevent
+    /// that: it waits for them for a moment, and if the WAL is far too long, bulk work waits as well so that it does not grow.
     pub fn finish(&mut self, writer: &Connection) -> bool {
         let pages = self.shared.pages.load(Ordering::SeqCst);
         let due = if self.begin_anew(writer, "RESTART", FOR_READERS) {
@@ -185,12 +185,12 @@ impl Checkpointer {
         true
     }
 
-    /// Gives back what the log takes of a disk that is full.
+    /// Truncates the WAL because the disk is full.
     pub fn make_room(&self, writer: &Connection) {
         self.begin_anew(writer, "TRUNCATE", 20 * FOR_READERS);
     }
 
-    /// Whether all of the log is in the file, and nobody reads from the log.
+    /// Runs a checkpoint of kind `how`; returns whether the WAL is copied completely and no reader needs it.
     fn begin_anew(&self, writer: &Connection, how: &str, wait: Duration) -> bool {
         let done = writer.busy_timeout(wait).is_ok() && checkpoint(writer, how);
         let _ = writer.busy_timeout(self.wait);
@@ -207,14 +207,14 @@ impl CheckpointState {
         self.pages.load(Ordering::SeqCst) > self.threshold.load(Ordering::SeqCst).max(LONG)
     }
 
-    /// Gives the log's bytes back when nobody has written since there were so many commits.
+    /// Truncates the WAL if there were no commits since `commits` was read.
     fn truncate(&self, connection: &Connection, log: &Path, commits: u64) {
         let rests = || self.commits.load(Ordering::SeqCst) == commits && self.stage.load(Ordering::SeqCst) == GO;
         if !self.is_written.load(Ordering::SeqCst) || !rests() || self.closing.load(Ordering::SeqCst) {
             return;
         }
         let is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > KEPT);
-        // who writes or reads meanwhile is not waited for
+        // writers and readers are not waited for any longer
         if !is_long || (connection.busy_timeout(FOR_READERS).is_ok() && checkpoint(connection, "TRUNCATE")) {
             self.is_written.store(false, Ordering::SeqCst);
             if !rests() {
@@ -223,7 +223,7 @@ impl CheckpointState {
         }
     }
 
-    /// Copies what there is, of a log that is too long until next to nothing is left; whether the writer is to end it.
+    /// Checkpoints; if the WAL is too long, repeatedly until almost nothing is left. Returns whether the writer must finish.
     fn copy(&self, connection: &Connection) -> bool {
         let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
         if !is_idle() || self.closing.load(Ordering::SeqCst) {
@@ -254,19 +254,19 @@ impl CheckpointState {
     }
 }
 
-/// Answers commits when they are on the disk; dropping it answers all that were given to it.
+/// Answers commits when they are durable; dropping it answers all that were given to it.
 pub struct CommitSyncer {
     answers: Option<Sender<Vec<OnDurable>>>,
-    /// Groups that are not on the disk yet.
+    /// Number of groups that are not durable yet.
     waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// An answer that waits; it is told whether the commit is durable.
+/// A waiting answer; it is passed whether the commit is durable.
 pub type OnDurable = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 
 impl CommitSyncer {
-    /// A thread that syncs the log of the store at `path`, and wakes the writer after each sync.
+    /// Starts a thread that syncs the WAL of the store at `path`, and wakes the writer after each sync.
     pub fn start(path: &Path, wake: WakeFn) -> Result<Self> {
         let (answers, groups) = mpsc::channel::<Vec<OnDurable>>();
         let log = log_of(path);
@@ -280,7 +280,7 @@ impl CommitSyncer {
                     group.extend(more);
                     taken += 1;
                 }
-                // the file is there from the first commit on, and stays while the store is open
+                // the file exists from the first commit on, as long as the store is open
                 let synced = match &opened {
                     Some(file) => file.sync_data(),
                     None => File::open(&log).and_then(|file| file.sync_data().map(|()| opened = Some(file))),
@@ -297,7 +297,7 @@ impl CommitSyncer {
         Ok(Self { answers: Some(answers), waiting, thread })
     }
 
-    /// Answers when all that is committed now is on the disk.
+    /// Calls the answers once everything committed so far is durable.
     pub fn answer(&self, group: Vec<OnDurable>) {
         if let Some(answers) = &self.answers {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -305,7 +305,7 @@ impl CommitSyncer {
         }
     }
 
-    /// Whether something is on its way to the disk: what is committed meanwhile waits for the sync after it.
+    /// Whether a sync is in progress: what is committed meanwhile waits for the next one.
     pub fn is_busy(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
@@ -326,12 +326,12 @@ fn log_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Copies what can be copied now; returns how many pages of the log are in the file. A failure leaves the log as it is.
+/// Checkpoints as much as possible now; returns how many pages of the WAL are in the file. A failure leaves the WAL as it is.
 fn copy(connection: &Connection) -> u64 {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)).map_or(0, |pages| pages.max(0).unsigned_abs())
 }
 
-/// Copies all of the log as a checkpoint of this kind does; whether that was possible.
+/// Runs a checkpoint of this kind; returns whether it was complete.
 fn checkpoint(connection: &Connection, how: &str) -> bool {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
 }

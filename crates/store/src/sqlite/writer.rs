@@ -1,10 +1,12 @@
-//! The one connection that writes, and its thread.
+//! The only connection that writes, and its thread.
 //!
-//! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, somebody
-//! waits for one of them, or an interactive request waits; interactive requests that wait together share a transaction. A
-//! request that fails takes nothing with it: the transaction is begun again without it. Units of chunks are given back as soon as
-//! they are written, so that many fit into a transaction; they are made again where it is undone. Answers are given after COMMIT, to whoever
-//! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
+//! Requests wait in two queues, interactive and bulk. A transaction takes bulk requests until it has enough rows, units or time, a caller waits for
+//! one of them, or an interactive request waits; interactive requests that wait together share a transaction. While interactive requests keep coming,
+//! each bulk request has a transaction of its own.
+//!
+//! A request that fails does not affect others: the transaction is started again without it. Units of chunks are returned as soon as they are
+//! written, so that many fit into a transaction; if it is rolled back, their submitters build them again. Bulk requests are answered after COMMIT,
+//! interactive ones once the WAL is synced as well.
 
 use super::connection::SqliteOptions;
 use super::disk_space::DiskSpace;
@@ -29,18 +31,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Work inside a transaction.
 pub enum WriterCommand {
-    /// A unit.
+    /// A unit of work.
     Unit(Box<dyn Unit>),
-    /// Anything small.
+    /// Any small write.
     Function(WriteFn),
-    /// A pass, and the records it has changed.
+    /// A settle pass, and the records it has changed.
     Pass(WriteFn, Arc<Mutex<Vec<ChangedRecord>>>),
-    /// A unit that is written and was given back: who submitted it makes it again where it is undone.
+    /// A unit that was written and returned: its submitter builds it again if the transaction is rolled back.
     Returned,
 }
 
 impl WriterCommand {
-    /// The unit, for whoever submitted it.
+    /// The unit, to be returned to its submitter.
     fn unit(self) -> Option<Box<dyn Unit>> {
         match self {
             WriterCommand::Unit(unit) => Some(unit),
@@ -48,7 +50,7 @@ impl WriterCommand {
         }
     }
 
-    /// The records it may have changed.
+    /// The records that the command may have changed.
     fn changes(&self) -> Vec<ChangedRecord> {
         let unit = match self {
             WriterCommand::Unit(unit) => unit,
@@ -65,18 +67,18 @@ impl WriterCommand {
     }
 }
 
-/// A function of the connection and the store's clock. It is called again when its transaction has to be begun again.
+/// A function of the connection and the commit time. It is called again if its transaction is started again.
 pub type WriteFn = Box<dyn FnMut(&Connection, i64) -> Result<CommitReceipt> + Send>;
 
-/// Longest time a group of bulk requests collects.
+/// Maximum time in which a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(1000);
-/// Most bulk requests of a group.
+/// Maximum number of bulk requests in a group.
 const GROUP_UNITS: usize = 100;
-/// While there were interactive requests so lately, the next one is soon to come: bulk groups are kept short.
+/// If there was an interactive request within this time, the next one is expected soon: bulk groups are kept short.
 const RECENTLY: Duration = Duration::from_millis(50);
-/// Groups of interactive requests that may overtake a bulk request.
+/// Maximum number of interactive groups that overtake a bulk request.
 const MOST_OVERTAKEN: u32 = 8;
-/// How long a group of interactive requests waits at most for the sync that is under way.
+/// Maximum time that a group of interactive requests waits for the sync in progress.
 const MOST_SYNC: Duration = Duration::from_millis(20);
 
 struct QueuedWrite {
@@ -99,7 +101,7 @@ struct WriterShared {
     written: CommitCounters,
 }
 
-/// A handle on the writer's thread; dropping it finishes what waits.
+/// A handle to the writer's thread; dropping it finishes the waiting requests.
 pub struct SqliteWriter {
     shared: Arc<WriterShared>,
     wake: WakeFn,
@@ -114,7 +116,7 @@ pub fn now() -> i64 {
 impl SqliteWriter {
     pub fn start(mut connection: Connection, path: &Path, tables: Arc<StoreTables>, options: &SqliteOptions) -> Result<Self> {
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
-        // what a pass reads is given up when its caller has gone; nothing else on the writer's thread is asked for by somebody who may go
+        // reads of a pass are given up when its caller is gone; nothing else on the writer's thread can be cancelled
         connection.progress_handler(LOOK_EVERY, Some(|| CancelToken::now().is_some_and(|wanted| wanted.is_over()))).map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
         let shared = Arc::new(WriterShared {
@@ -126,7 +128,7 @@ impl SqliteWriter {
         });
         let waiting = shared.clone();
         let wake: WakeFn = Arc::new(move || {
-            // the writer looks while it holds this
+            // the writer checks its condition under this lock
             drop(waiting.lines.lock());
             waiting.arrived.notify_all();
         });
@@ -153,7 +155,7 @@ impl SqliteWriter {
         Ok(Self { shared, wake, thread: Some(thread) })
     }
 
-    /// Puts work in line.
+    /// Queues work.
     pub fn run(&self, work: WriterCommand, urgency: Priority) -> PendingCommit {
         let gathers = matches!(&work, WriterCommand::Unit(unit) if unit.is_made_again());
         let (answer, pending) = CommitReply::new(gathers.then(|| self.wake.clone()));
@@ -168,18 +170,18 @@ impl SqliteWriter {
         pending
     }
 
-    /// Tells of commits from now on. Only the first who asks is told.
+    /// Notifies an observer of commits from now on. Only the first observer is used.
     pub fn watch(&self, watch: Arc<dyn CommitObserver>) {
         let _ = self.shared.watch.set(watch);
     }
 
-    /// What was written, and what waits.
+    /// Statistics of what was written and what waits.
     pub fn vitals(&self) -> StoreStats {
         let waiting = self.shared.lines.lock().map_or(0, |lines| lines.interactive.len() + lines.bulk.len()) as u64;
         StoreStats { waiting, ..self.shared.written.vitals() }
     }
 
-    /// A time later than any given before.
+    /// Returns a time later than any before.
     pub fn clock(&self) -> i64 {
         tick(&self.shared.clock)
     }
@@ -211,7 +213,7 @@ struct WriterThread {
     overtaken: u32,
     /// When the last interactive group began.
     last_waited: Option<Instant>,
-    /// The stand when the transaction at hand began.
+    /// The commit number when the current transaction began.
     before: i64,
     wait: u64,
     group_rows: u64,
@@ -222,7 +224,7 @@ struct WriterThread {
     full: bool,
 }
 
-/// How often those who read are asked for again while bulk work waits for them.
+/// How often a checkpoint is tried again while bulk work waits for readers.
 const HELD: Duration = Duration::from_millis(10);
 
 impl WriterThread {
@@ -237,7 +239,7 @@ impl WriterThread {
         self.checkpoints.close();
     }
 
-    /// Waits for the first request of a group.
+    /// Waits for the first request of a group; returns it and whether it is interactive.
     fn first(&mut self) -> Option<(QueuedWrite, bool)> {
         let shared = self.shared.clone();
         let mut lines = shared.lines.lock().ok()?;
@@ -247,7 +249,7 @@ impl WriterThread {
                 self.checkpoints.finish(&self.connection);
                 lines = shared.lines.lock().ok()?;
             }
-            // whoever waits goes first, but not for ever
+            // callers who wait go first, but not for ever
             if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.holds_bulk())
                 && let Some(request) = lines.interactive.pop_front()
             {
@@ -269,10 +271,9 @@ impl WriterThread {
         }
     }
 
-    /// The next request that may join the group at hand, which has begun at `started`. Units of chunks come in a stream, and a commit
-    /// writes every page they touch once more: it waits until somebody waits for one of those that are `done`. Interactive requests
-    /// would wait for the sync that is under way in any case, before their own begins: all that come until it ends are one commit and
-    /// one sync.
+    /// Returns the next request that may join the current group, which began at `started`. Units of chunks come in a stream, and each commit writes
+    /// every page they touch again: so the group waits for more until a caller waits for one of those that are `done`. Interactive requests would
+    /// have to wait in any case for the sync in progress before their own begins: all that come until it ends share one commit and one sync.
     fn next(&self, interactive: bool, started: Instant, done: &[DoneWrite]) -> Option<QueuedWrite> {
         let most = if interactive { MOST_SYNC } else { GROUP_TIME };
         let most = most.saturating_sub(started.elapsed());
@@ -299,14 +300,14 @@ impl WriterThread {
         }
         let hurries = self.last_waited.is_some_and(|last| last.elapsed() < RECENTLY);
         let mut rows = 0;
-        // one that has failed is seldom alone
+        // after one failure, more are likely
         let mut saves = false;
         let mut done: Vec<DoneWrite> = Vec::new();
         let mut changed: Vec<ChangedRecord> = Vec::new();
         let mut request = Some(first);
         while let Some(QueuedWrite { work, answer }) = request {
             let mut work = work;
-            // its changes are read before it is written: reading them later would start its protocol again
+            // read its changes before it is written: reading them later would start its protocol again
             let watched = self.shared.watch.get().is_some();
             if watched && matches!(work, WriterCommand::Unit(_)) {
                 changed.extend(work.changes());
@@ -345,7 +346,7 @@ impl WriterThread {
                 } else {
                     done.into_iter().for_each(|done| done.when_durable()(Ok(())));
                     if hurries {
-                        // the next sync has less to write
+                        // so that the next sync has less to write
                         self.durable.answer(Vec::new());
                     }
                 }
@@ -358,8 +359,8 @@ impl WriterThread {
         }
     }
 
-    /// Does work in the open transaction, with a savepoint of its own only where `saves` says so: saving every page it touches, and
-    /// writing what is gathered of its words, costs more than its rows.
+    /// Does work in the open transaction, with a savepoint of its own only if `saves`: saving every page that it touches, and writing out the words
+    /// that its full-text tables have collected, costs more than writing its rows.
     fn perform(&self, work: &mut WriterCommand, saves: bool) -> Result<CommitReceipt> {
         if !saves {
             return self.write(work);
@@ -372,13 +373,13 @@ impl WriterThread {
         let end = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
         let ended = self.connection.execute_batch(end).map_err(failure);
         if ended.is_err() {
-            // what could not be undone alone is undone with everything beside it
+            // what cannot be rolled back alone is rolled back with the entire transaction
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         ended.and(result)
     }
 
-    /// Does work; a unit that panics fails like any other.
+    /// Does work; a panic makes it fail like any error.
     fn write(&self, work: &mut WriterCommand) -> Result<CommitReceipt> {
         let stamp = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
@@ -389,13 +390,13 @@ impl WriterThread {
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
     }
 
-    /// Whether the transaction is still there: some errors, a full disk for one, end it.
+    /// Checks that the transaction is still open: some errors, such as a full disk, end it.
     fn check_open(&self) -> Result<()> {
         if self.connection.is_autocommit() { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// After work has failed: begins the transaction again and repeats what had succeeded in it, but for units that were given
-    /// back. What fails now is answered and left out in its turn.
+    /// Starts the transaction again after a failure and repeats what had succeeded in it, except units that were returned, which are answered as
+    /// undone. What fails now is answered and left out in turn.
     fn again_without_failed(&mut self, done: &mut Vec<DoneWrite>) -> Result<()> {
         loop {
             if !self.connection.is_autocommit() {
@@ -441,7 +442,7 @@ impl WriterThread {
         }
     }
 
-    /// Commits; the stand is then the clock's time.
+    /// Commits; returns the new commit number, which is the clock's time.
     fn end(&mut self) -> Result<i64> {
         let clock = self.shared.clock.load(Ordering::SeqCst);
         if let Some(watch) = self.shared.watch.get() {
@@ -461,7 +462,7 @@ impl WriterThread {
     }
 }
 
-/// Work of a group that has succeeded, until the group is durable.
+/// Work that has succeeded in a group that is not durable yet.
 struct DoneWrite {
     answer: CommitReply,
     receipt: CommitReceipt,
@@ -469,8 +470,8 @@ struct DoneWrite {
 }
 
 impl DoneWrite {
-    /// A unit of a bulk group that can be made again is not kept until the group ends: the memory of many of them is worth more than
-    /// what is saved when one fails, which is seldom.
+    /// Keeps the work, except a unit of a bulk group that can be built again, which is returned: the memory of many units is worth more than what is
+    /// saved in the rare case that one fails.
     fn new(mut answer: CommitReply, receipt: CommitReceipt, work: WriterCommand, interactive: bool) -> Self {
         let work = match work {
             WriterCommand::Unit(unit) if !interactive && unit.is_made_again() => {
@@ -482,12 +483,12 @@ impl DoneWrite {
         Self { answer, receipt, work }
     }
 
-    /// Whether its unit was given back.
+    /// Whether its unit was returned.
     fn is_given_back(&self) -> bool {
         matches!(self.work, WriterCommand::Returned)
     }
 
-    /// The answer, for whoever knows that the group is durable, or why not.
+    /// The function that answers once the group is durable, or has failed to be.
     fn when_durable(self) -> OnDurable {
         let DoneWrite { answer, receipt, work } = self;
         Box::new(move |synced| {
@@ -497,7 +498,7 @@ impl DoneWrite {
     }
 }
 
-/// Whether somebody waits for one of the units that were given back, if there are any.
+/// Whether a caller waits for one of the returned units; `None` if there are none.
 fn are_awaited(done: &[DoneWrite]) -> Option<bool> {
     done.iter().filter(|done| done.is_given_back()).map(|done| done.answer.is_awaited()).reduce(|any, own| any || own)
 }
@@ -508,7 +509,7 @@ fn refuse_all(done: Vec<DoneWrite>, error: &StoreError) {
     }
 }
 
-/// The same error for every request of a group.
+/// Copies an error, for every request of a group.
 fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full => StoreError::Full,

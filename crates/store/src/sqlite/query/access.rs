@@ -1,4 +1,4 @@
-//! Access paths: which condition's index finds the records of a plan.
+//! Access paths: chooses the condition whose index finds the records of a plan.
 
 use super::super::error::failure;
 use super::super::tables::conflict_index;
@@ -24,25 +24,25 @@ impl SqlStatement {
     }
 }
 
-/// What finds the records that satisfy a condition.
+/// How the records that satisfy a condition are found.
 pub enum AccessPath {
     /// An index of the record table, by name.
     Ordered(String),
     /// The table of the elements of a list.
     Elements,
-    /// The trigram table, asked for this.
+    /// The trigram table, with this query.
     Trigrams(String),
-    /// The table of boxes around geometries.
+    /// The table of bounding boxes.
     Boxes,
-    /// The index of records on which contributors disagree.
+    /// The index of records with conflicts.
     Conflicts,
 }
 
-/// Entries that an index is asked for when several could find the records: the one that has fewest does. Where all have more,
-/// they are asked for more: looking at an entry costs much less than reading a record in vain.
+/// How many entries of each index are counted if several indexes could be used; the one with fewest is chosen. If all have more, more are counted:
+/// counting an entry costs much less than reading a record in vain.
 const PROBES: [i64; 3] = [256, 4_096, 32_768];
 
-/// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
+/// The access path of a condition, with a rank of how selective it usually is; smaller is better. `None` if all records must be read.
 pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
     if known.conflicts {
         return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
@@ -60,7 +60,7 @@ pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Compar
         Comparison::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
         _ => 0,
     };
-    // a short beginning leaves out less than what stands after it
+    // a short beginning excludes less than the rest of the pattern
     let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
     if by_trigrams && let Some(query) = trigrams(known, test) {
         return Some((11, AccessPath::Trigrams(query)));
@@ -68,7 +68,7 @@ pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Compar
     let rank = match test {
         Comparison::Equal(_) if known.is_key => 0,
         Comparison::Equal(_) if known.unique => 1,
-        // one of two values is half of the records
+        // one of two values may be half of the records
         Comparison::Equal(_) | Comparison::In(_) if known.ty.element() == &FieldType::Boolean => 14,
         Comparison::Equal(_) => 2,
         Comparison::In(_) => 3,
@@ -80,7 +80,7 @@ pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Compar
     Some((rank, ordered?))
 }
 
-/// What the trigram table is asked for: every record that satisfies the test has all of these.
+/// The query of the trigram table: every record that satisfies the test has all these trigrams.
 fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
     let pieces = match test {
         _ if !known.index.contains => return None,
@@ -93,7 +93,7 @@ fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(" AND "))
 }
 
-/// The ids of records whose geometries have boxes that meet those of the one that is looked for.
+/// The query for ids of records whose bounding boxes overlap those of the geometry in the condition.
 pub fn in_boxes(collection: &Collection, known: &ColumnInfo, test: &Comparison, parameters: &mut Vec<Sql>) -> String {
     let Comparison::Lies(_, wanted) = test else { return String::new() };
     let asked = wanted.reach().asked();
@@ -107,7 +107,7 @@ pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&
     catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))
 }
 
-/// The condition whose index finds fewest records.
+/// Chooses the condition whose index finds fewest records.
 pub fn choose_driving_condition(
     connection: &Connection,
     catalogue: &Catalogue,
@@ -122,10 +122,10 @@ pub fn choose_driving_condition(
         candidates.extend(access_path_of(collection, known, &condition.test).map(|(rank, path)| (rank, index, path)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
-    // who carries a tag is found in the order of keys, so a page in that order reads no more than it shows
+    // records with a tag are found in the order of keys, so a page in that order reads no more than it returns
     let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
     let streams = |index: usize| is_page && columns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
-    // one record at most cannot be beaten
+    // nothing finds fewer than one record
     if candidates.len() < 2 || candidates[0].0 <= 1 {
         return Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)));
     }
@@ -148,7 +148,7 @@ pub fn choose_driving_condition(
     Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)))
 }
 
-/// A condition, and what finds its records.
+/// A condition with its access path.
 pub struct IndexedCondition<'c> {
     pub collection: &'c Collection,
     pub column: &'c ColumnInfo,
@@ -156,10 +156,10 @@ pub struct IndexedCondition<'c> {
     pub path: &'c AccessPath,
 }
 
-/// How many entries an index has for a condition, at most `most`.
+/// Counts the entries of an index for a condition, at most `most`.
 pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<'_>, most: i64) -> Result<i64> {
     let IndexedCondition { collection, column: known, test, path } = *condition;
-    // the rest of a pattern could leave out any number of entries that are read
+    // only the beginning of a pattern limits which entries are read
     let test = match test {
         Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),
         other => other,

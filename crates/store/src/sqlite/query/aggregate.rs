@@ -1,4 +1,4 @@
-//! Numbers about all rows of a plan.
+//! Aggregates over all rows of a plan.
 
 use super::super::error::failure;
 use super::super::values::unbind;
@@ -27,8 +27,8 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
     Ok(count as u64)
 }
 
-/// One aggregate. Its type is that of the column for sum, min, max, a median with a whole middle, and means of times and durations;
-/// other means are floats.
+/// Computes one aggregate. Its type is that of the column for sum, min, max, medians that need no fraction, and means of times and durations; other
+/// means are floats.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
@@ -48,7 +48,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
         return Ok(found.map_or(Value::Null, Value::Int));
     }
     let values = if column.ty.is_list() {
-        // not one statement: json_each has columns called `id` and `key` too
+        // a sub-query, because json_each has columns called `id` and `key` too
         format!("SELECT e.value AS v FROM ({rows}) AS r, json_each(r.v) AS e WHERE e.value IS NOT NULL")
     } else {
         format!("SELECT v FROM ({rows}) WHERE v IS NOT NULL")
@@ -97,7 +97,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     }
 }
 
-/// A value, or an element of a list as it stands in JSON.
+/// Reads a value, or an element of a list as it is in JSON.
 fn element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
     match (value, ty) {
         (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {

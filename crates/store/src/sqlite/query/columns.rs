@@ -1,4 +1,4 @@
-//! What a plan's columns are in SQL.
+//! The SQL of a plan's columns.
 
 use super::super::tables::ordered_index;
 use crate::plan::PlanColumn;
@@ -10,26 +10,26 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
-/// What the builder knows of a column.
+/// A column, as the SQL builder needs it.
 pub struct ColumnInfo {
-    /// As SQL, for values.
+    /// The SQL of its value.
     pub sql: String,
-    /// As SQL, for comparisons and order: the folded form where there is one, keys as their index holds them.
+    /// The SQL for comparisons and order: the folded form if there is one; keys as their index has them.
     pub compared: String,
     pub ty: FieldType,
     pub fold: bool,
     pub index: FieldIndexes,
-    /// Name without prefix quoting, for indexes and side tables.
+    /// The name without prefix and quotes, for indexes and side tables.
     pub name: String,
     pub is_key: bool,
     pub unique: bool,
-    /// The number of the collection's tags, where it is those.
+    /// The number of the collection's tags, if it is the column of tags.
     pub tags: Option<u32>,
-    /// Whether it is the fields on which contributors disagree, and records that have any are in an index.
+    /// Whether it is the column of conflicts, and records with conflicts are indexed.
     pub conflicts: bool,
 }
 
-/// The key of a collection's records as its index holds it, see [`super::super::packed`].
+/// The SQL of a record's key as its index has it, see [`super::super::packed`].
 pub fn key(collection: &Collection) -> String {
     format!("\"r_{}\".packed", collection.name)
 }
@@ -48,7 +48,7 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         conflicts: false,
     };
     match column {
-        // records may be joined with what has a key, too
+        // qualified, because records may be joined with tables that also have a key
         PlanColumn::Key => {
             let sql = format!("\"r_{}\".key", collection.name);
             Ok(ColumnInfo { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
@@ -143,7 +143,7 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
 }
 
 impl ColumnInfo {
-    /// Name of the ordered index on this column, if there is one.
+    /// The name of the ordered index on this column, if there is one.
     pub fn ordered_index(&self, collection: &Collection) -> Option<String> {
         if self.is_key {
             return Some(format!("\"k_{}\"", collection.name));
@@ -151,7 +151,7 @@ impl ColumnInfo {
         (self.index.ordered && !self.ty.is_list()).then(|| ordered_index(&collection.name, self.compared.trim_matches('"')))
     }
 
-    /// The table pub of the elements of an indexed list.
+    /// The table of the elements of an indexed list.
     pub fn elements(&self, collection: &Collection) -> String {
         match self.tags {
             Some(_) => "tagged".to_owned(),
@@ -159,7 +159,7 @@ impl ColumnInfo {
         }
     }
 
-    /// What finds the elements of a tenant's records in that table.
+    /// The condition that finds the elements of a tenant's records in that table.
     pub fn elements_of(&self) -> String {
         self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = ? AND collection = {tags}"))
     }
@@ -171,13 +171,13 @@ impl ColumnInfo {
         }
     }
 
-    /// Pieces of a pattern in the form that is compared.
+    /// Converts pieces of a pattern to the form that is compared.
     pub fn pieces(&self, pieces: &[String]) -> Vec<String> {
         if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
     }
 }
 
-/// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
+/// The SQL of the values of a member of the structs in a list, as a list is stored; for ranges, all ranges.
 pub fn in_structs(collection: &str, list: &str, member: &StructMember) -> String {
     let (list, name) = (format!("json_each(\"r_{collection}\".\"f_{list}\") AS m"), &member.name);
     match member.ty {

@@ -1,4 +1,4 @@
-//! Conditions in SQL.
+//! Turns conditions into SQL.
 
 use super::super::values::{bind, bind_element};
 use super::columns::ColumnInfo;
@@ -8,15 +8,15 @@ use crate::{Result, StoreError};
 use rusqlite::types::Value as Sql;
 use stook_catalogue::value::{FieldType, Value};
 
-/// Values of one `in` that are bound one by one.
+/// Maximum number of values of one `in` that are bound individually.
 const MAX_VALUES: usize = 1_000;
 
-/// Whether records without a value satisfy it.
+/// Whether records without a value satisfy the comparison.
 pub fn is_negation(test: &Comparison) -> bool {
     matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(false))
 }
 
-/// A test of `sql`, which holds ranges.
+/// Compares `sql`, a list of ranges.
 fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<String> {
     let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
     let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
@@ -28,7 +28,7 @@ fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<
     ))
 }
 
-/// A test of `sql`, which is the column in the form that is compared, or an element of the list.
+/// Compares `sql`, which is the column in the form that is compared, or an element of its list.
 pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: &mut Vec<Sql>) -> Result<String> {
     if known.ty == FieldType::Ranges {
         return in_ranges(sql, test, parameters);
@@ -37,7 +37,7 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
         let folded = known.folded(value);
         if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
     };
-    // what a value is compared as, and what patterns are asked of
+    // the SQL of the bound value, and the text that patterns are matched with
     let (bound, text) = if known.is_key { ("packed(?)", known.sql.as_str()) } else { ("?", sql) };
     Ok(match test {
         Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
@@ -51,7 +51,7 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
             parameters.push(value(wanted));
             format!("{sql} IS NOT {bound}")
         }
-        // more values than SQLite has parameters for travel as one JSON text; so do none, which would make it forget a partial index
+        // more values than SQLite has parameters are passed as one JSON text; so is an empty list, which would make SQLite ignore a partial index
         Comparison::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
             let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
             let json = wanted.iter().map(|wanted| match value(wanted) {
@@ -82,12 +82,12 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
         Comparison::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
         Comparison::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
         Comparison::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
-        // which of them lie so is decided elsewhere, see [`crate::sql::lies`]
+        // the relation is decided elsewhere, see [`crate::sql::lies`]
         Comparison::Exists(_) | Comparison::Lies(..) => format!("{sql} IS NOT NULL"),
     })
 }
 
-/// Text from `prefix` on, up to the next text that does not begin with it.
+/// Text at or after `prefix`, and before the next text that does not begin with it.
 fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
     parameters.push(Sql::Text(prefix.to_owned()));
     match pattern::after_prefix(prefix) {
@@ -99,7 +99,7 @@ fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> St
     }
 }
 
-/// Text that has the pieces in their order, the first at the beginning and the last at the end.
+/// Text with the pieces in their order, the first at the beginning and the last at the end.
 fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
     let mut parts = Vec::new();
     if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
@@ -111,7 +111,7 @@ fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters
     }
     parameters.push(Sql::Text(pattern));
     parts.push(format!("{text} GLOB ?"));
-    // GLOB takes these three for one character
+    // GLOB does not distinguish these three characters
     for piece in pieces.iter().filter(|piece| piece.contains(['\u{fffd}', '\u{fffe}', '\u{ffff}'])) {
         parameters.push(Sql::Text(piece.clone()));
         parts.push(format!("instr({text}, ?) > 0"));

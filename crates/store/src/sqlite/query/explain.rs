@@ -1,4 +1,4 @@
-//! How the database answers a plan.
+//! Describes how the database executes a plan.
 
 use super::super::error::failure;
 use super::select::rows_statement;

@@ -1,8 +1,8 @@
-//! Plans to SQL.
+//! Turns plans into SQL.
 //!
-//! One condition drives: its index is named with `INDEXED BY` (or a side table is read first), so an indexed condition never
-//! scans; the others filter. Where several could drive, their indexes are asked for a few entries each, and the one that has
-//! fewest does. Everything is bound, nothing is pasted, except names of columns, which come from the definition.
+//! One condition is chosen to find the records: its index is named with `INDEXED BY` (or a side table is read first), so an indexed condition never
+//! scans; the other conditions filter. If several could be chosen, a few entries are counted in each of their indexes, and the one with fewest is
+//! chosen. All values are bound; only names of columns, which come from the definition, are put into the SQL text.
 
 mod access;
 mod aggregate;

@@ -1,4 +1,4 @@
-//! Rows of a plan, a page at a time.
+//! Reads the rows of a plan a page at a time.
 
 use super::access::{access_path_of, collection_of};
 use super::columns::known;
@@ -9,22 +9,21 @@ use rusqlite::Connection;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 
-/// Rows of a plan that is answered in the order of keys, read a page at a time: where no index finds records by a condition, a page costs
-/// what its rows cost.
+/// Reads the rows of a plan in the order of keys a page at a time, if no index finds records by a condition: then a page costs what its rows cost.
 pub struct KeyPager {
-    /// The plan of the page that is next; its last column is the key.
+    /// The plan of the next page; its last column is the key.
     plan: QueryPlan,
-    /// Rows that may follow, if they are bounded.
+    /// How many rows may follow, if there is a limit.
     remaining: Option<u64>,
-    /// Whether it begins after another one.
+    /// Whether the page follows another one.
     is_continued: bool,
 }
 
-/// Rows of such a page.
+/// Number of rows in a page.
 const PAGE: u64 = 1_000;
 
 impl KeyPager {
-    /// The first page of a plan; nothing where it is read at once.
+    /// The first page of a plan; `None` if it must be read at once.
     pub fn of(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
         let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
         if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE) {
@@ -42,7 +41,7 @@ impl KeyPager {
         Some(Self { plan: first, remaining: plan.limit, is_continued: false })
     }
 
-    /// Rows of the page.
+    /// Reads the rows of the page.
     pub fn read(&mut self, connection: &Connection, catalogue: &Catalogue, tenant: i64) -> Result<Vec<Vec<Value>>> {
         self.plan.limit = Some(self.remaining.map_or(PAGE, |left| left.min(PAGE)));
         let mut rows = Vec::new();
@@ -53,20 +52,20 @@ impl KeyPager {
         Ok(rows)
     }
 
-    /// Whether a page may follow the one that has these rows.
+    /// Moves to the next page after one with these rows; returns whether there may be one.
     pub fn goes_on(&mut self, rows: &[Vec<Value>]) -> bool {
         let found = rows.len() as u64;
         self.remaining = self.remaining.map(|left| left.saturating_sub(found));
         let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.remaining != Some(0)) else { return false };
         let test = Comparison::Range { low: Some((last.clone(), false)), high: None };
-        // that of the page before, if there was one, stands last
+        // the condition of the page before, if there was one, is the last
         self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_continued));
         self.plan.conditions.push(Condition { column: PlanColumn::Key, test });
         self.is_continued = true;
         true
     }
 
-    /// A row as the plan wants it.
+    /// Removes the key that was added to a row.
     pub fn row(&self, mut row: Vec<Value>) -> Vec<Value> {
         row.pop();
         row

@@ -1,4 +1,4 @@
-//! Rows of a plan, as they are found.
+//! Reads the rows of a plan.
 
 use super::super::error::failure;
 use super::super::values::{unbind, unbind_stored};
@@ -27,14 +27,14 @@ pub fn visit(
     read(connection, catalogue, plan, &statement, visit)
 }
 
-/// Most rows of a page that is looked for in the order of keys.
+/// Maximum number of rows of a page that is searched among the first records.
 const GLANCED: u64 = 1_024;
 
-/// Records that are looked at for it, where at least as many would have to be found otherwise: at worst the work is done twice.
+/// How many of the first records are read for it, if at least as many would have to be found otherwise: at worst the work is done twice.
 const LOOKED_AT: u64 = 8_192;
 
-/// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
-/// looked at. Nothing if these are too few, or if an index finds few.
+/// Reads a page in the order of keys if very many records satisfy the conditions: instead of finding and sorting them all, it searches the first
+/// records. `None` if these do not fill the page, or if an index finds few records.
 fn read_first_records(
     connection: &Connection,
     catalogue: &Catalogue,
@@ -51,7 +51,7 @@ fn read_first_records(
     let Condition { column, test } = &plan.conditions[*index];
     let driving = known(catalogue, collection, None, *column)?;
     let most = LOOKED_AT as i64;
-    // keys are found in their order anyway, and so is who carries a tag
+    // keys are found in their order anyway, as are the records with a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
     if is_ordered || probe(connection, tenant, &IndexedCondition { collection, column: &driving, test, path }, most)? < most {
         return Ok(None);
@@ -59,7 +59,7 @@ fn read_first_records(
     let collect = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
         let mut builder = SqlBuilder::driven(catalogue, tenant, plan, None)?;
-        // whether a record is alive is not in the index
+        // the index does not contain whether a record is alive
         builder.conditions.retain(|condition| !only_keys || condition != ALIVE);
         let statement = select(builder, plan)?.0;
         read(connection, catalogue, plan, &statement, &mut |row| {

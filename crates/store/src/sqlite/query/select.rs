@@ -1,4 +1,4 @@
-//! A plan as one statement.
+//! Turns a plan into one statement.
 
 use super::super::tables::conflict_index;
 use super::access::{AccessPath, SqlStatement, choose_driving_condition, collection_of, in_boxes};
@@ -12,7 +12,7 @@ use rusqlite::types::Value as Sql;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::FieldId;
 
-/// What holds of records that were not deleted.
+/// The condition that a record exists for readers.
 pub const ALIVE: &str = "alive = 1";
 
 pub struct SqlBuilder<'a> {
@@ -23,21 +23,21 @@ pub struct SqlBuilder<'a> {
     pub parameters: Vec<Sql>,
     /// `INDEXED BY` clause.
     index: String,
-    /// What is read before the records, and leads to them.
+    /// A table that is read before the records, and leads to them.
     before: &'static str,
-    /// The structs that rows are of, read of each record.
+    /// The list of structs whose elements are the rows, joined to each record.
     each: String,
-    /// In words, how the records are found.
+    /// How the records are found, in words.
     access: String,
 }
 
 impl<'a> SqlBuilder<'a> {
-    /// The `FROM ... WHERE ...` of a plan.
+    /// Builds the `FROM ... WHERE ...` of a plan.
     pub fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Self> {
         Self::driven(catalogue, tenant, plan, choose_driving_condition(connection, catalogue, tenant, plan)?)
     }
 
-    /// The same with what finds the records; without anything they are read in their order.
+    /// The same with a given condition that finds the records; without one, they are read in order.
     pub fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driving: Option<(usize, AccessPath)>) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
@@ -56,7 +56,7 @@ impl<'a> SqlBuilder<'a> {
         let mut answered = None;
         if let Some((index, path)) = driving {
             builder.drive(&plan.conditions[index].test, &columns[index], &path)?;
-            // asking the elements leaves nothing to check
+            // finding records by elements leaves nothing to check
             answered = matches!(path, AccessPath::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
             let column = known(catalogue, collection, plan.each, sort.column)?;
@@ -75,7 +75,7 @@ impl<'a> SqlBuilder<'a> {
         Ok(builder)
     }
 
-    /// Makes the condition the one whose index finds the records.
+    /// Makes this the condition whose index finds the records.
     fn drive(&mut self, test: &Comparison, known: &ColumnInfo, path: &AccessPath) -> Result<()> {
         let (collection, name) = (&self.collection.name, &known.name);
         match path {
@@ -96,7 +96,7 @@ impl<'a> SqlBuilder<'a> {
                 let same = format!("{} = packed(t.key)", key(self.collection));
                 self.conditions.push(format!("t.tenant = ? AND t.collection = {tags} AND {comparison} AND {same}"));
             }
-            // rows come by their ids, and no other index may tempt
+            // rows are found by their ids, and no other index may be used
             AccessPath::Elements => {
                 let by = if known.tags.is_some() { key(self.collection) } else { format!("\"r_{collection}\".id") };
                 let from = if known.tags.is_some() { "packed(key)" } else { "id" };
@@ -166,7 +166,7 @@ impl<'a> SqlBuilder<'a> {
     }
 }
 
-/// What is read beside each record for rows that are of structs.
+/// The join of each record with its structs, if these are the rows.
 pub fn each(collection: &Collection, field: Option<FieldId>) -> Result<String> {
     let list = structs(collection, field)?;
     Ok(list.map_or(String::new(), |list| format!(" CROSS JOIN json_each(\"r_{}\".\"f_{}\") AS el", collection.name, list.name)))
@@ -190,7 +190,7 @@ pub fn select(builder: SqlBuilder<'_>, plan: &QueryPlan) -> Result<(SqlStatement
         order.push(format!("{}{}", column.compared, if sort.descending { " DESC" } else { "" }));
     }
     let mut sql = if plan.distinct {
-        // equal rows once; the order may only name what is selected, and ends in all of it
+        // the order of distinct rows may only contain selected columns, and ends in all of them
         for column in &columns {
             order.push(column.sql.clone());
         }
