@@ -1,4 +1,4 @@
-//! In the place of the store on a server, in a build without PostgreSQL: whoever opens one is told so.
+//! Replaces the store on a server in builds without PostgreSQL; opening one fails with an explanation.
 
 #[path = "options.rs"]
 mod options;
@@ -14,13 +14,13 @@ use stook_catalogue::definition::Catalogue;
 #[derive(Debug)]
 pub enum PostgresStore {}
 
-/// The refusal of a URL.
+/// The error for every URL.
 pub(crate) fn refusal() -> StoreError {
     StoreError::Wrong("this build of stook has no PostgreSQL, only SQLite files; build it with the feature `postgres`".into())
 }
 
 impl PostgresStore {
-    /// Opens nothing.
+    /// Always fails.
     ///
     /// # Errors
     /// Always.
@@ -28,7 +28,7 @@ impl PostgresStore {
         Err(refusal())
     }
 
-    /// Reads nothing.
+    /// Always fails.
     ///
     /// # Errors
     /// Always.

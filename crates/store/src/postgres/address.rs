@@ -1,15 +1,15 @@
-//! The URL of a store on a server: how it is reached, and in which schema the store is.
+//! The URL of a store on a server: connection settings and the schema of the store.
 
 use crate::*;
 use ::tokio_postgres::Config;
 use std::time::Duration;
 
-/// The schema of a store whose URL names none.
+/// The schema if the URL names none.
 const SCHEMA: &str = "stook";
 
-/// Takes `schema=NAME` out of a URL.
+/// Splits `schema=NAME` off a URL.
 pub fn settings(url: &str) -> Result<(Config, String)> {
-    // not with the URL itself, which may hold a password
+    // the message must not contain the URL, which may hold a password
     let wrong = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
     let (address, query) = url.split_once('?').unwrap_or((url, ""));
     let (own, others): (Vec<&str>, Vec<&str>) = query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));

@@ -1,4 +1,4 @@
-//! The server's time, and how a transaction that writes begins with it.
+//! The server's time, and the beginning of writing transactions.
 
 use super::session::{DbResult, Session};
 use super::tables::StoreTables;
@@ -7,7 +7,7 @@ use crate::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The server's time, as far as this process knows it; strictly increasing.
+/// The server's time, as this process estimates it; strictly increasing.
 pub struct ServerClock {
     pub last: AtomicI64,
     /// How far the server's clock is ahead of this machine's, in microseconds.
@@ -32,7 +32,7 @@ impl ServerClock {
     }
 }
 
-/// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
+/// Begins a writing transaction and returns its commit time; fails if the definition was changed.
 pub fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits: bool) -> DbResult<i64> {
     session.begin(waits);
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),

@@ -1,4 +1,4 @@
-//! Edges: those that are kept, and those that follow from a field of the children.
+//! Reads edges: stored ones, and those that follow from a field of the children.
 
 use super::session::{DbResult, Session};
 use super::tables::{StoreTables, TenantTables, indexed, name};
@@ -8,11 +8,11 @@ use crate::{Edge, StartRange};
 use ::tokio_postgres::Row;
 use stook_catalogue::value::{FieldType, SmolStr};
 
-/// What units hold until they end, from the question whether edges lead to their new records, or whether those they rely on have
-/// changed; `$1` is the tenant.
+/// The advisory lock that units hold, from when they check whether edges lead to their new records, or whether their read set has changed, until they
+/// end; `$1` is the tenant.
 pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
 
-/// What makes the planner look for edges one by one through the index; a cluster's does not understand it.
+/// Makes the planner find edges one by one through the index; the planner of a cluster does not support it.
 fn by_index(tables: &StoreTables) -> &'static str {
     if tables.distributed() { "" } else { " OFFSET 0" }
 }
@@ -27,7 +27,7 @@ pub struct ChildrenByField<'t> {
     link: u32,
     table: &'t str,
     column: String,
-    /// Where the elements of the field are, if it is a list.
+    /// The table of the field's elements, if it is a list.
     elements: Option<&'t str>,
 }
 
@@ -40,8 +40,8 @@ impl<'t> ChildrenByField<'t> {
         Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
     }
 
-    /// Children of a target, or those after a key, in the order of the index, so that no more are read than are wanted, and so that the
-    /// planner takes that index also where it knows nothing of the table yet.
+    /// The query for children of a target, or those after a key. It has the order of the index, so that no more are read than are wanted, and so that
+    /// the planner uses that index even if it has no statistics of the table yet.
     fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
         let Self { table, column, .. } = self;
         let wanted = indexed(target, &FieldType::Text);
@@ -51,7 +51,7 @@ impl<'t> ChildrenByField<'t> {
                 Some(key) => format!("({own}, i.key) > ({wanted}, {key})"),
                 None => format!("{own} >= {wanted}"),
             };
-            // those who lead there one after the other, by their keys: however few the planner believes there are
+            // look up the children one by one by their keys, however few the planner expects
             let lives = format!("(SELECT r.alive FROM {table} r WHERE r.tenant = $1 AND r.key = i.key)");
             return format!(
                 "SELECT {what} FROM {elements} i WHERE i.tenant = $1 AND {from} AND {own} <= {wanted} AND i.value = {target} AND {lives} \
@@ -73,7 +73,7 @@ impl<'t> ChildrenByField<'t> {
         Edge { link: self.link, target: target.into(), group: SmolStr::default(), start: 0, child: child.into(), payload: Vec::new() }
     }
 
-    /// Children of targets, target after target, by key.
+    /// Reads children of targets, target after target, by key.
     fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: Option<usize>) -> DbResult<Vec<Edge>> {
         let few = if tables.distributed() { "" } else { " LIMIT $3" };
         let sql = format!(
@@ -85,7 +85,7 @@ impl<'t> ChildrenByField<'t> {
         rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
     }
 
-    /// Children of a target after one.
+    /// Reads children of a target after one of them.
     pub fn edges_after(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
         let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
@@ -93,7 +93,7 @@ impl<'t> ChildrenByField<'t> {
     }
 }
 
-/// Edges of targets, each of one group or of all.
+/// Reads edges of targets, each of one group or of all.
 pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
     let TenantTables { session, tables, tenant } = own;
     if let Some(by_field) = ChildrenByField::of(tables, link) {
@@ -102,7 +102,7 @@ pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String
     }
     let by_index = by_index(tables);
     let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
-    // what is asked with a group and without are two questions, or an index would be used for the first column only
+    // targets with a group and those without need two queries, or an index would be used for its first column only
     let mut edges = Vec::new();
     let columns = "e.target, e.grp, e.start, e.child, e.payload";
     if groups.iter().any(Option::is_some) {
@@ -131,7 +131,8 @@ pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String
     Ok(edges)
 }
 
-/// Which of some targets, each with a number, have edges; where children are found by their field, more of them than that number.
+/// Returns the positions of the targets that have edges; if children are found by their field, those that have more children than the number given
+/// with them.
 pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> DbResult<Vec<usize>> {
     let (names, own): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
     let rows = match ChildrenByField::of(tables, link) {
@@ -152,7 +153,7 @@ pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32
     rows.iter().map(|row| Ok(row.at::<i64>(0)? as usize - 1)).collect()
 }
 
-/// Edges of targets that start between bounds.
+/// Reads edges without a group that start between bounds.
 pub fn edges_starting_between(own: TenantTables<'_>, link: u32, ranges: &[StartRange], limit: Option<usize>) -> DbResult<Vec<Edge>> {
     let TenantTables { session, tables, tenant } = own;
     let targets: Vec<&str> = ranges.iter().map(|range| range.target.as_str()).collect();

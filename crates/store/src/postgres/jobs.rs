@@ -1,4 +1,4 @@
-//! Jobs: made, listed and ended, with the counts of their chunks.
+//! Jobs: creates, lists and ends them, and counts their chunks.
 
 use super::queue::json;
 use super::session::{DbResult, Session};
@@ -27,10 +27,10 @@ pub fn has_work(session: &mut Session, job: JobId) -> DbResult<bool> {
     session.one(sql, &[&(job as i64)])?.at(0)
 }
 
-/// Ends a job when nothing of it is left to do.
+/// Ends a job if its files are split and none of its chunks waits or is leased.
 pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> DbResult<()> {
     let id = job as i64;
-    // the lock comes first: whoever else ends or reopens the job is waited for, and seen
+    // lock first: other transactions that end or reopen the job are waited for, and seen
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
     let progress: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
     if !progress.complete || named_state(job, row.at(1)?)?.is_final() || has_work(session, job)? {
@@ -128,14 +128,14 @@ pub fn forget_job(session: &mut Session, job: JobId) -> DbResult<()> {
     Ok(())
 }
 
-/// The state of a job that must be there; nobody else changes it until the transaction ends.
+/// Returns the state of a job, which must exist, and locks it until the transaction ends.
 pub(super) fn locked_state(session: &mut Session, job: JobId) -> DbResult<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;
     let row = row.ok_or_else(|| no_job(job))?;
     Ok(named_state(job, row.at(0)?)?)
 }
 
-/// Lets a job that failed go on.
+/// Sets a failed job to interrupted, so that it can continue.
 pub(super) fn reopen(session: &mut Session, job: JobId) -> DbResult<()> {
     let sql = "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
     session.execute(sql, &[&(job as i64)]).map(|_| ())

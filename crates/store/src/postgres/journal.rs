@@ -1,4 +1,4 @@
-//! The journal of a chunk: written with it, listed with the corrections that came later, and the documents that failed.
+//! Journals: written with their chunks, listed with later corrections; and the documents that failed.
 
 use super::jobs::job;
 use super::session::{DbResult, Session};
@@ -51,7 +51,7 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &[&job, &documents, &all],
         )?;
     }
-    // of several corrections of one document the last counts
+    // of several corrections of one document the last one counts
     let corrections: HashMap<(i64, &str), i64> = journal
         .corrections
         .iter()
@@ -75,7 +75,7 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
     Ok(())
 }
 
-/// Words about input may quote what the database does not take.
+/// Replaces NUL, which PostgreSQL does not store, in texts that may quote input.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }
@@ -100,11 +100,11 @@ fn chunk_lines(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
     Ok(ChunkOutcomes { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
 }
 
-/// Fills a page with the documents after the place `after`, from the chunk on that may hold the next one.
+/// Fills a page with the documents after number `after`, beginning with the chunk that may contain the next one.
 fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
     let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
-    // some chunks at a time: what a page does not need is not read
+    // a few chunks at a time, so that little is read that the page does not need
     let sql = "SELECT lines, file, file_start, first FROM chunk_journals WHERE job = $1 AND first >= $2 ORDER BY first LIMIT 16";
     loop {
         let rows = session.query(sql, &[&(page.job.id as i64), &start])?;
@@ -124,7 +124,7 @@ fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> Db
     }
 }
 
-/// Fills a page with the documents after the place `after` that have failures or warnings; chunks without any are not read.
+/// Fills a page with the documents after number `after` that have failures or warnings; chunks without any are not read.
 fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 AND position >= 0 ORDER BY document LIMIT $3";
@@ -147,7 +147,7 @@ fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) 
     Ok(())
 }
 
-/// Says of the entries of a page why they failed, or what was left out.
+/// Adds to the entries of a page why they failed, or what was left out.
 fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> DbResult<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
     let sql = "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3

@@ -1,4 +1,4 @@
-//! Stale marks: which tenants and jobs have some.
+//! Stale marks: reads them, and finds tenants and jobs that have some.
 
 use super::records::text;
 use super::session::{DbResult, Session};
@@ -7,13 +7,13 @@ use super::values::RowExt;
 use crate::{StaleMark, Tenant};
 use ::tokio_postgres::Row;
 
-/// Marks of some lanes.
+/// Reads marks of some lock partitions.
 pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, lanes: &[i64], limit: usize) -> DbResult<Vec<StaleMark>> {
     let columns = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = $1";
     let order = "ORDER BY stratum, rule, id LIMIT $3";
     let sql = match tables.distributed() {
         true => format!("{columns} AND lane = ANY($2) {order}"),
-        // each in the order of the index, so that no more are read than are wanted
+        // each partition in the order of the index, so that no more are read than are wanted
         false => format!("SELECT m.* FROM unnest($2::bigint[]) AS u(lane) CROSS JOIN LATERAL ({columns} AND lane = u.lane {order}) AS m {order}"),
     };
     let mark = |row: Row| -> DbResult<StaleMark> {
@@ -24,11 +24,11 @@ pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, lanes: &[
     session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect()
 }
 
-/// Tenants that have marks.
+/// Returns the tenants that have marks.
 pub fn tenants_with_marks(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<Tenant>> {
     let sql = match tables.distributed() {
         true => "SELECT name FROM tenants WHERE id = ANY(ARRAY(SELECT tenant FROM marks GROUP BY tenant))",
-        // one look at the index for each tenant, however many marks it has
+        // one index probe per tenant, however many marks it has
         false => "SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m",
     };
     let rows = session.query(sql, &[])?;
@@ -41,7 +41,7 @@ pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> DbResult<bool>
     session.one(sql, &[&tenant, &(job as i64)])?.at(0)
 }
 
-/// Jobs that have marks.
+/// Returns the jobs that have marks.
 pub fn marking(session: &mut Session, tenant: i64) -> DbResult<Vec<u64>> {
     let rows = session.query("SELECT DISTINCT job FROM marks WHERE tenant = $1", &[&tenant])?;
     rows.iter().map(|row| Ok(row.at::<i64>(0)? as u64)).collect()

@@ -1,11 +1,12 @@
 //! The store on a PostgreSQL server, which any number of processes share.
 //!
-//! * [`store`] opens the store at an [`address`]; [`roles`] is the contract, method by method; [`clock`] is the server's time.
-//! * [`session`] opens connections, keeps a bounded number of them and says what an error means; [`writer`] takes units in
-//!   line and commits each in a transaction of its own.
+//! * [`store`] opens the store at an [`address`]; [`roles`] implements the contract; [`clock`] is the server's time.
+//! * [`session`] opens connections, keeps a bounded number of them and classifies errors; [`writer`] queues units and commits each in a transaction,
+//!   alone or with others.
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
-//! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep what is to be done and what became of it.
-//! * [`tables`] says how a definition becomes tables of one schema, [`values`] how types are written, [`tenants`] which numbers tenants have.
+//! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
+//!   documents.
+//! * [`tables`] maps a definition to tables of one schema, [`values`] encodes values, [`tenants`] finds the ids of tenants.
 
 mod address;
 mod clock;

@@ -1,15 +1,15 @@
-//! How a store on a server is opened, whether this build has PostgreSQL or not.
+//! Options for a store on a server, in builds with or without PostgreSQL.
 
 /// How a store on a server is opened.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// How long to wait for the server, or for a free connection, in seconds.
     pub wait: u64,
-    /// Most connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Whether tables are created and changed as the definition wants them; if not, a store that does not fit is refused.
+    /// Whether to create and change tables to fit the definition; if not, a store that does not fit is refused.
     pub prepare: bool,
-    /// Without `prepare`: records are only read, so a definition by which rows look alike fits, too.
+    /// Without `prepare`: records are only read, so a definition with the same store schema fits, too.
     pub read_only: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Passes: one transaction locks lanes, takes their marks, holds the records it changes, and writes what follows. Statements see
-//! what was committed before they began, so a pass sees everything that its marks announce.
+//! Settle passes: one transaction locks lock partitions, takes their marks, locks the records it changes, and writes what follows. Each statement
+//! sees what was committed before it began, so a pass sees every change for which it has a mark.
 
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
@@ -19,7 +19,7 @@ struct PostgresPassContext<'d> {
     session: &'d mut Session,
     tables: &'d StoreTables,
     tenant: i64,
-    /// What a question failed with: the pass is done again if that helps.
+    /// The error of a read: the pass is repeated if that may help.
     trouble: Option<DatabaseError>,
 }
 
@@ -27,7 +27,7 @@ impl PostgresPassContext<'_> {
     fn ask<T: Default>(&mut self, ask: impl FnOnce(TenantTables<'_>) -> DbResult<T>) -> Result<T> {
         match ask(TenantTables { session: self.session, tables: self.tables, tenant: self.tenant }) {
             Ok(value) => Ok(value),
-            // nothing is wrong with the transaction: the pass may do without
+            // the transaction is still usable: the pass may go on without the record
             Err(DatabaseError::Store(error @ StoreError::Damaged(_))) => Err(error),
             Err(trouble) => {
                 self.trouble = Some(trouble);
@@ -76,7 +76,7 @@ impl PassContext for PostgresPassContext<'_> {
 
     fn wait_for_new(&mut self) -> Result<()> {
         self.ask(|TenantTables { session, tenant, .. }| {
-            // given back at once: it is enough that those who had it before have ended
+            // released at once: it is enough that earlier holders have ended
             session.execute(&format!("SELECT pg_advisory_lock({NEW_RECORDS})"), &[&tenant])?;
             session.execute(&format!("SELECT pg_advisory_unlock({NEW_RECORDS})"), &[&tenant])?;
             Ok(())
@@ -107,8 +107,8 @@ impl PassContext for PostgresPassContext<'_> {
     }
 }
 
-/// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too. Records that
-/// cannot be written are added to `refused`, and it has to be done again.
+/// Lets a pass process marks of lock partitions that no other pass has locked; also returns how many rows of which collections it wrote. Records that
+/// cannot be written are added to `refused`, and the pass must be repeated.
 pub fn pass(
     own: TenantTables<'_>,
     schema: &str,
@@ -130,7 +130,7 @@ pub fn pass(
     if waiting.is_empty() {
         return Ok(Default::default());
     }
-    // whoever comes next begins with another one; and takes no more lanes than it can answer
+    // each pass begins with another partition, and takes no more partitions than it can process
     let turn = stamp.unsigned_abs() as usize % waiting.len();
     waiting.rotate_left(turn);
     let mut left = most;
@@ -163,7 +163,7 @@ pub fn pass(
         let answered: HashSet<i64> = std::mem::take(&mut settled.settling.cleared).into_iter().collect();
         let own = marks.iter().filter(|mark| answered.contains(&mark.id));
         let (ids, targets): (Vec<i64>, Vec<&str>) = own.map(|mark| (mark.id, mark.target.as_str())).unzip();
-        // one by one through the index: however the planner would join them, it believes that there are few
+        // one by one through the index: the planner would underestimate their number for any kind of join
         let delete = if tables.distributed() {
             "DELETE FROM marks m USING unnest($2::bigint[], $3::text[]) AS u(id, target) WHERE m.tenant = $1 AND m.id = u.id AND m.target = u.target"
         } else {

@@ -1,10 +1,9 @@
-//! Chunks that wait, their leases, and what mends them.
+//! The queue: chunks, their leases, and what to do about dead ones.
 //!
-//! A lease is two short statements: one looks at the live jobs, of which [`crate::schedule`] chooses, one takes the chosen
-//! job's next chunk with `SKIP LOCKED`, so that no worker waits for the lease of another. What they cost does not grow with the number
-//! of chunks that wait. A lease is not waited for until it is on the disk, the commit of its chunk is. Whether a job has ended
-//! is looked at in a statement of its own after the commit of a chunk: of two transactions that finish the last two chunks
-//! neither sees the other's.
+//! A lease takes two short statements: one reads the live jobs, from which [`crate::schedule`] chooses, and one takes the chosen job's next chunk
+//! with `SKIP LOCKED`, so that no worker waits for the lease of another. Their cost does not grow with the number of waiting chunks. A lease need not
+//! be durable, unlike the commit of its chunk. Whether a job has ended is checked in a separate statement after the commit of a chunk: of two
+//! transactions that finish the last two chunks, neither sees the other's.
 
 use super::jobs::{locked_state, reopen};
 use super::session::{DbResult, Session};
@@ -29,7 +28,7 @@ pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progre
         return Err(no_job(job).into());
     };
     let stored: SplitProgress = read_json(row.at(0)?, || row_of(job))?;
-    // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
+    // another process that splits the same files may be ahead: then all this is in the store already, and progress must not go back
     if !is_further(&progress, &stored) {
         return Ok(());
     }
@@ -89,20 +88,19 @@ fn slice(row: &Row, first: usize) -> DbResult<ChunkSlice> {
     })
 }
 
-/// What one statement sees of those who wait for workers.
+/// What one statement reads of the jobs that wait for workers.
 pub struct LeaseView {
     pub line: Backlog,
-    /// Whether some leases have run out.
+    /// Whether some leases have expired.
     pub expired: bool,
-    /// Live jobs of which nothing runs and nothing can be leased now: whoever committed the last chunk may not have come to end
-    /// them.
+    /// Live jobs without running chunks, of which nothing can be leased now: the worker that committed the last chunk may have failed to end them.
     pub maybe_finished: Vec<JobId>,
     /// The server's time, in microseconds.
     pub now: i64,
 }
 
 pub fn look(session: &mut Session, tables: &StoreTables, job: Option<JobId>) -> DbResult<LeaseView> {
-    // one probe of an index for each question about a live job, however many chunks it has
+    // one index probe per condition and live job, however many chunks it has
     let sql = "SELECT m.value, j.id, j.tenant, j.due, t.name, t.given,
           EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= n.now),
           (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > n.now),
@@ -132,7 +130,7 @@ pub fn look(session: &mut Session, tables: &StoreTables, job: Option<JobId>) -> 
     Ok(LeaseView { line, expired, maybe_finished: quiet, now })
 }
 
-/// Declares chunks dead that were leased too often; returns their jobs.
+/// Marks chunks as dead that were leased too often; returns their jobs.
 pub fn bury(session: &mut Session, now: i64) -> DbResult<Vec<JobId>> {
     let sql = "UPDATE chunks c SET state = 'dead', until = 0, token = 0, reason = $2
           FROM (SELECT job, ordinal FROM chunks WHERE state = 'leased' AND attempts >= $1
@@ -143,7 +141,7 @@ pub fn bury(session: &mut Session, now: i64) -> DbResult<Vec<JobId>> {
     Ok(jobs.into_iter().map(|job| job as JobId).collect())
 }
 
-/// [`take`] for a tenant that has a limit: one worker after the other looks how much room there is.
+/// Like [`take`], for a tenant that has a limit: workers check one after the other how many more of its chunks may be leased.
 pub fn take_within(session: &mut Session, choice: &Choice, most: u32, wanted: WantedLeases, now: i64) -> DbResult<Vec<LeasedChunk>> {
     session.batch("BEGIN")?;
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
@@ -156,8 +154,8 @@ pub fn take_within(session: &mut Session, choice: &Choice, most: u32, wanted: Wa
     Ok(leases)
 }
 
-/// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
-/// its tenant. Each statement is a transaction of its own. `now` is when the job was chosen: what runs out later is left.
+/// Leases up to `limit` chunks of the chosen job, first those that wait and then those with expired leases, and charges its tenant. Outside of
+/// [`take_within`], each statement is a transaction of its own. `now` is when the job was chosen: leases that expire later are left.
 pub fn take(session: &mut Session, choice: &Choice, wanted: WantedLeases, now: i64) -> DbResult<Vec<LeasedChunk>> {
     let WantedLeases { limit, seconds, .. } = wanted;
     let mut leases: Vec<LeasedChunk> = Vec::new();
@@ -202,12 +200,12 @@ pub fn is_idle(session: &mut Session) -> DbResult<bool> {
     session.one(sql, &[])?.at(0)
 }
 
-/// Tells those who wait for chunks, when this transaction is committed.
+/// Notifies the processes that wait for chunks, when this transaction is committed.
 pub fn tell(session: &mut Session, schema: &str) -> DbResult<()> {
     session.execute("SELECT pg_notify($1, '')", &[&channel(schema)]).map(|_| ())
 }
 
-/// The name under which those who wait for chunks are told.
+/// The name of the channel for these notifications.
 pub fn channel(schema: &str) -> String {
     format!("stook_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16])
 }
@@ -240,7 +238,7 @@ pub fn release(session: &mut Session, failed: FailedLease<'_>, stamp: i64) -> Db
     Ok(())
 }
 
-/// Takes a leased chunk out of the queue, if the lease is still held.
+/// Removes a leased chunk from the queue, if the lease is still held.
 pub fn remove_leased_chunk(session: &mut Session, lease: LeaseToken) -> DbResult<()> {
     let sql = "DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND token = $3 AND state = 'leased'";
     let deleted = session.execute(sql, &[&(lease.chunk.job as i64), &i64::from(lease.chunk.ordinal), &lease.token])?;
@@ -313,7 +311,7 @@ pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) 
         return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")).into());
     }
     locked_state(session, chunk.job)?;
-    // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
+    // new numbers start far above those that splitting the file gives, so that an interrupted split can continue undisturbed
     let highest =
         "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
     let highest: i64 = session.one(highest, &[&job])?.at(0)?;

@@ -1,4 +1,4 @@
-//! Reads records in bulk, and the log of their changes.
+//! Reads records in bulk, and their change logs.
 
 use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
@@ -13,11 +13,11 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
-/// The row of a record whose key is `u.own`: a range of one key in the order of keys, because
-/// of a table that it believes to be small the planner would as well take any other index and read all rows of the tenant.
+/// Finds the row of the record whose key is `u.own`, as a range of one key in the order of keys: for a table that it believes to be small, the
+/// planner might otherwise use any other index and read all rows of the tenant.
 pub const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
 
-/// Rows of records by key (`$2`) of a tenant (`$1`), one by one.
+/// The query for rows of records by key (`$2`) of a tenant (`$1`), one by one.
 pub fn by_key(tables: &StoreTables, table: &str, columns: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
@@ -28,7 +28,7 @@ pub fn by_key(tables: &StoreTables, table: &str, columns: &str) -> String {
     }
 }
 
-/// The same, locked in the order of keys, which are parameter `keys`. Rows that are spread are not locked one by one.
+/// Like [`by_key`], but locks the rows in the order of keys, which are parameter number `keys`. Rows on a cluster are not locked individually.
 pub fn by_key_locked(tables: &StoreTables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY(${keys})"),
@@ -47,7 +47,7 @@ pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detai
     found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
 }
 
-/// The same, with records that are damaged.
+/// Like [`read`], but also returns damaged records.
 pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
     let TenantTables { session, tables, tenant } = own;
     let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
@@ -56,7 +56,7 @@ pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key
     let sql = by_key(tables, &table.table, columns);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: Vec<Option<StoredRecord>> = vec![None; keys.len()];
-    // of a key that is asked for twice the last place
+    // for a repeated key, the last position
     let places: HashMap<&str, usize> = wanted.iter().enumerate().map(|(place, key)| (*key, place)).collect();
     session.visit(&sql, &[&tenant, &wanted], |row| {
         let record = read_row(row, definition, detail)?;
@@ -71,7 +71,7 @@ pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key
     Ok(found)
 }
 
-/// Reads a row. What of it cannot be read is noted.
+/// Reads a row. Parts that cannot be read are noted as damage.
 fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<StoredRecord> {
     let mut damage: Vec<DamagedPart> = Vec::new();
     let reason = |trouble: DatabaseError| StoreError::from(trouble).to_string();
@@ -138,12 +138,12 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
     Ok(record)
 }
 
-/// The text of a column.
+/// Reads the text of a column.
 pub fn text(row: &Row, column: usize) -> DbResult<SmolStr> {
     Ok(row.at::<&str>(column)?.into())
 }
 
-/// The versions of records, in the order of `keys`.
+/// Reads the versions of records, in the order of `keys`.
 pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<Option<Version>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let sql = by_key(tables, &own.table, "key, revision, touch");
@@ -172,7 +172,7 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
     rows.iter().map(key).collect()
 }
 
-/// Keys of a collection after one.
+/// Reads keys of a collection after one.
 pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
     let TenantTables { session, tables, tenant } = own;
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);

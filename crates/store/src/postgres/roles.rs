@@ -1,4 +1,4 @@
-//! What every store promises, by a server: each method finds the tenant and a connection, and the module that does the work.
+//! Implements the contract for a server: each method finds the tenant and a connection, and calls the module that does the work.
 
 use super::queue::{self, LeaseView};
 use super::session::{DbResult, Session};
@@ -99,14 +99,15 @@ impl Records for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The tenant of a plan, if there is one, and the plan with the records whose geometries lie as it asks; in a snapshot, where it asks that.
+    /// Returns the tenant of a plan, if it exists, and the plan with its geometric conditions replaced by keys; if it has such conditions, this needs
+    /// a snapshot.
     fn decided<'p>(&self, session: &mut Session, plan: &'p QueryPlan) -> DbResult<Option<(i64, Cow<'p, QueryPlan>)>> {
         let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(None) };
         let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(session, &self.catalogue, tenant, candidates, row));
         Ok(Some((tenant, decided?)))
     }
 
-    /// Asks what a plan needs: one snapshot, where several questions are asked for it.
+    /// Runs the reads of a plan, on one snapshot if there are several.
     fn ask_plan<T>(&self, plan: &QueryPlan, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         if lies::asks(plan) { self.ask_snapshot(read) } else { self.ask(read) }
     }
@@ -117,7 +118,7 @@ impl Queries for PostgresStore {
         let mut begun = false;
         self.ask_plan(plan, |session| {
             let Some((tenant, plan)) = self.decided(session, plan)? else { return Ok(()) };
-            // what was shown cannot be taken back: rows are not shown twice because a connection went
+            // rows that were passed on cannot be taken back, so they are not read again after the connection was lost
             if begun {
                 return Err(StoreError::ReadOnly("the connection was lost while rows were read; ask again".into()).into());
             }
@@ -165,7 +166,7 @@ impl Units for PostgresStore {
     }
 
     fn sync(&self) -> Result<()> {
-        // every commit is on the server's disk when it returns
+        // every commit is as durable as the server makes it when it returns
         Ok(())
     }
 }
@@ -173,7 +174,7 @@ impl Units for PostgresStore {
 impl CommitNumbers for PostgresStore {
     fn commit_number(&self) -> Result<Option<i64>> {
         if self.context.tables.distributed() {
-            // other servers commit what this one does not see
+            // commits on other servers are not visible in this one's snapshot
             return Ok(None);
         }
         let number = self.observer.run(|session| {
@@ -230,13 +231,13 @@ impl Settling for PostgresStore {
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let context = &self.context;
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
-        // done twice it answers marks that are there the second time
+        // a repetition processes the marks that exist then
         let mut refused = Vec::new();
         let work = |session: &mut Session, stamp: i64| {
             pass::pass(TenantTables { session, tables: &context.tables, tenant: id }, context.pool.schema(), tenant, (&**pass, &mut refused), stamp)
         };
         let (passed, sizes) = match context.transaction(work) {
-            // whatever the server says to a statement that it was asked to give up
+            // whatever the error is that the cancelled statement ended with
             Err(_) if CancelToken::now().is_some_and(|wanted| wanted.is_over()) => return Err(StoreError::Unwanted),
             settled => settled?,
         };
@@ -374,7 +375,7 @@ impl Queue for PostgresStore {
     }
 
     fn wait_for_chunks(&self, timeout: Duration) {
-        // who cannot be told asks again after a while
+        // a thread without the listening connection just waits and checks again
         let Ok(mut listener) = self.listener.try_lock() else { return std::thread::sleep(timeout) };
         let told = match listener.take() {
             Some(session) => Ok(session),

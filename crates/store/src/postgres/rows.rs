@@ -1,4 +1,4 @@
-//! Writes rows of records that are locked, each only at the version that was read: one statement for each kind of change.
+//! Writes rows of locked records, each only at the version that was read: one statement for each kind of change.
 
 use super::records::{ONE, by_key, by_key_locked};
 use super::session::{DbResult, Session, SqlParameter};
@@ -17,7 +17,7 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
-/// Rows whose state one statement changes.
+/// Maximum number of rows whose state one statement changes.
 const MOST_STATES: usize = 32;
 
 /// A record's new state.
@@ -28,20 +28,20 @@ struct StateUpdate<'w> {
     packed: Option<String>,
 }
 
-/// One unit's writing.
+/// Writes the records of one unit.
 pub struct UnitWriter<'d> {
     pub session: &'d mut Session,
     pub tables: &'d StoreTables,
     pub tenant: i64,
     pub stamp: i64,
-    /// Whether it waits for rows that others hold.
+    /// Whether it waits for rows that other transactions have locked.
     pub waits_for_locks: bool,
     /// The rows that exist and are locked: their version, and their `ctid`. On a cluster the `ctid` is not read, and this has its default.
     pub locked: HashMap<(CollectionId, Key), (Version, RowLocation)>,
 }
 
 impl UnitWriter<'_> {
-    /// Locks the rows that writes are about, in the order of collections and keys, and remembers them.
+    /// Locks the rows that `writes` change, in the order of collections and keys, and remembers them.
     pub fn lock(&mut self, writes: &[RecordWrite]) -> DbResult<()> {
         let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
         for write in writes {
@@ -49,14 +49,15 @@ impl UnitWriter<'_> {
         }
         let lock = if self.waits_for_locks { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
         let keys: Vec<(CollectionId, Vec<&str>)> = keys.into_iter().collect();
-        // one statement for all collections, where it can be
+        // one statement for all collections, if the rows are on one server
         for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
             let mut statements: Vec<String> = Vec::with_capacity(some.len());
             let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
             for (collection, keys) in some {
                 let own = self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
                 if self.tables.distributed() {
-                    // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
+                    // one statement cannot lock rows on several servers: instead, units that write records of a collection and tenant run one after
+                    // the other
                     let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
                     self.session.later(whole, &[&own.table, &self.tenant])?;
                 }
@@ -74,15 +75,15 @@ impl UnitWriter<'_> {
         Ok(())
     }
 
-    /// Whether a record is still what was read.
+    /// Whether a record still has the version that was read.
     pub fn is_current(&self, write: &RecordWrite) -> bool {
         let now = self.locked.get(&(write.collection, write.key.clone())).map(|held| held.0);
         now == write.expect
             && !(now.is_none() && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
     }
 
-    /// Takes the values of unique fields, and gives back those that records had. Writes of records whose values others have or get are taken
-    /// out and returned.
+    /// Reserves the values of unique fields, and frees those that records had. Removes and returns the writes of records whose values other records
+    /// have or get.
     pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
         let mut refused = Vec::new();
         let collections: BTreeSet<CollectionId> = writes.iter().map(|write| write.collection).collect();
@@ -93,7 +94,7 @@ impl UnitWriter<'_> {
             }
             let definition = &self.tables.catalogue().collections[collection];
             let claiming: Vec<usize> = (0..writes.len()).filter(|index| writes[*index].collection == collection && claims(&writes[*index])).collect();
-            // a new record has nothing yet
+            // a new record has no values yet
             let keys: Vec<&str> =
                 claiming.iter().map(|index| &writes[*index]).filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
             let values = |write: &RecordWrite| own.uniques.iter().map(|(field, _)| wanted(definition, *field, write)).collect();
@@ -114,7 +115,7 @@ impl UnitWriter<'_> {
                 refused.push(UniqueConflict { collection, key: writes[index].key.clone(), field: own.uniques[field].0, holder });
                 left_out.push(index);
             }
-            // the last ones first, so that the places of the others stay
+            // the last ones first, so that the positions of the others stay valid
             for index in left_out.into_iter().rev() {
                 writes.remove(index);
             }
@@ -133,7 +134,7 @@ impl UnitWriter<'_> {
         Ok(sizes)
     }
 
-    /// Where the row stands that a write changes.
+    /// The location of the row that a write changes.
     fn place_of(&self, write: &RecordWrite) -> RowLocation {
         self.locked.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
     }
@@ -266,7 +267,7 @@ impl UnitWriter<'_> {
         Ok(())
     }
 
-    /// Writes whole rows; to be staged, with the versions that they replace.
+    /// Copies complete rows; if `staged`, with the versions and locations of the rows that they replace.
     fn copy_rows(
         &mut self,
         table: &str,
@@ -297,7 +298,7 @@ impl UnitWriter<'_> {
         Ok(())
     }
 
-    /// Writes a few new rows, some at once: of each collection there are few statements, and none is waited for.
+    /// Inserts a few new rows, in batches whose sizes are powers of two so that there are few statements per collection; none is waited for.
     fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &RecordContent)]) -> DbResult<()> {
         let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
         let mut left = puts;
@@ -363,13 +364,13 @@ impl UnitWriter<'_> {
     }
 }
 
-/// Rows that are locked are written, all of them. Where records are spread, a server may still be catching up with a commit.
+/// The reason of the conflict if fewer rows are written than were locked. On a cluster, a server may still be applying a commit.
 const OTHER_VERSION: &str = "a record was changed meanwhile";
 
-/// New rows of a table that are not copied: a copy takes two round trips of its own.
+/// Up to this many new rows of a table are inserted and not copied: a copy takes two round trips of its own.
 const FEW: usize = 16;
 
-/// A row's columns after the tenant, as far as they are not values of the content.
+/// The values of a row's columns after the tenant, as far as they must be computed from the content.
 struct RowValues<'w> {
     key: &'w str,
     revision: i64,
@@ -408,7 +409,7 @@ impl<'w> RowValues<'w> {
         }
     }
 
-    /// Its parameters in the order of columns.
+    /// Adds its parameters in the order of columns.
     fn push<'r>(&'r self, row: &mut Vec<SqlParameter<'r>>) {
         row.extend([&self.key as SqlParameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.exists]);
         row.extend(self.golden.iter().map(|value| value as SqlParameter<'r>));
@@ -419,7 +420,7 @@ impl<'w> RowValues<'w> {
     }
 }
 
-/// The client's type of a column.
+/// The client's type for a column type.
 fn wire_type(ty: &str) -> Type {
     match ty.split(" COLLATE").next().unwrap_or(ty) {
         "bigint" => Type::INT8,

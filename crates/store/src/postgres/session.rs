@@ -1,7 +1,7 @@
-//! Connections: opening, pooling with a bounded wait, and what an error means for the work at hand.
+//! Connections: opens them, pools them with a bounded wait, and classifies errors by what they mean for the current work.
 //!
-//! A round trip costs more than most statements. What nobody waits for is kept and sent with the next question; its answer is looked
-//! at with that one's.
+//! A round trip costs more than most statements. Statements whose result is not needed at once are deferred and sent with the next one; their results
+//! are checked together with its result.
 
 use crate::StoreError;
 use crate::wanted::CancelToken;
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-/// Why work on the database did not succeed.
+/// Why work on the database failed.
 #[derive(Debug)]
 pub enum DatabaseError {
-    /// Another transaction was in the way: the same work may succeed when it is done again.
+    /// A conflict with another transaction: the same work may succeed when it is done again.
     Retry(String),
-    /// The connection is gone; nothing was committed.
+    /// The connection was lost; nothing was committed.
     ConnectionLost(String),
-    /// The connection went while COMMIT was on its way: it is not known whether it was done.
+    /// The connection was lost during COMMIT: it is not known whether it was done.
     CommitUnknown(String),
-    /// It will not succeed.
+    /// A failure that trying again will not help.
     Store(StoreError),
 }
 
@@ -64,7 +64,7 @@ impl From<::tokio_postgres::Error> for DatabaseError {
                 DatabaseError::Store(StoreError::ReadOnly(text))
             }
             code if *code == SqlState::QUERY_CANCELED => DatabaseError::Store(StoreError::Slow(text)),
-            // nothing is wrong with the chunk at hand: the import stops and can be resumed
+            // the chunk is not the cause: the import stops and can be resumed
             code if [SqlState::TOO_MANY_CONNECTIONS, SqlState::OUT_OF_MEMORY, SqlState::IO_ERROR].contains(code) => {
                 DatabaseError::Store(StoreError::ReadOnly(text))
             }
@@ -93,22 +93,23 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// The result of everything in `postgres/`. The error says whether the same work may be tried again.
+/// The result of all functions in `postgres/`. The error says whether the same work may be tried again.
 pub type DbResult<T> = Result<T, DatabaseError>;
 
-/// A parameter.
+/// A parameter of a statement.
 pub type SqlParameter<'p> = &'p (dyn ToSql + Sync);
 
 /// Connections opened so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// How often who waits for a connection looks whether that is still wanted, and who has asked for a statement to be given up asks again.
+/// How often a thread that waits for a connection checks whether the result is still wanted, and how often a request to cancel a statement is
+/// repeated.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Statements that are kept until the next question, at most.
+/// Maximum number of deferred statements.
 const MOST_LATER: usize = 16;
 
-/// A parameter as it is sent.
+/// An encoded parameter.
 #[derive(Debug)]
 struct EncodedParameter(Option<BytesMut>);
 
@@ -130,13 +131,13 @@ impl ToSql for EncodedParameter {
     to_sql_checked!();
 }
 
-/// A statement that is sent with the next question.
+/// A deferred statement, to be sent with the next one.
 enum DeferredStatement {
     Batch(Cow<'static, str>),
     Prepared { statement: Statement, parameters: Vec<EncodedParameter>, expected: Option<ExpectedRows> },
 }
 
-/// How many rows a statement touches, and what it means if it does not.
+/// How many rows a statement must touch, and the reason of the conflict if it does not.
 struct ExpectedRows {
     rows: u64,
     otherwise: &'static str,
@@ -162,19 +163,19 @@ impl DeferredStatement {
 
 /// A connection and the statements prepared on it.
 pub struct Session {
-    /// No other connection of this process has had it.
+    /// A number that no other connection of this process has had.
     pub number: u64,
     runtime: Runtime,
     client: Client,
     statements: HashMap<String, Statement>,
     deferred: Vec<DeferredStatement>,
-    /// What other sessions have told.
+    /// Notifications from other sessions.
     notifications: UnboundedReceiver<()>,
-    /// Whether the server was asked to give up a statement: it may do so when the next one runs, so there is none.
+    /// Whether the server was asked to cancel a statement: it may cancel the next one instead, so this connection must not be used again.
     cancelled: bool,
 }
 
-/// What `work` gives. When its answer is not wanted any more, the server is asked to give up the statement.
+/// Waits for `work`. When its result is not wanted any more, asks the server to cancel the statement.
 async fn while_wanted<T>(client: &Client, wanted: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
     let Some(wanted) = wanted else { return work.await };
     let mut work = pin!(work);
@@ -195,7 +196,7 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| StoreError::Other(error.to_string()))?;
         let (client, mut connection) = runtime.block_on(config.connect(NoTls))?;
         let (tell, told) = mpsc::unbounded_channel();
-        // it goes on whenever somebody waits for an answer
+        // this task runs whenever the session waits for a response
         runtime.spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(_) = message {
@@ -205,10 +206,9 @@ impl Session {
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
         let mut session = Self { number, runtime, client, statements: HashMap::new(), deferred: Vec::new(), notifications: told, cancelled: false };
-        // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
-        // A table is read from end to end only where no index answers, however small it is, and what is joined is found one by
-        // one; and rows cost more than pages, so
-        // that the index that touches fewest is used: what is asked often is in memory.
+        // Statements outside of a transaction write what may be lost in a crash of the machine (leases); `begin` makes commits durable. A table,
+        // however small, is scanned completely only if no index can be used, and joined rows are found one by one. Rows cost more than pages, so that
+        // the index that touches fewest rows is used: frequently used data is in memory.
         session.batch(&format!(
             "SET search_path TO \"{schema}\"; SET client_min_messages = warning; SET timezone = 'UTC'; SET jit = off; \
              SET synchronous_commit = off; \
@@ -218,10 +218,10 @@ impl Session {
         Ok(session)
     }
 
-    /// Sends what is kept, and a question with it; answers when all is answered.
+    /// Sends the deferred statements and another one; returns when all have been answered.
     fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> DbResult<T> {
         let (later, client, wanted) = (std::mem::take(&mut self.deferred), &self.client, CancelToken::now());
-        // each is sent when it is first looked at, in this order
+        // each is sent when its future is first polled, in this order
         let work = async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await };
         let (done, found) = self.runtime.block_on(while_wanted(client, wanted.as_ref(), work));
         self.cancelled |= wanted.is_some_and(|wanted| wanted.is_over());
@@ -231,12 +231,12 @@ impl Session {
         Ok(found?)
     }
 
-    /// The statement, prepared once.
+    /// Returns the statement, prepared once.
     pub fn prepare(&mut self, sql: &str) -> DbResult<Statement> {
         if let Some(known) = self.statements.get(sql) {
             return Ok(known.clone());
         }
-        // queries are made of what people ask: forget all rather than keep all
+        // there are as many queries as users think of: forget all statements rather than keep all
         if self.statements.len() >= 256 {
             self.statements.clear();
         }
@@ -245,23 +245,23 @@ impl Session {
         Ok(statement)
     }
 
-    /// Runs a statement for its effect; returns how many rows it touched.
+    /// Executes a statement; returns how many rows it touched.
     pub fn execute(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<u64> {
         let statement = self.prepare(sql)?;
         self.exchange(async |client| client.execute(&statement, parameters).await)
     }
 
-    /// Runs a statement for its effect, with the next question or before the commit.
+    /// Defers a statement: it runs with the next one or before the commit.
     pub fn later(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
         self.keep(sql, parameters, None)
     }
 
-    /// The same for one that touches so many rows, or others are in the way.
+    /// Defers a statement that must touch so many rows; otherwise there was a conflict with another transaction.
     pub fn later_of(&mut self, rows: usize, otherwise: &'static str, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
         self.keep(sql, parameters, Some(ExpectedRows { rows: rows as u64, otherwise }))
     }
 
-    /// Runs statements without parameters with the next question.
+    /// Defers statements without parameters.
     pub fn later_batch(&mut self, sql: impl Into<Cow<'static, str>>) {
         self.deferred.push(DeferredStatement::Batch(sql.into()));
     }
@@ -280,28 +280,28 @@ impl Session {
         if self.deferred.len() < MOST_LATER { Ok(()) } else { self.flush() }
     }
 
-    /// Sends what is kept, if anything is.
+    /// Sends the deferred statements, if there are any.
     fn flush(&mut self) -> DbResult<()> {
         if self.deferred.is_empty() { Ok(()) } else { self.exchange(async |_| Ok(())) }
     }
 
-    /// All rows of a statement.
+    /// Returns all rows of a statement.
     pub fn query(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Vec<Row>> {
         let statement = self.prepare(sql)?;
         self.exchange(async |client| client.query(&statement, parameters).await)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     pub fn first(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Option<Row>> {
         Ok(self.query(sql, parameters)?.into_iter().next())
     }
 
-    /// The only row.
+    /// Returns the first row, which must exist.
     pub fn one(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Row> {
         self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database returned no row".into()).into())
     }
 
-    /// Calls `visit` with each row as it comes.
+    /// Calls `visit` with each row as it arrives.
     pub fn visit(&mut self, sql: &str, parameters: &[SqlParameter<'_>], mut visit: impl FnMut(&Row) -> DbResult<()>) -> DbResult<()> {
         let statement = self.prepare(sql)?;
         let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
@@ -319,8 +319,8 @@ impl Session {
         self.exchange(async |client| client.batch_execute(sql).await)
     }
 
-    /// Begins to copy rows of these types. What is kept is answered first: a copy that does not begin, because a statement
-    /// before it has failed, leaves the client with one answer more than it has questions.
+    /// Begins to copy rows of these types. Deferred statements are flushed before: if one of them failed, the copy would not begin, and the client
+    /// would receive one response more than it expects.
     pub fn copy_in(&mut self, sql: &str, types: &[Type]) -> DbResult<CopyWriter<'_>> {
         self.flush()?;
         let statement = self.prepare(sql)?;
@@ -328,8 +328,8 @@ impl Session {
         Ok(CopyWriter { runtime: &self.runtime, writer: Box::pin(BinaryCopyInWriter::new(sink, types)) })
     }
 
-    /// Begins a transaction whose commit is as durable as the server is set to make it. One that does not wait for others fails
-    /// with [`StoreError::Held`] where it would have to.
+    /// Begins a transaction whose commit is as durable as the server is configured to make it. One that does not wait for locks fails with
+    /// [`StoreError::Held`] if it would have to.
     pub fn begin(&mut self, waits: bool) {
         self.later_batch(match waits {
             true => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT",
@@ -337,21 +337,21 @@ impl Session {
         });
     }
 
-    /// Begins a transaction that reads one snapshot.
+    /// Begins a read-only transaction on one snapshot.
     pub fn begin_snapshot(&mut self) {
         self.later_batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     }
 
-    /// Returns when another session has told something, after `timeout` at the latest.
+    /// Returns when another session has sent a notification, and after `timeout` at the latest.
     pub fn wait_to_be_told(&mut self, timeout: Duration) -> DbResult<()> {
         let told = &mut self.notifications;
         let waited = self.runtime.block_on(async { tokio::time::timeout(timeout, told.recv()).await });
-        // what was told meanwhile needs no second look
+        // notifications that have arrived meanwhile need no second check
         while told.try_recv().is_ok() {}
         if waited != Ok(None) && self.is_usable() { Ok(()) } else { Err(DatabaseError::ConnectionLost("the connection was closed".into())) }
     }
 
-    /// Commits. A connection that goes now leaves open what happened.
+    /// Commits. If the connection is lost now, the outcome is unknown.
     pub fn commit(&mut self) -> DbResult<()> {
         self.flush()?;
         self.batch("COMMIT").map_err(|trouble| match trouble {
@@ -360,19 +360,19 @@ impl Session {
         })
     }
 
-    /// Takes back what is open.
+    /// Rolls back the open transaction.
     fn roll_back(&mut self) -> DbResult<()> {
         self.deferred.clear();
         self.batch("ROLLBACK")
     }
 
-    /// Whether others may go on with it.
+    /// Whether the connection can be used again.
     fn is_usable(&self) -> bool {
         !self.client.is_closed() && self.deferred.is_empty() && !self.cancelled
     }
 }
 
-/// Rows on their way into a table.
+/// Copies rows into a table.
 pub struct CopyWriter<'s> {
     runtime: &'s Runtime,
     writer: Pin<Box<BinaryCopyInWriter>>,
@@ -384,7 +384,7 @@ impl CopyWriter<'_> {
         Ok(self.runtime.block_on(self.writer.as_mut().write(row))?)
     }
 
-    /// Ends when all rows are in the table.
+    /// Returns when all rows are in the table.
     pub fn finish(mut self) -> DbResult<u64> {
         Ok(self.runtime.block_on(self.writer.as_mut().finish())?)
     }
@@ -396,7 +396,7 @@ struct IdleSessions {
     waiting: u64,
 }
 
-/// How many connections a pool has, how many of them nobody uses, and how many callers wait for one.
+/// How many connections a pool has, how many of them are idle, and how many callers wait for one.
 pub struct PoolStats {
     pub open: u64,
     pub idle: u64,
@@ -413,7 +413,7 @@ pub struct Pool {
     returned: Condvar,
 }
 
-/// A connection out of the pool; it goes back when dropped.
+/// A connection from the pool; it is returned when dropped.
 pub struct Pooled<'p> {
     pool: &'p Pool,
     session: Option<Session>,
@@ -424,7 +424,7 @@ impl Pool {
         Self { config, schema, wait, most, idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }), returned: Condvar::new() }
     }
 
-    /// The schema all tables are in.
+    /// The schema that contains all tables.
     pub fn schema(&self) -> &str {
         &self.schema
     }
@@ -437,7 +437,7 @@ impl Pool {
         idle.sessions.extend(others);
     }
 
-    /// A connection, as soon as one is free and the server answers.
+    /// Returns a connection, as soon as one is free and the server responds.
     pub fn get(&self) -> DbResult<Pooled<'_>> {
         let deadline = Instant::now() + self.wait;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -469,20 +469,20 @@ impl Pool {
         }
     }
 
-    /// How many connections there are now.
+    /// Returns the numbers of connections now.
     pub fn stats(&self) -> PoolStats {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         PoolStats { open: idle.open as u64, idle: idle.sessions.len() as u64, waiting: idle.waiting }
     }
 
-    /// A connection of its own that hears what is told on a channel.
+    /// Opens a connection outside the pool that receives the notifications of a channel.
     pub fn listen(&self, channel: &str) -> DbResult<Session> {
         let mut session = Session::open(&self.config, &self.schema)?;
         session.batch(&format!("LISTEN \"{channel}\""))?;
         Ok(session)
     }
 
-    /// Connects; a server that is starting or restarting is waited for.
+    /// Connects; waits for a server that is starting or restarting.
     fn open(&self, deadline: Instant) -> DbResult<Pooled<'_>> {
         let mut pause = Duration::from_millis(10);
         loop {
@@ -499,7 +499,7 @@ impl Pool {
         }
     }
 
-    /// Does `work` on a connection, again when the connection was lost before anything was done or others were in the way.
+    /// Does `work` on a connection, again if the connection was lost before anything was committed, or on a conflict with another transaction.
     pub fn run<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> DbResult<T> {
         let deadline = Instant::now() + self.wait;
         let mut attempts = 0;
@@ -523,7 +523,7 @@ impl Pool {
 }
 
 impl Pooled<'_> {
-    /// Takes back what is open; a connection on which that fails is not used again.
+    /// Rolls back; a connection on which that fails is not used again.
     fn give_up(&mut self) {
         let usable = self.session.as_mut().is_some_and(|session| session.roll_back().is_ok());
         if !usable {

@@ -1,4 +1,4 @@
-//! The store on a server: how it is opened, and how connections are used to read and write.
+//! The store on a server: opens it, and uses connections to read and write.
 
 use super::address::settings;
 use super::clock::ServerClock;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 
-/// How long a server is waited for when a store is opened.
+/// How long to wait for a server when a store is opened.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// A store on a server.
@@ -25,17 +25,17 @@ pub struct PostgresStore {
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) context: WriteContext,
     pub(super) writer: PostgresWriter,
-    /// The connection that hears of new chunks.
+    /// The connection that is notified of new chunks.
     pub(super) listener: Mutex<Option<Session>>,
     pub(super) changes: Vec<String>,
     pub(super) redefined: bool,
-    /// The one connection that asks for snapshots.
+    /// The one connection that reads snapshots for commit numbers.
     pub(super) observer: Pool,
     pub(super) observed: Mutex<ObservedSnapshot>,
 }
 
-/// The snapshot that was seen last, and its number. A snapshot that was seen again stands for the same data only if it was
-/// seen on the same connection: a server that has crashed gives the numbers of transactions that were lost to others.
+/// The last snapshot that was read, and its commit number. The same snapshot means the same data only if it was read on the same connection: a server
+/// that has crashed gives the numbers of lost transactions to others.
 #[derive(Default)]
 pub struct ObservedSnapshot {
     pub(super) connection: u64,
@@ -44,7 +44,7 @@ pub struct ObservedSnapshot {
 }
 
 impl PostgresStore {
-    /// Opens or creates the store of a catalogue at `postgres://USER@HOST/DATABASE?schema=NAME` and applies additions of its
+    /// Opens the store of a catalogue at `postgres://USER@HOST/DATABASE?schema=NAME`; with `prepare`, creates it or applies additions of its
     /// definition.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl PostgresStore {
         Self::open_as(url, catalogue, tables, (purpose, options))
     }
 
-    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    /// Opens a store for its jobs, chunks and tokens, whatever its definition.
     pub(crate) fn open_admin(url: &str, options: &PostgresOptions) -> Result<Self> {
         let options = PostgresOptions { prepare: false, ..options.clone() };
         Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), (AccessMode::Admin, &options))
@@ -64,7 +64,7 @@ impl PostgresStore {
     fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: StoreTables, (purpose, options): (AccessMode, &PostgresOptions)) -> Result<Self> {
         let (config, schema) = settings(url)?;
         let tables = Arc::new(tables);
-        // whoever waits for a command to begin hears soon of a server that is not there
+        // a user who waits for a command to start soon learns that a server does not respond
         let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let wait = Duration::from_secs(options.wait);
         let observer = Pool::new(config.clone(), schema.clone(), wait, 1);
@@ -90,10 +90,10 @@ impl PostgresStore {
         Ok(Self { catalogue, context, writer, listener: Mutex::default(), changes, redefined, observer, observed: Mutex::default() })
     }
 
-    /// What a store was prepared for; nothing where there is none yet.
+    /// Returns the schema that a store was prepared for; `None` if there is no store yet.
     ///
     /// # Errors
-    /// When the server does not answer, or another program wrote it.
+    /// When the server does not respond, or the store has another format.
     pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
         let (config, schema) = settings(url)?;
         let pool = Pool::new(config, schema, FIRST_WAIT, 1);
@@ -110,7 +110,7 @@ impl PostgresStore {
         })
     }
 
-    /// Asks on a connection of its own.
+    /// Reads on a connection of the pool.
     pub(super) fn ask<T>(&self, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         let wanted = CancelToken::now();
         let is_over = || wanted.as_ref().is_some_and(CancelToken::is_over);
@@ -119,9 +119,9 @@ impl PostgresStore {
         }
         let checked = self.context.pool.run(read);
         match checked {
-            // whatever the server says to a statement that it was asked to give up
+            // whatever the error is that the cancelled statement ended with
             Err(_) if is_over() => Err(StoreError::Unwanted),
-            // a table that is gone is no damage where another process has prepared the store for another definition
+            // a missing table is no damage if another process has prepared the store for another definition
             Err(DatabaseError::Store(StoreError::Other(reason))) => {
                 let changed = self.context.pool.run(|session| tables::check(session, &self.context.tables));
                 Err(if matches!(changed, Err(DatabaseError::Store(StoreError::DefinitionChanged))) {
@@ -134,7 +134,7 @@ impl PostgresStore {
         }
     }
 
-    /// Asks several questions of one snapshot.
+    /// Makes several reads on one snapshot.
     pub(super) fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.ask(|session| {
             session.begin_snapshot();
@@ -148,13 +148,13 @@ impl PostgresStore {
         Ok(self.context.transaction(work)?)
     }
 
-    /// Small work after which a job may have ended.
+    /// Does small work after which a job may have ended.
     pub(super) fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> DbResult<()>) -> Result<()> {
         self.write(work)?;
         Ok(self.context.finish_job(job)?)
     }
 
-    /// Small work after which chunks may wait.
+    /// Does small work after which chunks may wait, and notifies the processes that wait for chunks.
     pub(super) fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.write(|session, _| {
             let value = work(session)?;

@@ -1,19 +1,19 @@
-//! Tables of a definition in a PostgreSQL schema: names, columns, creation, additive changes.
+//! Maps a definition to tables in a PostgreSQL schema: names, columns, creation, additive changes.
 //!
 //! ```text
 //! meta(name, value)                       format, definition hash, shape, collections in their order
-//! clock, tokens                           sequences: the time given last, tokens of leases
-//! tenants, generations                    as in the embedded store
+//! clock, tokens                           sequences: the last commit time, lease tokens
+//! tenants, generations                    as in SQLite
 //! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., b_FIELD.., s_STATE.., conflict, state, contributions, raw)
-//!   g_C_FIELD                             GiST index of b_FIELD, the boxes around geometries of an `intersects` index
+//!   g_C_FIELD                             GiST index of b_FIELD, the bounding boxes of an `intersects` index
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
-//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections, record_log, calls, api_tokens
-//! tag_stamps, tags, tagged, trees         tags, who carries them, the documents they are asked of
+//! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
+//! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! ```
-//! Text is compared byte by byte (`COLLATE "C"`). An index on text holds the first [`INDEXED`] characters, because a B-tree
-//! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
-//! index over the trigrams that a function of the schema makes, so that no extension is needed.
+//! Text is compared byte by byte (`COLLATE "C"`). An index on text contains the first [`INDEXED`] characters, because a B-tree does not accept long
+//! ones; a condition on a longer text is combined with the condition that follows for these characters. A `contains` index is a GIN index over
+//! trigrams computed by a function of the schema, so that no extension is needed.
 
 use super::session::{DbResult, Session};
 use super::values::{BoundingBox, RowExt, column_type, read};
@@ -27,10 +27,10 @@ use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 
-/// Version of everything that is not the definition's.
+/// Version of the parts of the format that do not depend on the definition.
 const FORMAT: &str = "10";
 
-/// Characters of a text that an index holds.
+/// Number of characters of a text that an index contains.
 pub const INDEXED: usize = 600;
 
 const FIXED: &str = r#"
@@ -85,17 +85,17 @@ CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRIC
   $$ SELECT ARRAY(SELECT substr(value, at, 3) FROM generate_series(1, length(value) - 2) AS at) $$;
 "#;
 
-/// What statements need to know of one collection.
+/// Tables and columns of one collection.
 pub struct CollectionTables {
     /// The record table, quoted.
     pub table: String,
-    /// Columns of a row in the order they are written.
+    /// Columns of a row in the order in which they are written.
     pub columns: Vec<(String, String)>,
-    /// Columns that are read: the head, the values, or all of it.
+    /// Columns that are read: those of the head, the values, or everything.
     pub read: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<FieldId>,
-    /// Fields with an index of boxes.
+    /// Fields with an index of bounding boxes.
     pub boxed: Vec<FieldId>,
     /// Indexed list fields and their side tables.
     pub lists: Vec<(FieldId, String)>,
@@ -103,29 +103,29 @@ pub struct CollectionTables {
     pub uniques: Vec<(FieldId, String)>,
 }
 
-/// The tables as one tenant has them, by a session.
+/// The tables and a session, for one tenant.
 pub struct TenantTables<'c> {
     pub session: &'c mut Session,
     pub tables: &'c StoreTables,
     pub tenant: i64,
 }
 
-/// Tables of a definition.
+/// The tables of a definition.
 pub struct StoreTables {
     /// By collection.
     pub collections: IdVec<CollectionId, CollectionTables>,
     definition: Arc<Catalogue>,
     shape: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
-    /// Whether records are spread over several servers.
+    /// Whether records are distributed over several servers.
     distributed: OnceLock<bool>,
-    /// The hash of the definition that the store must hold on, if that is not the process's own.
+    /// The hash of the definition that the store must keep, if that is not the process's own.
     expected: OnceLock<String>,
-    /// Whether it may hold any.
+    /// Whether any definition is accepted.
     any: bool,
 }
 
-/// A name in SQL. PostgreSQL cuts names after 63 bytes; long ones end in a hash instead.
+/// Returns a quoted name. PostgreSQL cuts names after 63 bytes; longer ones end in a hash instead.
 pub fn name(parts: &[&str]) -> String {
     let whole = parts.join("_");
     if whole.len() <= 63 {
@@ -149,23 +149,23 @@ impl StoreTables {
         Self { collections, definition: catalogue.clone(), shape: StoreSchema::of(catalogue), generations, distributed, expected, any: false }
     }
 
-    /// For what needs no definition: jobs, chunks, tokens.
+    /// For jobs, chunks and tokens, which need no definition.
     pub fn of_ledger() -> Self {
         Self { any: true, ..Self::new(&Arc::new(Catalogue::empty())) }
     }
 
-    /// Whether a stored hash is that of the definition the store held when this process opened it.
+    /// Whether a stored hash is that of the definition the store had when this process opened it.
     pub fn holds(&self, stored: Option<&str>) -> bool {
         let expected = self.expected.get().map_or(self.definition.hash.as_str(), String::as_str);
         self.any || stored == Some(expected)
     }
 
-    /// The definition the tables are of.
+    /// The definition of the tables.
     pub fn catalogue(&self) -> &Catalogue {
         &self.definition
     }
 
-    /// Whether records are spread over several servers, which lock no rows of more than one of them.
+    /// Whether records are distributed over several servers; then one statement cannot lock rows of more than one of them.
     pub fn distributed(&self) -> bool {
         self.distributed.get().copied().unwrap_or(false)
     }
@@ -219,20 +219,20 @@ fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<Fi
     collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
 }
 
-/// Whether records are made of what several say, or follow from others: a row that changes again and again stays on its page where
-/// there is room, and its indexes need not be told.
+/// Whether records are rewritten often, because they combine several contributions or follow from other records: a row stays on its page if there is
+/// space, and then its indexes need not be updated.
 fn is_rewritten(collection: &Collection) -> bool {
     let is_made = |field: &Field| field.survivorship != Survivorship::Latest || matches!(field.derive, Some(Derivation::Rollup(_)));
     collection.rows_of.is_some() || collection.fields.iter().any(is_made)
 }
 
-/// What an ordered index on a column holds.
+/// The expression that an ordered index on a column contains.
 pub fn indexed(column: &str, ty: &FieldType) -> String {
     if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED})") } else { column.to_owned() }
 }
 
-/// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was there before.
-/// Processes that do so at once wait for each other.
+/// Creates what is missing and applies additions; returns what was done, in words, and whether there was another definition before. Processes that do
+/// so at once wait for each other.
 pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbResult<(Vec<String>, bool)> {
     if is_prepared(session, tables)? && meta(session, "collections")?.is_some() {
         return Ok((Vec::new(), false));
@@ -277,7 +277,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     Ok((changes, redefined))
 }
 
-/// Refuses a store of another format.
+/// Fails for a store of another format.
 pub fn check_format(session: &mut Session) -> DbResult<()> {
     let format = meta(session, "format")?;
     if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
@@ -288,8 +288,8 @@ fn has_citus(session: &mut Session) -> DbResult<bool> {
     session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.at(0)
 }
 
-/// Spreads what grows with the records over the servers of a Citus cluster, with what is in it: records and their lists by
-/// key, edges and marks by target, reservations by the hash of their value. All else stays on the coordinator.
+/// Distributes the tables that grow with the records over the servers of a Citus cluster, including existing rows: records and their lists by key,
+/// edges and marks by target, tags and trees by key, reservations by the hash of their value. All others stay on the coordinator.
 fn distribute(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     if !has_citus(session)? {
         return Ok(false);
@@ -316,7 +316,7 @@ fn distribute(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     Ok(true)
 }
 
-/// Refuses a store that a process may not use without preparing it.
+/// Checks whether a process may use the store without preparing it.
 pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: AccessMode) -> DbResult<()> {
     if purpose == AccessMode::Write && is_prepared(session, tables)? {
         return Ok(());
@@ -338,7 +338,8 @@ pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: 
     Ok(())
 }
 
-/// Names of collections by their numbers: those of the definition at hand, or those that the store says.
+/// Returns the names of collections by their numbers: those of the process's definition, or those recorded in the store if any definition is
+/// accepted.
 pub fn collections(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<String>> {
     if !tables.any {
         return Ok(tables.definition.collections.iter().map(|own| own.name.clone()).collect());
@@ -346,7 +347,7 @@ pub fn collections(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<
     Ok(crate::sql::shape::named(meta(session, "collections")?.as_deref())?)
 }
 
-/// Whether nothing is to be done, found out without waiting for anybody.
+/// Whether there is nothing to do, checked without waiting for locks.
 fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.at(0)?;
     if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
@@ -374,7 +375,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                     _ => format!("{column} {ty}"),
                 })
                 .collect();
-            // nothing is asked of these: the server need not look at them when it takes samples
+            // no condition uses these: the server need not sample them for statistics
             let ignored = ["contributions", "raw", "state"].map(|column| format!("ALTER COLUMN {column} SET STATISTICS 0")).join(", ");
             let room = if is_rewritten(collection) { " WITH (fillfactor = 60)" } else { "" };
             session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)){room}; ALTER TABLE {table} {ignored}", columns.join(", ")))?;
@@ -393,7 +394,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                 }
                 changes.push(format!("field `{of}.{}` is new; import documents again to fill it", field.name));
             }
-            // a cluster does not pass it on
+            // a cluster does not apply this to its servers
             if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {
                 session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
@@ -410,7 +411,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
             if ty.is_list() {
                 list_index(session, collection, field, had.ordered)?;
             } else {
-                // those who lead to a record are read page by page
+                // children of a target are read page by page
                 let behind = if field.is_link() { ", key" } else { "" };
                 let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
                 let is_one = |index: FieldIndexes| index.ordered || index.by_link;
@@ -448,7 +449,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                 session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&state.ty)))?;
                 changes.push(format!("state field `{of}.{}` is new", state.name));
             }
-            // lists and texts inside have side tables, which state does not
+            // indexes on lists and trigrams need side tables, which state fields do not have
             let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
             let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
@@ -461,7 +462,7 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
     Ok(changes)
 }
 
-/// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
+/// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.
 fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &FieldSchema, ty: &FieldType) -> DbResult<()> {
     let column = name(&["f", field]);
     if had.is_list() && had.ordered {
@@ -491,7 +492,7 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     match IndexChange::of(field.index.ordered, had) {
         IndexChange::Create => {
             if field.fold {
-                // only the process that writes a value folds it
+                // values are folded only by the process that writes them
                 let with_values = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
                 if session.one(&with_values, &[])?.at(0)? {
                     return Err(StoreError::Definition(format!(
@@ -526,10 +527,10 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     }
 }
 
-/// Boxes that are computed at a time where an index of them is new.
+/// Number of bounding boxes computed at a time for a new index.
 const BOXES: usize = 10_000;
 
-/// The index of boxes around geometries; a late one begins with those of what is stored.
+/// Creates or drops an index of bounding boxes; one that is added later starts from what is stored.
 fn box_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
     let (table, column) = (name(&["r", &collection.name]), name(&["b", &field.name]));
     match IndexChange::of(field.index.intersects, had) {
@@ -551,7 +552,7 @@ fn box_index(session: &mut Session, collection: &Collection, field: &Field, had:
                 after = (last.at(1)?, last.at(2)?);
                 let (mut tenants, mut keys, mut boxes) = (Vec::<i64>::new(), Vec::<&str>::new(), Vec::new());
                 for row in &rows {
-                    // what cannot be read is told by whoever reads it
+                    // damaged values are reported when they are read
                     if let Ok(value) = read(row, 0, &FieldType::Geometry) {
                         tenants.push(row.at(1)?);
                         keys.push(row.at(2)?);
@@ -576,7 +577,7 @@ pub fn put_meta(session: &mut Session, name: &str, value: &str) -> DbResult<()> 
     session.execute(sql, &[&name, &value]).map(|_| ())
 }
 
-/// Whether the store still holds the definition this process works with.
+/// Checks that the store still has the definition with which this process works.
 pub fn check(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let stored = meta(session, "definition")?;
     if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
@@ -591,7 +592,7 @@ fn read_generations(session: &mut Session, tables: &StoreTables) -> DbResult<Has
     Ok(numbers)
 }
 
-/// Reads what never changes while a process runs, once: the numbers of maps, and whether records are spread.
+/// Reads once what never changes while a process runs: the numbers of mappings, and whether records are distributed.
 pub fn remember(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let numbers = read_generations(session, tables)?;
     let _ = tables.generations.set(numbers);

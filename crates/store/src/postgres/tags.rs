@@ -1,4 +1,4 @@
-//! Tags and trees.
+//! Reads and writes tags and trees.
 
 use super::session::{DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
@@ -17,7 +17,7 @@ fn id_of(tables: &StoreTables, collection: CollectionId) -> DbResult<i64> {
 }
 
 pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId) -> DbResult<CollectionTags> {
-    // the stamp first: tags that change after it are found again, never missed
+    // the revision first: tags that change after it are read again later, never missed
     let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map(|row| row.at(0)).transpose()?.unwrap_or(0);
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
     let tag = |row: Row| -> DbResult<Tag> {
@@ -37,14 +37,14 @@ pub fn tags(session: &mut Session, tables: &StoreTables, tenant: i64, collection
     Ok(CollectionTags { revision: stamp, tags })
 }
 
-/// Whoever evaluates tags waits until this transaction has ended.
+/// Sets the revision of a tenant's tags. Units that evaluate tags wait until this transaction has ended.
 fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> DbResult<()> {
     let sql = "INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET stamp = excluded.stamp";
     session.execute(sql, &[&tenant, &stamp])?;
     Ok(())
 }
 
-/// Writes tags; those that are new must be, where `new` says so.
+/// Writes tags, which must not exist if `new`.
 pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: bool, stamp: i64) -> DbResult<()> {
     let TenantTables { session, tables, tenant } = own;
     let collection = id_of(tables, collection)?;
@@ -76,7 +76,7 @@ pub fn put(own: TenantTables<'_>, collection: CollectionId, tags: &[Tag], new: b
     Ok(())
 }
 
-/// Removes a tag, and everybody's.
+/// Removes a tag from its collection and from all records.
 pub fn delete(own: TenantTables<'_>, collection: CollectionId, name: &str, stamp: i64) -> DbResult<bool> {
     let TenantTables { session, tables, tenant } = own;
     let collection = id_of(tables, collection)?;
@@ -85,7 +85,7 @@ pub fn delete(own: TenantTables<'_>, collection: CollectionId, name: &str, stamp
     Ok(session.execute("DELETE FROM tags WHERE tenant = $1 AND collection = $2 AND name = $3", &[&tenant, &collection, &name])? > 0)
 }
 
-/// Rows of `columns` of a table, by key.
+/// The query for `columns` of a table, by key.
 fn by_key(tables: &StoreTables, table: &str, columns: &str, order: &str) -> String {
     match tables.distributed() {
         true => format!("SELECT key, {columns} FROM {table} WHERE tenant = $1 AND collection = $2 AND key = ANY($3) {order}"),
@@ -107,21 +107,21 @@ fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> DbResult<T>)
     Ok(found)
 }
 
-/// Names of the tags that records carry.
+/// Reads the names of the tags that records carry.
 pub fn tagged(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<Vec<String>>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "tagged", "value", "ORDER BY 1, 2");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.at(1))
 }
 
-/// Trees of records, each of a source.
+/// Reads the trees of records, each with its source.
 pub fn trees(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<PackedTrees>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "trees", "source, tree", "");
     grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| Ok((row.at(1)?, row.at(2)?)))
 }
 
-/// Writes what a unit has found out of documents and tags. Who changes tags waits until it has ended.
+/// Writes the trees and tags of a unit. Transactions that change tags wait until this one has ended.
 pub fn write(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(known) = unit.tag_revision() else { return Ok(()) };
     session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;

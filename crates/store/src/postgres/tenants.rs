@@ -1,4 +1,4 @@
-//! Numbers of tenants.
+//! Tenants and their ids.
 
 use super::session::{DbResult, Session};
 use super::values::RowExt;
@@ -6,15 +6,15 @@ use crate::Tenant;
 use std::collections::HashMap;
 use std::sync::RwLock;
 
-/// A number that no tenant has.
+/// An id that no tenant has.
 pub const NO_TENANT: i64 = -1;
 
-/// Ids of tenants that are in the store; they never change, so they are remembered.
+/// Ids of stored tenants, cached because they never change.
 #[derive(Default)]
 pub struct TenantIds(RwLock<HashMap<Tenant, i64>>);
 
 impl TenantIds {
-    /// The id of a tenant, if it has ever written. Not to be asked inside a transaction, which may be taken back.
+    /// Returns the id of a tenant, if it has ever written. Must not be called inside a transaction, which may be rolled back.
     pub fn find(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
         let known = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
         if known.is_some() {
@@ -28,7 +28,7 @@ impl TenantIds {
     }
 }
 
-/// The id of a tenant, created if it is new.
+/// Returns the id of a tenant, which is created if it is new.
 pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> DbResult<i64> {
     if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
         return row.at(0);

@@ -5,13 +5,13 @@ use super::tables::TenantTables;
 use super::values::RowExt;
 use crate::sql::unique::{Digest, Taken};
 
-/// What is taken of the values that records of a unit have, by their keys, and of those that they want; locked until the unit ends.
+/// Reads who has the values that a unit's records (`keys`) have and those that they claim (`digests`); locks these rows until the unit ends.
 pub fn read(own: TenantTables<'_>, table: &str, keys: &[&str], digests: &[Digest]) -> DbResult<Taken> {
     let TenantTables { session, tables, tenant } = own;
     let sql = match tables.distributed() {
-        // the lock of the collection keeps others away
+        // the lock of the collection excludes other units
         true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),
-        // one by one, as rows of records are found, and locked in the order of digests
+        // one by one, like rows of records, and locked in the order of digests
         false => {
             let by =
                 |column: &str| format!("SELECT digest FROM {table} WHERE tenant = $1 AND {column} BETWEEN u.own AND u.own ORDER BY {column} LIMIT 1");
@@ -31,7 +31,7 @@ pub fn read(own: TenantTables<'_>, table: &str, keys: &[&str], digests: &[Digest
     Ok(Taken { holders })
 }
 
-/// Writes what is taken after a unit, where it differs from what was taken before it.
+/// Writes the differences between the values taken before and after a unit.
 pub fn write(session: &mut Session, tenant: i64, table: &str, before: &Taken, after: &Taken) -> DbResult<()> {
     let given: Vec<&Digest> =
         before.holders.iter().filter(|(digest, key)| after.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();

@@ -1,8 +1,8 @@
-//! Writes a unit of work: calls its methods in their order, and writes what each gives.
+//! Writes a unit of work: calls its methods in order, and writes what they return.
 //!
-//! A unit locks the rows it is about in the order of their keys, compares versions, merges what has changed, and writes with one
-//! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
-//! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
+//! A unit locks its rows in the order of their keys, compares versions, merges what has changed, and writes with one statement per kind of change;
+//! the statements are waited for together. More than a few new rows are copied. All transactions lock in the same order: existing rows, reservations
+//! of unique values, new rows. So they may wait for each other, but cannot deadlock.
 
 use super::edges::{self, NEW_RECORDS};
 use super::records::{self, by_key_locked};
@@ -25,7 +25,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
 
-/// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
+/// Writes a unit of work inside a transaction; also returns how many rows of which collections it wrote.
 pub fn write(
     session: &mut Session,
     tables: &StoreTables,
@@ -42,7 +42,7 @@ pub fn write(
         None => tenant_id(session, unit.tenant())?,
     };
     if let Some(call) = unit.call() {
-        // its place is taken first, so that the same call waits here until this one has ended, and then finds its answer
+        // its row is inserted first, so that the same call waits here until this transaction ends, and then finds its response
         let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";
         if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
             let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
@@ -71,7 +71,7 @@ pub fn write(
         for (collection, keys) in keys {
             let records = records::read_damaged(TenantTables { session: writer.session, tables, tenant }, collection, &keys, ReadDetail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
-                // it came into being after the lock: begin again, then it is locked in its turn
+                // it was created after the lock: start again, then it will be locked
                 let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
                 if record.as_ref().filter(|record| is_known(record)).map(|record| record.version)
                     != writer.locked.get(&(collection, key.clone())).map(|held| held.0)
@@ -109,7 +109,7 @@ pub fn write(
         match answer {
             Some(answer) => {
                 session.later("UPDATE calls SET answer = $3 WHERE tenant = $1 AND id = $2", &[tenant, &id, &answer])?;
-                // old ones go with new ones
+                // each new call deletes up to two expired ones
                 let old = "DELETE FROM calls WHERE (tenant, id) IN \
                            (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
                 session.later(old, &[&(stamp - CALL_KEPT)])?;
@@ -125,7 +125,7 @@ pub fn write(
     Ok((CommitReceipt { committed_at: stamp, rows }, sizes))
 }
 
-/// Logs changes of records of one collection; golden ones beyond what it keeps are forgotten.
+/// Writes the change logs of records of one collection; deletes golden changes beyond the number that it keeps.
 fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entries: &[NewChangeLogEntry], stamp: i64) -> DbResult<()> {
     let sql = "INSERT INTO record_log(tenant, collection, at, key, transition, caller, change) \
                SELECT $1, $2, $3, e.* FROM unnest($4::text[], $5::text[], $6::text[], $7::text[]) AS e";
@@ -147,8 +147,8 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
 /// Link, target, group, start and child.
 type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);
 
-/// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
-/// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
+/// Passes a unit the records and ranges of its read set that have changed. Existing records cannot change until it ends; a transaction that changes
+/// edges meanwhile leaves a mark, whose pass waits for this unit to end.
 fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dyn Unit) -> DbResult<()> {
     let Some(reliance) = unit.read_set().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
     let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
@@ -168,7 +168,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     }
     let mut ranges = Vec::new();
     for (place, read) in reliance.ranges.iter().enumerate() {
-        // what others commit on several servers is not seen at once
+        // commits on several servers do not become visible at once
         if tables.distributed()
             || edges::edges_starting_between(TenantTables { session, tables, tenant }, read.link, &read.ranges, None)? != read.edges
         {
@@ -176,7 +176,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
         }
     }
     let is_other = |(_, read): &(usize, &RecordRead)| {
-        // a record that is not there cannot be kept away
+        // a record that does not exist cannot be locked
         read.version.is_none() || now.get(&(read.collection, read.key.as_str().to_owned())) != read.version.as_ref()
     };
     let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
@@ -185,7 +185,7 @@ fn check(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &mut dy
     })
 }
 
-/// Passes that look for what this transaction has not committed yet wait for it to end.
+/// Makes passes wait that must see what this transaction has not committed yet.
 fn keep_passes_waiting(session: &mut Session, tenant: i64) -> DbResult<()> {
     session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", NEW_RECORDS), &[&tenant])
 }
@@ -212,7 +212,7 @@ fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling
         let links: Vec<i64> = settling.cleared_links.iter().copied().map(i64::from).collect();
         session.later("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
     }
-    // of several changes of one edge the last counts
+    // of several changes of one edge the last one counts
     let mut changes: BTreeMap<EdgeKey, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges.into_iter().filter(|change| change.is_kept(tables.catalogue())) {
         let (edge, kept) = match change {
@@ -242,7 +242,7 @@ fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling
         } else {
             let own = "e.tenant = $1 AND e.link = u.link AND e.target = u.target AND e.grp = u.grp AND e.start = u.start AND e.child = u.child";
             let gone = "unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS u(link, target, grp, start, child)";
-            // one by one through the index: however the planner would join them, it believes that there are few
+            // one by one through the index: the planner would underestimate their number for any kind of join
             let sql = match tables.distributed() {
                 true => format!("DELETE FROM edges e USING {gone} WHERE {own}"),
                 false => format!(

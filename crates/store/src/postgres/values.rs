@@ -1,4 +1,4 @@
-//! Values as columns: how each type is written and read.
+//! Encodes values as columns and decodes them.
 
 use super::session::DbResult;
 use crate::StoreError;
@@ -40,16 +40,16 @@ impl ToSql for BoundValue<'_> {
     to_sql_checked!();
 }
 
-/// The box around a geometry as a parameter; null for no geometry.
+/// The bounding box of a geometry as a parameter; null for other values.
 #[derive(Debug, Clone, Copy)]
 pub struct BoundingBox(Option<[f64; 4]>);
 
 impl BoundingBox {
-    /// The box around a value.
+    /// Returns the bounding box of a value.
     pub fn of(value: &Value) -> Self {
         let Value::Geometry(geometry) = value else { return Self(None) };
         let reach = geometry.reach();
-        // the greater corner comes first
+        // the upper right corner comes first
         Self(Some([reach.east, reach.north, reach.west, reach.south]))
     }
 }
@@ -70,7 +70,7 @@ impl ToSql for BoundingBox {
     to_sql_checked!();
 }
 
-/// Where a row stands (`ctid`): as long as it is locked, until it is changed.
+/// The location of a row (`ctid`): valid while the row is locked, until it is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowLocation([u8; 6]);
 
@@ -97,7 +97,7 @@ impl ToSql for RowLocation {
     to_sql_checked!();
 }
 
-/// The type of a column that holds values.
+/// Returns the type of a column for values of this type.
 pub fn column_type(ty: &FieldType) -> String {
     match ty {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => "bigint".into(),
@@ -113,17 +113,17 @@ pub fn column_type(ty: &FieldType) -> String {
     }
 }
 
-/// The type without its collation, for casts.
+/// Returns the type without its collation, for casts.
 pub fn bare_type(ty: &FieldType) -> String {
     column_type(ty).replace(" COLLATE \"C\"", "")
 }
 
-/// Columns of a row.
+/// Reads columns of a row.
 pub trait RowExt {
-    /// The value of a column, by its place or name.
+    /// Returns the value of a column, by its position or name.
     ///
     /// # Errors
-    /// When it is null or of another type where it may not be: whoever changes the database by himself can bring that about.
+    /// When it is null or of another type although it must not be, which only changes by another program can cause.
     fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> DbResult<T>;
 }
 
@@ -142,7 +142,7 @@ fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> DecodeResult<Option
     row.try_get(index).map_err(|error| error.to_string())
 }
 
-/// A column's value by its type; why there is none that can be read.
+/// Reads a column's value of a type; fails with the reason why it cannot be read.
 pub fn read(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Value> {
     let json = |text: &str| serde_json::from_str(text).map(|json| Value::Json(Arc::new(json))).map_err(|_| "it is not JSON".to_owned());
     let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<DecodeResult<Vec<Value>>>().map(Value::List);

@@ -1,10 +1,10 @@
-//! Units on their way: threads that take them and commit them. More processes are more such threads.
+//! Threads that take units and commit them. Each process has its own.
 //!
-//! One thread writes bulk units, which keep their order, each in a transaction of its own; units somebody waits for have threads
-//! of their own. Those of one tenant that wait in line together are written as one, if nobody holds their records; what would
-//! have to wait for others' transactions, or fails, steps aside into a line whose threads write each alone. A unit whose transaction was in another's way, or
-//! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
-//! that hands back a lease that is gone was committed by somebody, itself included.
+//! One thread writes bulk units in their order, each in a transaction of its own; units that a caller waits for have other threads. Those of one
+//! tenant that wait together are written in one transaction, if their records are not locked; if they would have to wait for other transactions, or
+//! one of them fails, they move to a queue whose threads write each alone. A unit is written again after a conflict with another transaction, or if
+//! the connection was lost before COMMIT. If it is not known whether COMMIT was done, the lease decides: if the lease of a unit no longer exists, the
+//! unit was committed, by this worker or by another.
 
 use super::clock::{ServerClock, begin};
 use super::jobs;
@@ -35,7 +35,7 @@ struct QueuedUnit {
 }
 
 impl QueuedUnit {
-    /// Whether it may be written together with others.
+    /// Whether it may be written together with `others`.
     fn joins(&self, others: &[QueuedUnit]) -> bool {
         let places = |request: &QueuedUnit| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
         let own = places(self);
@@ -48,20 +48,20 @@ struct WriteQueues {
     /// In the order of [`WriteQueue`].
     waiting: [VecDeque<QueuedUnit>; 3],
     closed: [bool; 3],
-    /// Threads that write units together.
+    /// Number of threads that are writing units together.
     writing: usize,
-    /// When units were written together the last time, and how many with those that waited then.
+    /// When units were last written together, and how many, including those that waited then.
     last: Option<(Instant, usize)>,
 }
 
-/// Where a unit waits.
+/// The queue in which a unit waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteQueue {
     /// Bulk units.
     Bulk,
-    /// Units that somebody waits for, to be written together.
+    /// Units that a caller waits for, to be written together.
     Grouped,
-    /// Those that may have to wait for others' transactions.
+    /// Units that may have to wait for other transactions.
     Solo,
 }
 
@@ -71,16 +71,16 @@ struct WriterState {
     arrived: [Condvar; 3],
 }
 
-/// The lines, each with its threads.
+/// The queues, each with its number of threads.
 const THREADS: [(WriteQueue, usize); 3] = [(WriteQueue::Bulk, 1), (WriteQueue::Grouped, 3), (WriteQueue::Solo, 4)];
-/// What comes while units are written together gathers for so long before another thread begins to write it.
+/// How long units that arrive while others are written together collect before another thread begins to write them.
 const PATIENCE: Duration = Duration::from_millis(3);
-/// As many as there were the last time are waited for so long: those who have been answered come again.
+/// How long to wait for as many units as the last time: callers that were just answered soon send more.
 const RETURNING: Duration = Duration::from_micros(500);
-/// Units that are written together.
+/// Maximum number of units that are written together.
 const TOGETHER: usize = 16;
 
-/// The threads; dropping it finishes what waits.
+/// The writing threads; dropping it finishes the waiting units.
 pub struct PostgresWriter {
     shared: Arc<WriterState>,
     threads: Vec<(WriteQueue, JoinHandle<()>)>,
@@ -127,12 +127,12 @@ impl PostgresWriter {
         Ok(Self { shared, threads })
     }
 
-    /// How many units wait.
+    /// Returns how many units wait.
     pub fn waiting(&self) -> u64 {
         self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting.iter().map(VecDeque::len).sum::<usize>() as u64
     }
 
-    /// Puts a unit in line.
+    /// Queues a unit.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
         let (answer, pending) = CommitReply::new(None);
         let line = match urgency {
@@ -147,7 +147,7 @@ impl PostgresWriter {
 
 impl Drop for PostgresWriter {
     fn drop(&mut self) {
-        // in this order: what steps aside finds its line open
+        // in this order: a unit that moves to another queue finds it open
         for (line, _) in THREADS {
             self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed[line as usize] = true;
             self.shared.arrived[line as usize].notify_all();
@@ -158,23 +158,22 @@ impl Drop for PostgresWriter {
     }
 }
 
-/// Whether a unit asks more of its transaction than one for several can answer.
+/// Whether a unit needs more of its transaction than one for several units can provide.
 fn is_on_its_own(unit: &dyn Unit) -> bool {
     let relies = unit.read_set().is_some_and(|reliance| !reliance.records.is_empty() || !reliance.ranges.is_empty());
     relies || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
 }
 
-/// Rows of a table of which nothing need be known.
+/// Number of rows below which the planner needs no statistics.
 const SMALL: u64 = 25;
 
-/// Rows written by this process, by collection: the server's planner is told of a table that has grown to the fourfold. It
-/// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
-/// time.
+/// Counts rows written by this process, by collection, to run ANALYZE on a table that has grown fourfold. The server would do so by itself, but a
+/// minute late and too late for a bulk load. A small sample is enough; the server takes a larger one later.
 #[derive(Default)]
 pub struct TableGrowth(HashMap<CollectionId, (u64, u64)>);
 
 impl TableGrowth {
-    /// How many rows of a collection were written, if that is the fourfold of what it was.
+    /// Counts written rows; returns the total if it is four times what it was at the last ANALYZE.
     fn has_grown(&mut self, collection: CollectionId, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
         *written += rows;
@@ -192,7 +191,7 @@ impl WriterState {
         self.arrived[line as usize].notify_one();
     }
 
-    /// What is written next: one request, and those after it that may join it.
+    /// Returns what is written next: one unit, and those after it that may join it. `None` if the queue is closed.
     fn next(&self, line: WriteQueue) -> Option<Vec<QueuedUnit>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -233,7 +232,7 @@ impl WriterState {
         context.count(sizes);
     }
 
-    /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
+    /// Writes units in one transaction that waits for no locks; if that fails, they move to the queue of single units.
     fn write_together(&self, context: &WriteContext, mut requests: Vec<QueuedUnit>) {
         let mut together = UnitGroup::new(&mut requests);
         let written = context.write(&mut together);
@@ -245,7 +244,7 @@ impl WriterState {
                 }
                 context.count(sizes);
             }
-            // they may have been written
+            // the units may have been written
             Err(DatabaseError::CommitUnknown(reason)) => {
                 for QueuedUnit { unit, answer, .. } in requests {
                     answer.send(Err(DatabaseError::CommitUnknown(reason.clone()).into()), Some(unit));
@@ -257,7 +256,7 @@ impl WriterState {
 }
 
 impl WriteContext {
-    /// Tells the server's planner of tables that have grown.
+    /// Updates the planner's statistics of tables that have grown.
     pub fn count(&self, sizes: Vec<(CollectionId, u64)>) {
         for (collection, rows) in sizes {
             let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
@@ -265,17 +264,17 @@ impl WriteContext {
                 let own = &self.tables.collections[collection];
                 let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
                 let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
-                // it is an advice: where it fails, work goes on
+                // this is an optimisation: if it fails, work goes on
                 let _ = self.pool.run(|session| {
                     let known = session.one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&own.table])?;
-                    // somebody has told it before
+                    // the statistics are up to date already
                     if f64::from(known.at::<f32>(0)?) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
                 });
             }
         }
     }
 
-    /// Writes a unit in a transaction of its own.
+    /// Writes a unit in a transaction.
     fn write(&self, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
         if let Some(lease) = unit.lease_token() {
@@ -284,7 +283,7 @@ impl WriteContext {
         Ok(done)
     }
 
-    /// Ends a job if nothing of it is left to do.
+    /// Ends a job if none of its chunks waits or is leased.
     pub fn finish_job(&self, job: JobId) -> DbResult<()> {
         if self.pool.run(|session| jobs::has_work(session, job))? {
             return Ok(());
@@ -300,7 +299,7 @@ impl WriteContext {
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
-            // the lease, or the answer that was kept, decides when it is done again
+            // the lease, or the kept response, decides when the unit is written again
             Err(DatabaseError::CommitUnknown(reason)) if unit.lease_token().is_some() || unit.call().is_some() => {
                 Err(DatabaseError::ConnectionLost(reason))
             }
@@ -311,8 +310,8 @@ impl WriteContext {
         }
     }
 
-    /// Does small work in a transaction of its own. It is done again when it is not known whether it was done, so twice must be
-    /// the same as once.
+    /// Does small work in a transaction of its own. It is repeated if it is not known whether it was committed, so doing it twice must have the same
+    /// effect as once.
     pub fn transaction<T>(&self, mut work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         self.pool.run(|session| {
             self.once(session, &mut work).map_err(|trouble| match trouble {
@@ -322,7 +321,7 @@ impl WriteContext {
         })
     }
 
-    /// The same for work that must not be done twice.
+    /// Like [`WriteContext::transaction`], for work that must not be done twice.
     pub fn transaction_once<T>(&self, mut work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         self.pool.run(|session| self.once(session, &mut work))
     }
@@ -337,13 +336,13 @@ impl WriteContext {
     }
 }
 
-/// Units of one tenant about different records, as one.
+/// Several units of one tenant that write different records, as one unit.
 struct UnitGroup<'u> {
     units: Vec<&'u mut dyn Unit>,
     writes: Vec<RecordWrite>,
-    /// Whose record it is.
+    /// The position of the unit that writes a record.
     owners: HashMap<(CollectionId, Key), usize>,
-    /// Rows written for each.
+    /// Number of records written by each unit.
     rows: Vec<Cell<u64>>,
 }
 
@@ -370,7 +369,7 @@ impl Unit for UnitGroup<'_> {
     }
 
     fn writes(&self) -> &[RecordWrite] {
-        // each is told that it begins, or begins again
+        // calling `writes` tells each unit that it starts, or starts again
         for (unit, rows) in self.units.iter().zip(&self.rows) {
             rows.set(unit.writes().len() as u64);
         }

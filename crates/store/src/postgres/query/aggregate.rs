@@ -1,4 +1,4 @@
-//! Numbers about all rows of a plan.
+//! Aggregates over all rows of a plan.
 
 use super::super::session::{DatabaseError, DbResult, Session};
 use super::super::values::{RowExt, read};
@@ -23,7 +23,7 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Q
     Ok(row.at::<i64>(0)? as u64)
 }
 
-/// One aggregate; its type is as in the embedded store.
+/// Computes one aggregate; its type is the same as in SQLite.
 pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> DbResult<Value> {
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
@@ -52,7 +52,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         AggregateFunction::Count => format!("SELECT count(*) FROM ({values}) AS present"),
         AggregateFunction::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
         AggregateFunction::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
-        // as text: a sum of 64-bit numbers has more than 64 bits on its way
+        // as text: a sum of 64-bit numbers may need more than 64 bits
         AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
         AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
         AggregateFunction::Median => format!(

@@ -1,4 +1,4 @@
-//! What a plan's columns are in SQL.
+//! The SQL of a plan's columns.
 
 use super::super::session::DbResult;
 use super::super::tables::name;
@@ -12,17 +12,17 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
-/// What the builder knows of a column.
+/// A column, as the SQL builder needs it.
 pub struct ColumnInfo {
-    /// As SQL, for values.
+    /// The SQL of its value.
     pub sql: String,
-    /// As SQL, for comparisons and order: the folded form where there is one.
+    /// The SQL for comparisons and order: the folded form if there is one.
     pub compared: String,
     pub ty: FieldType,
     fold: bool,
     pub index: FieldIndexes,
     pub name: String,
-    /// The number of the collection's tags, where it is those.
+    /// The number of the collection's tags, if it is the column of tags.
     pub tags: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         PlanColumn::Element(index) => {
             let member = member(collection, each, index)?;
             let value = format!("(el.value::jsonb ->> '{}')", member.name);
-            // text is collated by the column's rule wherever it stands
+            // the cast gives text the same collation as in a column
             let sql = format!("{value}::{}", column_type(&member.ty));
             let ty = member.ty.clone();
             Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name: member.name.clone(), tags: None })
@@ -110,7 +110,7 @@ impl ColumnInfo {
     }
 }
 
-/// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
+/// The SQL of the values of a member of the structs in a list, as a list is stored; for ranges, all ranges.
 pub fn in_structs(list: &str, member: &StructMember) -> String {
     let from = format!("unnest(r.{list}) WITH ORDINALITY AS m(value, place)");
     match member.ty {

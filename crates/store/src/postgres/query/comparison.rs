@@ -1,4 +1,4 @@
-//! Conditions in SQL, said in the form that an index answers.
+//! Turns conditions into SQL in the form that an index supports.
 
 use super::super::session::DbResult;
 use super::super::tables::{INDEXED, name};
@@ -9,12 +9,12 @@ use crate::plan::Comparison;
 use crate::sql::pattern::{self, MAX_PATTERN};
 use stook_catalogue::value::{FieldType, Geometry, Value};
 
-/// What an index holds of a text.
+/// Returns the beginning of a text that an index contains.
 pub fn beginning(text: &str) -> String {
     text.chars().take(INDEXED).collect()
 }
 
-/// Whether comparing with what an index holds of texts compares the texts: what differs, or ends, does so within that.
+/// Whether comparing with a text of this length by the indexed beginnings decides the comparison.
 pub fn decides(beginning: &str) -> bool {
     beginning.chars().count() < INDEXED
 }
@@ -23,7 +23,7 @@ pub fn decides(beginning: &str) -> bool {
 pub struct ComparisonSql<'a> {
     pub sql: &'a str,
     pub known: &'a ColumnInfo,
-    /// What its index holds of it: conditions say what follows for that, too.
+    /// The expression that its index contains: conditions include what follows for it.
     pub held: Option<String>,
     /// Whether its trigrams are indexed.
     pub contains: bool,
@@ -46,14 +46,14 @@ impl ComparisonSql<'_> {
         }
     }
 
-    /// A bound that is folded already.
+    /// Compares with a bound that is folded already.
     fn bound(&mut self, operator: &str, bound: &str) -> String {
         let Some(held) = &self.held else { return format!("{} {operator} {}", self.sql, self.parameters.text(bound.to_owned())) };
         let beginning = beginning(bound);
         if decides(&beginning) {
             return format!("{held} {operator} {}", self.parameters.text(beginning));
         }
-        // the first characters of an ordered pair are ordered, or equal
+        // if two texts are ordered, their beginnings are ordered or equal
         let loose = match operator {
             "<" => "<=",
             ">" => ">=",
@@ -86,7 +86,7 @@ impl ComparisonSql<'_> {
                 out
             })
         };
-        // the same limit as in the embedded store, which writes its special characters with three bytes
+        // the same limit as in SQLite, which writes special characters with three bytes
         let length =
             pieces.iter().map(|piece| piece.len() + 2 * piece.matches(['*', '?', '[']).count()).sum::<usize>() + pieces.len().saturating_sub(1);
         if length > MAX_PATTERN {
@@ -97,7 +97,7 @@ impl ComparisonSql<'_> {
         Ok(parts.join(" AND "))
     }
 
-    /// A test of a column that holds ranges.
+    /// Compares a column of ranges.
     fn in_ranges(&mut self, test: &Comparison) -> DbResult<String> {
         let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
         let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
@@ -110,7 +110,7 @@ impl ComparisonSql<'_> {
         ))
     }
 
-    /// What may lie so to a geometry, by the boxes around both.
+    /// Finds candidates by their bounding boxes.
     fn meets(&mut self, wanted: &Geometry) -> String {
         let own = name(&["b", &self.known.name]);
         let asked = wanted.reach().asked().into_iter().map(|asked| {
@@ -183,7 +183,7 @@ impl ComparisonSql<'_> {
                 format!("({} IS NULL OR NOT ({matches}))", self.sql)
             }
             Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
-            // which of them lie so is decided elsewhere, see [`crate::sql::lies`]
+            // the relation is decided elsewhere, see [`crate::sql::lies`]
             Comparison::Lies(_, wanted) if self.known.index.intersects => self.meets(wanted),
             Comparison::Lies(..) => format!("{} IS NOT NULL", self.sql),
         })

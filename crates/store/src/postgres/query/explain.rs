@@ -1,4 +1,4 @@
-//! How the server answers a plan.
+//! Describes how the server executes a plan.
 
 use super::super::session::{DbResult, Session};
 use super::super::tables::name;
@@ -7,7 +7,7 @@ use super::select::{SqlBuilder, rows_statement};
 use crate::plan::QueryPlan;
 use stook_catalogue::definition::Catalogue;
 
-/// Records among which the server may rather read all than look them up.
+/// Number of records up to which the server may read them all instead of using an index.
 const FEW: i64 = 1_000;
 
 pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan) -> DbResult<Vec<String>> {
@@ -33,7 +33,7 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &QueryPlan) -
     Ok(lines)
 }
 
-/// Whether an index of a record table is asked for nothing but the tenant.
+/// Whether an index of a record table is only used to find the rows of the tenant.
 fn reads_a_tenant(step: &str, condition: &str) -> bool {
     let of_records = step.contains(" on r_") || step.contains("Bitmap Index Scan on ");
     of_records && condition.trim().strip_prefix("Index Cond: (tenant = ").is_some_and(|rest| !rest.contains(" AND "))

@@ -1,4 +1,4 @@
-//! Plans to SQL. PostgreSQL's planner chooses among the indexes; every condition is said in the form an index answers.
+//! Turns plans into SQL. PostgreSQL's planner chooses among the indexes; every condition is written in the form that its index supports.
 
 mod aggregate;
 mod columns;

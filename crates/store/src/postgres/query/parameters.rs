@@ -1,4 +1,4 @@
-//! Parameters of a query, as they are collected.
+//! The parameters of a query.
 
 use super::super::session::SqlParameter;
 use super::super::values::{BoundValue, bare_type};
@@ -14,7 +14,7 @@ pub enum QueryParameter {
     Value(Value),
 }
 
-/// Parameters as they are collected; `$n` stands for the n-th.
+/// Collects parameters; `$n` is the n-th.
 #[derive(Default)]
 pub struct Parameters(Vec<QueryParameter>);
 
@@ -32,7 +32,7 @@ impl Parameters {
         self.push(QueryParameter::Text(text), "text")
     }
 
-    /// Runs `ask` with what PostgreSQL's client takes.
+    /// Runs `ask` with the parameters as PostgreSQL's client takes them.
     pub fn with<T>(&self, ask: impl FnOnce(&[SqlParameter<'_>]) -> T) -> T {
         let boxed: Vec<Box<dyn ToSql + Sync + '_>> = self
             .0

@@ -1,4 +1,4 @@
-//! Rows of a plan, as they are found.
+//! Reads the rows of a plan.
 
 use super::super::session::{DbResult, Session};
 use super::super::values::read;
@@ -30,8 +30,8 @@ pub fn visit(
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
 }
 
-/// Any one of the records with the smallest text in a column. The beginnings that an index holds nearly always tell which that is; sorting
-/// those with the same one by all of the text would read them all. Nothing where they do not tell, or the plan is for something else.
+/// Reads any one of the records with the smallest text in a column. The indexed beginnings nearly always decide which that is; sorting records with
+/// the same beginning by their complete texts would read them all. `None` if the beginnings do not decide, or if the plan is not of this kind.
 fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
     let [sort] = plan.sort.as_slice() else { return Ok(None) };
     let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
@@ -79,14 +79,14 @@ pub fn read_rows(
     })
 }
 
-/// Most rows of a page that is looked for among the first records.
+/// Maximum number of rows of a page that is searched among the first records.
 const GLANCED: u64 = 1_024;
 
-/// Records that are looked at for it: a few, and more where those say that the page is likely to be among them.
+/// How many of the first records are read for it: a few, and more if those show that the page is likely to be among them.
 const LOOKED_AT: [u64; 2] = [512, 8_192];
 
-/// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
-/// instead of finding all and sorting.
+/// Whether the plan is a page, in the order of keys, of records that an index finds: if these are very many, the first records are searched instead
+/// of finding and sorting them all.
 fn may_read_first_records(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<bool> {
     let is_page = plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= GLANCED);
     let is_plain = plan.sort.is_empty() && !plan.distinct && !plan.any_order && plan.each.is_none();
@@ -94,7 +94,7 @@ fn may_read_first_records(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResul
         return Ok(false);
     }
     for condition in &plan.conditions {
-        // what lists have is found better in their own tables
+        // elements of lists are found better in their own tables
         let is_list = known(builder.catalogue, builder.collection, None, condition.column)?.ty.is_list();
         let is_unique = matches!(condition.column, PlanColumn::Field(index) if builder.collection.fields[index].unique);
         if is_list || (is_unique && matches!(condition.test, Comparison::Equal(_))) {
@@ -104,8 +104,8 @@ fn may_read_first_records(builder: &SqlBuilder<'_>, plan: &QueryPlan) -> DbResul
     Ok(true)
 }
 
-/// A page among the first records in the order of keys, if it is there. What the planner expects to be found is no help: it may be a
-/// thousand times too few for the beginnings of texts.
+/// Reads a page from the first records in the order of keys, if they contain it. The planner's estimate is no help: for beginnings of texts it may be
+/// a thousand times too low.
 fn read_first_records(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Option<Vec<Vec<Value>>>> {
     let wanted = plan.offset + plan.limit.unwrap_or_default();
     let page = QueryPlan { offset: 0, limit: Some(wanted), ..plan.clone() };

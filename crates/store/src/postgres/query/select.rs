@@ -1,4 +1,4 @@
-//! A plan as one statement.
+//! Turns a plan into one statement.
 
 use super::super::session::DbResult;
 use super::super::tables::{indexed, name};
@@ -18,23 +18,23 @@ pub struct SqlBuilder<'a> {
     pub tenant: i64,
     pub conditions: Vec<String>,
     pub parameters: Parameters,
-    /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
+    /// Whether an index finds the records, so that scanning another one in the requested order would be a mistake.
     pub is_indexed: bool,
-    /// Whether nothing but what they are sorted by first finds them, so that its index is walked.
+    /// Whether records are found only by the first sort column, so that its index is scanned.
     pub is_ordered_scan: bool,
-    /// The field that is the key, where the key's index is walked.
+    /// The field that is the key, if the key's index is scanned.
     pub key_field: Option<&'a str>,
-    /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
+    /// Whether the records with a tag are read in the order of keys, and looked up by these.
     pub is_tag_scan: bool,
-    /// The structs that rows are of, read of each record.
+    /// The list of structs whose elements are the rows, joined to each record.
     pub each: String,
-    /// Where only the first records are looked at, what their keys have to be, and how many.
+    /// If only the first records are searched: the condition on their keys, and how many.
     pub first: Option<(String, u64)>,
-    /// Whether texts are sorted by no more than an index holds of them.
+    /// Whether texts are sorted only by the characters that an index contains.
     pub by_beginnings: bool,
 }
 
-/// Rows of a page that is read in the order of keys.
+/// Maximum number of rows of a page that is read in the order of keys.
 const SMALL_PAGE: u64 = 256;
 
 impl<'a> SqlBuilder<'a> {
@@ -65,7 +65,7 @@ impl<'a> SqlBuilder<'a> {
         let finds = |(known, test): &(ColumnInfo, &Comparison)| known.finds(test);
         builder.is_indexed = conditions.iter().any(finds);
         let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
-        // the field that is the key says the same once more; what stands inside of it is found better by that
+        // conditions on the field that is the key repeat those on the key; but its trigram index is better for patterns
         let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
         let repeats = |(known, test): &(ColumnInfo, &Comparison)| {
             Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Comparison::Wildcard(_)))
@@ -79,7 +79,7 @@ impl<'a> SqlBuilder<'a> {
         let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
         let of_tag = |(known, test): &(ColumnInfo, &Comparison)| known.tags.filter(|_| matches!(test, Comparison::Equal(_)));
         let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
-        // one record at most cannot be beaten
+        // nothing finds fewer than one record
         let by_key = |(known, test): &(ColumnInfo, &Comparison)| known.name == "key" && matches!(test, Comparison::Equal(_) | Comparison::In(_));
         let streamed = streamed.filter(|_| !conditions.iter().any(by_key));
         if let Some(place) = streamed
@@ -89,13 +89,13 @@ impl<'a> SqlBuilder<'a> {
             let value = builder.parameters.value(wanted.clone(), &FieldType::Text);
             let tags = known.tags.unwrap_or_default();
             builder.conditions.push(format!("t.tenant = {tenant} AND t.collection = {tags} AND t.value = {value}"));
-            // the beginning of a page is found in the index of tags, too
+            // the index of tags also finds the beginning of a page
             for (known, test) in conditions.iter().filter(|(known, _)| known.name == "key") {
                 let condition = ComparisonSql { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
                 builder.conditions.push(condition);
             }
         }
-        // elements of lists find records where nothing else does
+        // elements of lists find records only if no other condition does
         let mut by_elements = !conditions.iter().any(|condition| finds(condition) && !condition.0.ty.is_list());
         for (place, condition) in conditions.iter().enumerate() {
             if streamed == Some(place) {
@@ -108,7 +108,7 @@ impl<'a> SqlBuilder<'a> {
         Ok(builder)
     }
 
-    /// Adds a condition; one on an indexed list that `drives` is asked first, and records are looked up by what it finds.
+    /// Adds a condition; if `drives`, a condition on an indexed list is evaluated first and its results are used to look up records.
     fn condition(&mut self, test: &Comparison, known: &ColumnInfo, drives: bool) -> DbResult<()> {
         if let Comparison::Exists(wanted) = test {
             self.conditions.push(format!("{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
@@ -116,7 +116,7 @@ impl<'a> SqlBuilder<'a> {
         }
         if !known.ty.is_list() {
             let sql = known.compared.clone();
-            // where the key finds them, no other index is to be preferred
+            // if the key finds the records, no other index must be preferred
             let is_repeated = Some(known.name.as_str()) == self.key_field;
             let held = (known.index.ordered && known.ty == FieldType::Text && !is_repeated).then(|| indexed(&sql, &known.ty));
             let contains = known.index.contains && !is_repeated;
@@ -131,11 +131,11 @@ impl<'a> SqlBuilder<'a> {
             other => (other, ""),
         };
         if known.sql == "r.conflict" && negation.is_empty() {
-            // most records have none: an index has the others
+            // most records have no conflicts: the others are in an index
             self.conditions.push("r.conflict IS NOT NULL".into());
         }
         if known.index.ordered {
-            // the index of tags holds them whole
+            // the index of tags contains entire names
             let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));
             let tenant = self.parameters.push(QueryParameter::Number(self.tenant), "bigint");
             let tenant = known.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
@@ -155,7 +155,7 @@ impl<'a> SqlBuilder<'a> {
         Ok(())
     }
 
-    /// Among the first records in the order of keys, where every condition is one on the record itself.
+    /// Restricts the query to the first records in the order of keys; every condition must be on the record itself.
     pub fn among_first(mut self, plan: &QueryPlan, records: u64) -> DbResult<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
         for condition in plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key) {
@@ -181,13 +181,13 @@ impl<'a> SqlBuilder<'a> {
     }
 }
 
-/// What is read beside each record for rows that are of structs.
+/// The join of each record with its structs, if these are the rows.
 pub fn each(collection: &Collection, field: Option<FieldId>) -> DbResult<String> {
     let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
     Ok(structs(collection, field)?.map_or(String::new(), unnested))
 }
 
-/// A column to sort by; `hidden` from the planner, which would otherwise walk its index and hope to meet records soon.
+/// The expression of a sort column; `hidden` from the planner, which would otherwise scan its index in the hope of finding enough records soon.
 pub fn in_order(column: &str, hidden: bool) -> String {
     if hidden { format!("(SELECT {column})") } else { column.to_owned() }
 }
@@ -218,7 +218,7 @@ pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, P
     }
     let from = builder.from();
     let mut sql = if plan.distinct {
-        // lists have no order of their own: as in the embedded store, that of their text
+        // lists have no natural order: as in SQLite, that of their text
         let in_order = |(column, known): (&String, &ColumnInfo)| match known.ty {
             FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
             _ => format!("{column} NULLS FIRST"),
@@ -238,7 +238,7 @@ pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, P
         sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
     }
     let mut parameters = builder.parameters;
-    // some servers add the two up
+    // some servers add limit and offset
     let bounded = |rows: u64| QueryParameter::Number(rows.min(i64::MAX as u64 / 4) as i64);
     if let Some(limit) = plan.limit {
         let limit = parameters.push(bounded(limit), "bigint");
