@@ -1,12 +1,12 @@
-//! Bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON), XML, JSON and CSV.
+//! Converts bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON, line mode), XML, JSON and CSV.
 //!
 //! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
-//! * [`strange`] says what bytes without documents look like.
-//! * [`read`] opens files, also compressed ones, and hands out documents with number and offset.
-//! * [`Document::parse`] makes one document of its bytes; [`select()`] evaluates paths on it.
+//! * [`strange`] describes bytes that contain no document.
+//! * [`read`] opens files, also compressed ones, and returns documents with their numbers and offsets.
+//! * [`Document::parse`] parses the bytes of one document; [`select()`] evaluates paths on it.
 //! * [`write`](mod@write) writes MARC.
 //!
-//! Two crates know nothing of catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
+//! Two crates do not depend on catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
 
 pub mod read;
 pub mod scan;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{DocumentOptions, FormatFamily};
 use stook_catalogue::value::JsonDocument;
 
-/// A concrete syntax of documents. The numbers are stored with kept documents.
+/// A concrete syntax of documents. Its number is stored with kept documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Syntax {
@@ -61,7 +61,7 @@ pub const SYNTAXES: [(Syntax, &str); 7] = [
 ];
 
 impl Syntax {
-    /// Its name.
+    /// The syntax's name.
     pub fn name(self) -> &'static str {
         SYNTAXES.iter().find(|(syntax, _)| *syntax == self).map_or("?", |(_, name)| name)
     }
@@ -76,7 +76,7 @@ impl Syntax {
         SYNTAXES.iter().find(|(_, known)| *known == name).map(|(syntax, _)| *syntax)
     }
 
-    /// The family whose path language reads it.
+    /// The format, which determines the path language.
     pub fn family(self) -> FormatFamily {
         match self {
             Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson | Syntax::MarcLine => FormatFamily::Marc,
@@ -86,8 +86,8 @@ impl Syntax {
         }
     }
 
-    /// Reads this syntax as a source of `family` does: plain JSON holds MARC records for a source of MARC, and the other
-    /// way round. Nothing when the two do not go together.
+    /// The syntax to use for a source of `family`: plain JSON and XML contain MARC records for a MARC source, and MARC-in-JSON and MARCXML are plain
+    /// JSON and XML for others. `None` if the two do not fit.
     pub fn as_family(self, family: FormatFamily) -> Option<Self> {
         match (self, family) {
             (same, family) if same.family() == family => Some(same),
@@ -100,7 +100,7 @@ impl Syntax {
     }
 }
 
-/// What a file holds, by its first bytes; nothing when there are none.
+/// Guesses the syntax of a file from its first bytes; `None` if they are all white space.
 pub fn detect(beginning: &[u8]) -> Option<Syntax> {
     let bytes = beginning.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(beginning).trim_ascii_start();
     let first = *bytes.first()?;
@@ -135,7 +135,7 @@ pub enum Document<'d> {
     Csv(CsvRow),
 }
 
-/// Why bytes are not a document of their syntax.
+/// The reason why bytes are not a document of their syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// Not a MARC record.
@@ -147,7 +147,7 @@ pub enum DocumentError {
     /// Not well-formed XML, or with entities that are not expanded.
     #[error("not XML: {0}")]
     Xml(String),
-    /// Not a row of the header's width.
+    /// Not a row of the header's width, or not readable.
     #[error("{0}")]
     Csv(String),
 }
@@ -158,18 +158,18 @@ impl From<stook_xpath::xml::XmlError> for DocumentError {
     }
 }
 
-/// What parsing needs beside the bytes.
+/// What parsing needs in addition to the document's bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParseContext {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
     /// The encoding of the XML around the document, unless it is UTF-8.
     encoding: Option<XmlEncoding>,
-    /// Whether an encoding is declared that is not known here.
+    /// Whether an unknown encoding is declared.
     is_unknown: bool,
     /// Entities that the document type declares.
     entities: Entities,
-    /// Where in a value of JSON the document stands.
+    /// The member names that lead to the document inside the JSON value that a scanner finds.
     inner: Arc<[String]>,
     /// Column names and their delimiter.
     columns: Arc<[String]>,
@@ -192,7 +192,7 @@ impl ParseContext {
             }
             Syntax::Csv => {
                 let delimiter = scan::csv_delimiter(head);
-                // a header in another encoding still says how many columns there are
+                // a header in another encoding still shows how many columns there are
                 let header = String::from_utf8_lossy(head);
                 let columns = csv_fields(header.as_bytes(), delimiter).unwrap_or_default().into();
                 Self { columns, delimiter, ..Self::default() }
@@ -201,16 +201,17 @@ impl ParseContext {
         }
     }
 
-    /// The same for documents that stand in these members of what a scanner finds.
+    /// The same context for documents inside these members of what a scanner finds.
     fn inside(self, inner: Arc<[String]>) -> Self {
         Self { inner, ..self }
     }
 
-    /// The bytes of a document such that it can be parsed without its file: XML elements become UTF-8, their entities are expanded, and
-    /// they get the namespaces of the elements that enclosed them; JSON is the value that the source chose; everything else is left as it is.
+    /// Completes the bytes of a document so that it can be parsed without its file: XML elements are converted to UTF-8, their entities are expanded,
+    /// and they get the namespace declarations of the elements around them; of JSON, the value inside
+    /// [`ScanOptions::records`](scan::ScanOptions::records) is taken; everything else stays as it is.
     pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.inner.is_empty() {
-            // what is not there is missed when the whole is parsed
+            // if the value is missing, the complete one is parsed instead
             return Cow::Borrowed(scan::value_inside(&self.inner, bytes).unwrap_or(bytes));
         }
         let mut whole = Cow::Borrowed(bytes);
@@ -219,7 +220,7 @@ impl ParseContext {
             xml::decode(bytes, self.encoding, &mut text);
             whole = Cow::Owned(text.into_bytes());
         }
-        // what cannot be expanded stays, and is refused when it is parsed
+        // entities that cannot be expanded stay, and are refused when the document is parsed
         let expanded = || match self.entities.expand(std::str::from_utf8(&whole).ok()?, expansion_limit(whole.len())) {
             Ok(Cow::Owned(text)) => Some(text.into_bytes()),
             _ => None,
@@ -236,13 +237,13 @@ impl ParseContext {
         }
     }
 
-    /// Refuses a document in an encoding that is not known, and one whose entities could not be expanded.
+    /// Refuses a document in an unknown encoding, and one whose entities could not be expanded.
     fn check_text(&self, bytes: &[u8]) -> Result<(), DocumentError> {
         if !self.is_unknown && self.entities.is_empty() {
             return Ok(());
         }
         match std::str::from_utf8(bytes) {
-            // what is ASCII, or UTF-8 in spite of what is declared, is what it seems
+            // text that is ASCII, or UTF-8 in spite of the declaration, is taken as such
             Ok(text) => Ok(self.entities.expand(text, expansion_limit(text.len())).map(|_| ())?),
             Err(_) if self.is_unknown => Err(DocumentError::Xml("the file declares an encoding that is not known here; convert it to UTF-8".into())),
             Err(_) => Ok(()),
@@ -255,29 +256,29 @@ impl ParseContext {
     }
 }
 
-/// A document that is a text of its own inside another document, such that it can be kept and parsed: XML without its document type, whose
-/// entities are expanded. Its characters are known, so it does not matter which encoding it declares.
+/// Prepares a document that is a text inside another document, so that it can be kept and parsed: XML loses its document type, and its entities are
+/// expanded. The text is already decoded, so it does not matter which encoding it declares.
 ///
 /// # Errors
-/// When its document type cannot be read, or the entities expand to too much.
+/// When its document type cannot be read, or its entities expand to too much text.
 pub fn embedded(text: &str, syntax: Syntax) -> Result<Cow<'_, str>, DocumentError> {
     let whole = if syntax == Syntax::Xml { marc::xmltext::expanded(text, expansion_limit(text.len()))? } else { None };
     Ok(whole.map_or(Cow::Borrowed(text), Cow::Owned))
 }
 
-/// How many bytes entities may add to a document of so many bytes: many small documents must not become a text without end.
+/// The number of bytes that entities may add to a document of this length: many small documents must not expand to an unlimited text.
 fn expansion_limit(length: usize) -> usize {
     (16 * 1024 + 16 * length).min(EXPANSION_LIMIT)
 }
 
-/// A row, by column name.
+/// A row of CSV, by column name.
 pub struct CsvRow {
     columns: Arc<[String]>,
     values: Vec<String>,
 }
 
 impl CsvRow {
-    /// The value of a column; nothing when it is empty or there is no such column.
+    /// Returns the value of a column; `None` if it is empty or there is no such column.
     pub fn get(&self, column: &str) -> Option<&str> {
         let index = self.columns.iter().position(|name| name == column)?;
         self.values.get(index).map(String::as_str).filter(|value| !value.is_empty())
@@ -285,17 +286,15 @@ impl CsvRow {
 }
 
 impl<'d> Document<'d> {
-    /// Parses the bytes of one document, which [`ParseContext::complete`] made able to stand alone. Damaged MARC is repaired, and
-    /// nothing is said of it.
+    /// Parses the bytes of one document, completed by [`ParseContext::complete`]. Damaged MARC is repaired without reporting it.
     ///
     /// # Errors
-    /// When they are not one; the message says why, the caller knows where.
+    /// When they are not a document; the message says why, the caller knows where.
     pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &ParseContext) -> Result<Self, DocumentError> {
         Self::read(bytes, syntax, head, &DocumentOptions::DEFAULT, &mut Repairs::default())
     }
 
-    /// Reads the bytes of one document as [`Document::parse`] does; as the options say, and what was repaired in it is added to
-    /// `repairs`.
+    /// Parses the bytes of one document like [`Document::parse`], but with these options; what was repaired is added to `repairs`.
     ///
     /// # Errors
     /// As [`Document::parse`].
@@ -347,7 +346,7 @@ fn parse_json(bytes: &[u8]) -> Result<serde_json::Value, DocumentError> {
     stook_catalogue::json::parse(bytes).map_err(|error| DocumentError::Json(error.to_string()))
 }
 
-/// The values of one row. What follows a closing quote up to the delimiter belongs to the value, as a quote inside one does.
+/// Splits a row into values. Text between a closing quote and the delimiter belongs to the value, as a quote inside one does.
 fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
     let mut fields = Vec::new();
     if row.is_empty() {

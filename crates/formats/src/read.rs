@@ -1,4 +1,4 @@
-//! Files to documents: opening (gzip and zstd transparently), recognising the syntax, and reading in constant memory.
+//! Reads files as documents: opens them (gzip and zstd transparently), recognises the syntax, and reads in constant memory.
 
 use crate::marc::xmltext::{XmlDecoder, XmlEncoding};
 use crate::scan::{ScanOptions, ScanStep, Scanner};
@@ -8,24 +8,24 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a compressed file is compressed with.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// None.
     None,
-    /// gzip, also several members one after the other.
+    /// gzip, also with several members.
     Gzip,
-    /// Zstandard, also several frames.
+    /// Zstandard, also with several frames.
     Zstd,
 }
 
-/// How much of a file is looked at to recognise its syntax.
+/// Number of bytes from which the syntax is recognised.
 const LOOK_AHEAD: usize = 1 << 16;
 
-/// What some systems write before UTF-8.
+/// The UTF-8 byte order mark, which some systems write.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// An opened file: its bytes without compression, and what its beginning says.
+/// An opened file: its uncompressed bytes, and what its beginning shows.
 pub struct OpenedInput {
     /// The bytes, from the beginning.
     pub bytes: Box<dyn Read + Send>,
@@ -33,25 +33,25 @@ pub struct OpenedInput {
     pub compression: Compression,
     /// Whether it was UTF-16 and the bytes are UTF-8.
     pub converted: bool,
-    /// What it seems to hold; nothing for an empty file.
+    /// The recognised syntax; `None` for an empty file.
     pub syntax: Option<Syntax>,
-    /// The first of the bytes that are not white space, as many as are looked at.
+    /// The first bytes after blank lines, as many as the syntax is recognised from.
     pub beginning: Vec<u8>,
 }
 
 impl OpenedInput {
-    /// Whether the bytes are those of the file, so that positions are positions in it.
+    /// Whether the bytes are those of the file, so that offsets are offsets in it.
     pub fn is_plain(&self) -> bool {
         self.compression == Compression::None && !self.converted
     }
 }
 
-/// Text in UTF-16 as UTF-8.
+/// Converts UTF-16 to UTF-8 while reading.
 struct Utf16Reader<R> {
     input: R,
     decoder: XmlDecoder,
     text: String,
-    /// How much of the text was taken.
+    /// How many bytes of `text` were returned.
     at: usize,
     at_end: bool,
 }
@@ -72,7 +72,7 @@ impl<R: Read> Read for Utf16Reader<R> {
     }
 }
 
-/// The input as UTF-8, where it begins as UTF-16 does; and whether it did.
+/// Converts the input to UTF-8 if it begins like UTF-16; also returns whether it did.
 fn converted(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let front = take(&mut input, 4)?;
     match XmlEncoding::detect(&front) {
@@ -84,20 +84,20 @@ fn converted(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send
     }
 }
 
-/// What is found in the first document of a file.
+/// The result of searching the first document of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstDocument {
-    /// What was looked for.
+    /// The path finds something.
     Has,
-    /// Something else, or nothing that can be read.
+    /// The path finds nothing, or the document cannot be read.
     Lacks,
-    /// There is no document, and of csv no header.
+    /// There is no document; for CSV, no header.
     None,
 }
 
 impl OpenedInput {
-    /// Looks for what `path` finds in the first document; of csv that is a column, and the header says it. The bytes can be read
-    /// from the beginning as before.
+    /// Checks whether `path` finds something in the first document; for CSV, whether the header has the column. The bytes can be read from the
+    /// beginning afterwards.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -129,7 +129,7 @@ fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path:
     Ok(read.map_or(FirstDocument::None, has))
 }
 
-/// Reads, and keeps what was read.
+/// A reader that keeps what was read.
 struct Recorder {
     bytes: Box<dyn Read + Send>,
     read: Vec<u8>,
@@ -166,15 +166,15 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
     let (mut plain, converted) = converted(plain)?;
     let (blank, beginning) = behind_blanks(&mut plain)?;
     let syntax = detect(&beginning);
-    // one line end stands for another: what is read keeps its place in the file
+    // one line end replaces each skipped byte, so that offsets in the file stay right
     let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
     let front = io::Cursor::new(mark.to_vec()).chain(io::repeat(b'\n').take(blank));
     let bytes = front.chain(io::Cursor::new(text.to_vec())).chain(plain);
     Ok(OpenedInput { bytes: Box::new(bytes), compression, converted, syntax, beginning: text.to_vec() })
 }
 
-/// Reads on until there is something else than white space, in constant memory. Returns how many blanks in front of the rest were
-/// given up, and the rest of the beginning: a byte order mark, the last blanks, and as much after them as a syntax is recognised by.
+/// Reads past white space, in constant memory. Returns how many blanks were dropped, and what follows them: a byte order mark, the last blanks, and
+/// as many bytes as the syntax is recognised from.
 fn behind_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
     let mut beginning = take(input, LOOK_AHEAD)?;
     let mark = if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
@@ -185,7 +185,7 @@ fn behind_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
             beginning.extend(take(input, blank)?);
             return Ok((given_up, beginning));
         }
-        // the last line is kept as it is: a header may begin with it
+        // keep the last line: a header may begin with its blanks
         let lines = beginning[mark..].iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
         let lines = if blank - lines > LOOK_AHEAD { blank } else { lines };
         beginning.drain(mark..mark + lines);
@@ -204,7 +204,7 @@ fn take(input: &mut dyn Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(taken)
 }
 
-/// A document, or a stretch that is none, as [`DocumentReader`] finds it.
+/// A document, or bytes that are none, as [`DocumentReader`] finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedDocument {
     /// Number of the document in its file, from 1; problems are counted too.
@@ -213,23 +213,23 @@ pub struct ScannedDocument {
     pub offset: u64,
     /// What is wrong, if it is not a document.
     pub problem: Option<String>,
-    /// What parsing needs beside the document's bytes. It can differ from document to document where the elements around them
-    /// declare namespaces.
+    /// What parsing needs in addition to the document's bytes. In XML it can differ from document to document, if the elements around them declare
+    /// namespaces.
     pub head: Arc<ParseContext>,
 }
 
-/// Which documents of a file are read.
+/// A range of documents in a file.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentRange {
-    /// How many documents there are before them.
+    /// Number of documents before the range.
     pub before: u64,
-    /// Where they begin in the file.
+    /// Offset of the first one in the file.
     pub offset: u64,
-    /// The number of the last one, after which the file goes on; none has it where the file ends with them.
+    /// The number of the last one, if the file goes on after it; a larger number if the range ends with the file.
     pub last: u64,
 }
 
-/// A scanner's head prepared for parsing, made anew when the head is another.
+/// A scanner's head prepared for parsing, and prepared again when it changes.
 struct PreparedContext {
     version: u64,
     head: Arc<ParseContext>,
@@ -248,12 +248,12 @@ impl PreparedContext {
     }
 }
 
-/// Reads a file document by document. Memory: the longest document, at most twice the syntax's limit.
+/// Reads a file document by document. It needs memory for the longest document, at most twice the syntax's limit.
 pub struct DocumentReader<R> {
     input: R,
     scanner: Scanner,
     buffer: Vec<u8>,
-    /// The unread part of `buffer` begins here and ends at `end`; after that is room.
+    /// The unread part of `buffer` is from `start` to `end`; the rest after it is free.
     start: usize,
     end: usize,
     /// Position of `buffer[start]` in the file.
@@ -261,16 +261,16 @@ pub struct DocumentReader<R> {
     number: u64,
     at_end: bool,
     prepared: PreparedContext,
-    /// Set while an overlong document is thrown away: where it began.
+    /// While an overlong document is discarded: the offset where it began.
     discarding: Option<u64>,
     /// The number of the last document.
     last: u64,
 }
 
-/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`DocumentReader`] without a copy.
+/// Calls `visit` with every document of `bytes`, which must be all of the range; otherwise like [`DocumentReader`], but without copying.
 ///
 /// # Errors
-/// What `visit` says.
+/// What `visit` returns.
 pub fn each<'b, E>(
     bytes: &'b [u8],
     mut scanner: Scanner,
@@ -305,34 +305,34 @@ impl<R: Read> DocumentReader<R> {
         Self::with_scanner(input, Scanner::new(syntax, options), DocumentRange { before: 0, offset: 0, last: u64::MAX })
     }
 
-    /// Starts in the middle. Where there are fewer documents than the range says, the file ends with the input.
+    /// Starts in the middle of a file. If there are fewer documents than the range says, the file ends with the input.
     pub fn with_scanner(input: R, scanner: Scanner, range: DocumentRange) -> Self {
         let prepared = PreparedContext::new(&scanner);
         let DocumentRange { before: number, offset, last } = range;
         Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, last }
     }
 
-    /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`DocumentReader::offset`].
+    /// Returns the scanner's state: what [`Scanner::resume`] needs to continue at [`DocumentReader::offset`].
     pub fn head(&self) -> Vec<u8> {
         self.scanner.head()
     }
 
-    /// Where the file has ended: what its documents should have stood in, if that was not there.
+    /// After the end of the file: describes what should have contained its documents, if that is missing.
     pub fn missing(&self) -> Option<String> {
         self.scanner.missing(self.number)
     }
 
-    /// Whether what was found is a document that was too long, of which nothing is kept.
+    /// Whether `found` is a document that was too long and was discarded.
     pub fn gave_up(&self, found: &ScannedDocument) -> bool {
         found.problem.as_ref().is_some_and(|problem| *problem == self.scanner.too_long())
     }
 
-    /// Position in the file after the last document.
+    /// Offset in the file after the last document.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next document and its bytes.
+    /// Returns the next document and its bytes.
     ///
     /// # Errors
     /// When reading fails; a damaged compressed stream is such a failure.
@@ -392,7 +392,7 @@ impl<R: Read> DocumentReader<R> {
         self.offset += length as u64;
     }
 
-    /// Throws away what is buffered until reading can resume.
+    /// Discards buffered bytes until reading can resume.
     fn discard(&mut self) -> io::Result<Option<ScannedDocument>> {
         let (given_up, resumes) = self.scanner.resynchronise(&self.buffer[self.start..self.end]);
         if !resumes && !self.at_end {
@@ -409,8 +409,7 @@ impl<R: Read> DocumentReader<R> {
         Ok(Some(ScannedDocument { offset, ..found }))
     }
 
-    /// Reads more, moving what is unread to the front. The buffer grows by doubling, so a long document is scanned in
-    /// linear time.
+    /// Reads more, moving unread bytes to the front. The buffer grows by doubling, so a long document is scanned in linear time.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);

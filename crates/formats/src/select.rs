@@ -1,4 +1,4 @@
-//! Paths evaluated on documents.
+//! Evaluates paths on documents.
 
 use crate::Document;
 use crate::tree::XmlTree;
@@ -6,16 +6,16 @@ use crate::xpath::{self, NodeRef, XPathValue, show_number};
 use std::borrow::Cow;
 use stook_catalogue::path::Path;
 
-/// Something a path found.
+/// A value that a path found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SelectedValue<'d> {
-    /// Text, and for MARC the number of the field it is in.
+    /// Text; for MARC, with the number of the field that contains it.
     Text(Cow<'d, str>, u32),
     /// A JSON value.
     Json(&'d serde_json::Value),
 }
 
-/// A place inside a JSON or XML document, from which paths go on.
+/// A value or element inside a JSON or XML document, from which paths can be evaluated.
 #[derive(Clone, Copy)]
 pub enum ContextNode<'d> {
     /// A value, and whether its document is [deep](stook_catalogue::value::JsonDocument::is_deep).
@@ -24,13 +24,13 @@ pub enum ContextNode<'d> {
     Xml(&'d XmlTree<'static>, NodeRef),
 }
 
-/// Most steps of an XPath of a definition on one document.
+/// Maximum number of steps of a definition's XPath on one document.
 const MOST_STEPS: u64 = 100_000_000;
 
-/// Everything `path` finds in `document`, in document order. An XPath that gives a number or a text finds it; nothing where that is no
-/// number, or empty, or takes too long.
+/// Adds everything that `path` finds in `document` to `found`, in document order. The number, text or boolean that an XPath computes is also found,
+/// unless it is not a finite number, is empty, or takes too many steps.
 ///
-/// A path of another format's language finds nothing: definitions are checked so that this does not happen.
+/// A path in another format's language finds nothing: definitions are checked so that this does not happen.
 pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (document, path) {
         (Document::Marc(record), Path::Marc(spec)) => spec.select(record, &mut |text, field| found.push(SelectedValue::Text(text, field))),
@@ -43,7 +43,7 @@ pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selec
     }
 }
 
-/// The places that `path` finds in a JSON or XML document, in document order.
+/// Returns the values or elements that `path` finds in a JSON or XML document, in document order.
 pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d>> {
     match (document, path) {
         (Document::Xml(tree), Path::Xml(path)) => {
@@ -55,7 +55,7 @@ pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d
             select(document, path, &mut found);
             let value = |selected| if let SelectedValue::Json(value) = selected { Some(value) } else { None };
             let values = found.into_iter().filter_map(value);
-            // a list that is found is what is in it
+            // a list stands for its elements
             let each = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
             values.flat_map(each).map(|value| ContextNode::Json(value, own.is_deep())).collect()
         }
@@ -63,7 +63,7 @@ pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d
     }
 }
 
-/// As [`select`], from a place on.
+/// Like [`select`], but starts from a value or element.
 pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (place, path) {
         (ContextNode::Json(value, _), Path::JsonMembers(names)) => {
@@ -88,10 +88,10 @@ pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<Sele
     }
 }
 
-/// Stack for a path on a document as deep as one may be; only what is used of it is memory.
+/// Stack size for a path on a document of maximum depth; only the part that is used takes memory.
 const LARGE_STACK: usize = 256 << 20;
 
-/// What a path finds whose evaluation calls itself for each level of a document; nothing where there is no memory for that.
+/// Evaluates a path that recurses for each level of a document; finds nothing if there is not enough memory.
 fn on_a_large_stack<'d>(find: impl FnOnce() -> Vec<&'d serde_json::Value> + Send) -> Vec<&'d serde_json::Value> {
     std::thread::scope(|scope| {
         let finding = std::thread::Builder::new().stack_size(LARGE_STACK).spawn_scoped(scope, find);
@@ -99,7 +99,7 @@ fn on_a_large_stack<'d>(find: impl FnOnce() -> Vec<&'d serde_json::Value> + Send
     })
 }
 
-/// Why something that a path found in `document` cannot be taken; nothing where it can.
+/// The reason why something that a path found in `document` cannot be used; `None` if it can.
 pub fn unreadable(document: &Document<'_>, found: &SelectedValue<'_>) -> Option<String> {
     match (document, found) {
         (Document::Json(own), SelectedValue::Json(value)) => own.problem(value),

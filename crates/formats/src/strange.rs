@@ -1,12 +1,12 @@
-//! What bytes that hold no document look like: the words in which a file or an answer of a service is refused.
+//! Describes bytes that contain no document: the words in which a file or a service's response is refused.
 
-/// Characters that are shown of what has no document.
+/// Maximum number of characters shown of such bytes.
 const SHOWN: usize = 200;
 
-/// What stands in front of the first element of a page.
+/// Markup that may come before the first element of a page.
 const BEFORE: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
 
-/// Whether bytes begin as a page for people does.
+/// Whether bytes begin like a web page.
 pub fn is_html(bytes: &[u8]) -> bool {
     let mut rest = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes).trim_ascii_start();
     while let Some((start, end)) = BEFORE.into_iter().find(|(start, _)| rest.starts_with(start)) {
@@ -20,10 +20,10 @@ pub fn is_html(bytes: &[u8]) -> bool {
     begins(b"<!doctype html") || begins(b"<html") || begins(b"<head") || begins(b"<body")
 }
 
-/// The first 200 characters as they can be shown in one line: control characters and white space are one blank.
+/// Returns the first 200 characters so that they can be shown in one line: control characters and white space become one blank.
 pub fn beginning(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes).trim_ascii_start();
-    // a character has at most four bytes, and much may be left out
+    // a character has at most four bytes, and many may be left out
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64 * SHOWN)]);
     let mut shown = String::new();
     let mut count = 0;
@@ -41,12 +41,12 @@ pub fn beginning(bytes: &[u8]) -> String {
     shown.trim_end().to_owned()
 }
 
-/// Whether a character changes how those around it are shown.
+/// Whether a character is invisible or changes how those around it are shown.
 fn is_hidden(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Why there is no document: `missing` is what a scanner missed.
+/// The message that there is no document; `missing` is what a scanner found missing.
 pub fn no_document(bytes: &[u8], missing: &str) -> String {
     let seems = if is_html(bytes) { "it looks like HTML" } else { missing };
     match beginning(bytes).as_str() {

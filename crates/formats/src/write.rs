@@ -1,4 +1,4 @@
-//! Writing many MARC documents to a stream.
+//! Writes MARC documents to a stream.
 
 use crate::marc::{MarcError, ReadOptions, Repairs};
 use crate::{Document, DocumentError, ParseContext, Syntax};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use stook_catalogue::definition::DocumentOptions;
 use stook_marc::write::{MarcSyntax, RecordWriteError, RecordWriter};
 
-/// Why a document could not be written.
+/// The reason why a document could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The output failed.
@@ -15,10 +15,10 @@ pub enum WriteError {
     /// The kept document cannot be read.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The record cannot be expressed.
+    /// The record cannot be expressed in the syntax.
     #[error(transparent)]
     Marc(#[from] MarcError),
-    /// Only MARC is written as MARC.
+    /// The document is not MARC.
     #[error("the record's document is {0}, not MARC")]
     NotMarc(&'static str),
 }
@@ -32,14 +32,14 @@ impl From<RecordWriteError> for WriteError {
     }
 }
 
-/// Writes MARC documents, in any of the MARC syntaxes, to one of them.
+/// Converts MARC documents, in any of the MARC syntaxes, to one of them.
 pub struct MarcWriter<W: Write> {
     records: RecordWriter<W>,
     syntax: Syntax,
 }
 
 impl<W: Write> MarcWriter<W> {
-    /// Writes to `out`; `syntax` is one of the four of MARC.
+    /// Writes to `out`; `syntax` is one of the four MARC syntaxes.
     pub fn new(out: W, syntax: Syntax) -> Self {
         let own = match syntax {
             Syntax::MarcXml => MarcSyntax::Xml,
@@ -50,10 +50,10 @@ impl<W: Write> MarcWriter<W> {
         Self { records: RecordWriter::new(out, own), syntax }
     }
 
-    /// Writes one kept document. Bytes of ISO 2709 are written to ISO 2709 as they are.
+    /// Writes one kept document. ISO 2709 is written to ISO 2709 unchanged.
     ///
     /// # Errors
-    /// When it cannot be converted, or the output fails; after the former, writing can go on.
+    /// When it cannot be converted, or the output fails; after the former, writing can continue.
     pub fn write(&mut self, bytes: &[u8], syntax: Syntax) -> Result<(), WriteError> {
         if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
             return Ok(self.records.write_bytes(bytes)?);
@@ -63,8 +63,8 @@ impl<W: Write> MarcWriter<W> {
         Ok(self.records.write(&record)?)
     }
 
-    /// Writes one kept document as [`MarcWriter::write`] does, read as the options of its source say; what the syntax cannot hold is
-    /// written in the form that is nearest to it, and added to `repairs`. What was repaired while it was read is not.
+    /// Writes one kept document like [`MarcWriter::write`], but reads it with the options of its source. What the syntax cannot express is written in
+    /// the nearest form and reported in `repairs`; what was repaired while reading is not reported.
     ///
     /// # Errors
     /// As [`MarcWriter::write`].
@@ -77,7 +77,7 @@ impl<W: Write> MarcWriter<W> {
         Ok(self.records.write_nearest(&record, repairs)?)
     }
 
-    /// Writes what closes the file; returns the number of records.
+    /// Writes the end of the file; returns the number of records.
     ///
     /// # Errors
     /// When the output fails.

@@ -1,4 +1,4 @@
-//! One XML element as a tree, inside the namespaces of the elements that enclosed it in its file.
+//! Makes one XML element independent of the elements around it, and decodes its text.
 
 use std::borrow::Cow;
 use stook_xpath::markup::{XmlTag, namespace_declarations, tag_at};
@@ -6,12 +6,12 @@ pub use stook_xpath::xml::{parse, parse_text, text};
 
 use stook_marc::xmltext::{XmlDecoder, XmlEncoding};
 
-/// Adds the text of an element in an encoding, mostly UTF-8, to `out`; returns how many characters were none and became U+FFFD.
+/// Appends the decoded text of an element to `out`, as UTF-8 if no encoding is given; returns how many invalid characters became U+FFFD.
 pub fn decode(element: &[u8], encoding: Option<XmlEncoding>, out: &mut String) -> usize {
     XmlDecoder::new(encoding.unwrap_or(XmlEncoding::Utf8)).decode(element, true, out)
 }
 
-/// The element with the namespace declarations of its former ancestors, so that it can stand alone.
+/// Adds the namespace declarations of an element's former ancestors, so that it can be parsed on its own.
 pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]> {
     let Some((_, XmlTag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
     let mut declared: Vec<&[u8]> = namespace_declarations(own).map(|(name, _)| name).collect();

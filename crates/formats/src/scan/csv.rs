@@ -1,34 +1,34 @@
-//! Where CSV rows begin and end.
+//! Finds where CSV rows begin and end.
 
 use super::step::{ScanStep, line_end};
 use memchr::{memchr, memchr2, memchr3};
 
-/// Longest CSV row.
+/// Maximum length of a CSV row, in bytes.
 pub(super) const CSV_LIMIT: usize = 4 << 20;
 
-/// Rows after a header; a quoted value may contain line ends.
+/// Finds the rows after a header; a quoted value may contain line ends.
 #[derive(Debug, Clone, Default)]
 pub struct CsvScanner {
     pub(super) header: Option<Vec<u8>>,
-    /// Known once the header is.
+    /// Set once the header is read.
     delimiter: Option<u8>,
     scanned: usize,
-    /// Where the quoted value at hand begins.
+    /// Where the current quoted value begins.
     quoted_from: Option<usize>,
 }
 
 enum CsvRowScan {
-    /// Its length without its line end.
+    /// The row's length without its line end.
     Whole(usize),
-    /// Its end is not there.
+    /// The row's end is not in the bytes.
     Partial,
-    /// The value of this quote goes over line ends and into the middle of another value.
+    /// The quoted value extends over line ends into the middle of another value.
     BrokenQuote,
 }
 
 const CSV_DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// The delimiter a header uses most outside quotes; the comma when none wins.
+/// The delimiter that a header has most often outside quotes; if several are equally frequent, the first of [`CSV_DELIMITERS`].
 pub(crate) fn csv_delimiter(header: &[u8]) -> u8 {
     let unquoted = || header.split(|byte| *byte == b'"').step_by(2).flatten();
     let count = |delimiter: u8| unquoted().filter(|byte| **byte == delimiter).count();
@@ -71,13 +71,13 @@ impl CsvScanner {
         ScanStep::Document { bytes: 0..length, next }
     }
 
-    /// The length of the lines at the front that hold nothing but white space; nothing while that cannot be told.
+    /// Length of the lines at the front that contain only white space; `None` if more bytes are needed to decide.
     fn blank_lines(&self, bytes: &[u8], at_end: bool) -> Option<usize> {
         let mut end = 0;
         for (at, byte) in bytes.iter().enumerate() {
             match byte {
                 b'\n' | b'\r' => end = at + 1,
-                // a row of tabs has values, if only empty ones; a header has names
+                // a row of tabs has values, although empty ones; a header has names
                 b' ' => {}
                 b'\t' if self.delimiter != Some(b'\t') => {}
                 _ => return Some(end),
@@ -90,7 +90,7 @@ impl CsvScanner {
         }
     }
 
-    /// Gives up one line: the lines the broken quote took in may be sound.
+    /// Skips one line: the other lines that the broken quote included may be sound.
     fn give_up_line(&mut self, bytes: &[u8]) -> ScanStep {
         self.reset();
         let length = memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
@@ -119,7 +119,7 @@ impl CsvScanner {
                     Some(byte) if self.is_delimiter(*byte) => {}
                     Some(_) if line_end(&bytes[begin..quote]).is_some() => return CsvRowScan::BrokenQuote,
                     None if !at_end => {
-                        // the next byte says whether this quote ends the value
+                        // the next byte decides whether this quote ends the value
                         self.scanned = quote;
                         return CsvRowScan::Partial;
                     }
@@ -136,7 +136,7 @@ impl CsvScanner {
             if bytes[at] != b'"' {
                 return CsvRowScan::Whole(at);
             }
-            // only at the beginning of a value does a quote quote
+            // a quote only opens a quoted value at the value's beginning
             if at == 0 || self.is_delimiter(bytes[at - 1]) {
                 self.quoted_from = Some(at);
             }

@@ -1,4 +1,4 @@
-//! Where JSON values begin and end: in a list, one on each line, or one after the other.
+//! Finds where JSON values begin and end: in a list, one per line, or one after the other.
 
 use super::step::{ScanStep, blanks};
 use memchr::{memchr, memchr2};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(super) enum JsonMode {
     /// Nothing was read yet.
     Start,
-    /// What was read so far may be one value per line or values of any layout.
+    /// The values read so far may be one per line or of any layout.
     Undecided,
     /// One value per line.
     Lines,
@@ -17,29 +17,29 @@ pub(super) enum JsonMode {
     Values,
     /// The elements of an array.
     Elements,
-    /// Values after an array's end; another array gives its elements, as if another file followed.
+    /// After the end of an array: another array's elements are documents, too, as if another file followed.
     BehindArray,
-    /// Behind the end of the member's array.
+    /// After the end of the member's array.
     Done,
-    /// There is no such array.
+    /// The member's array was not found.
     Missing,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct JsonState {
     scanned: usize,
-    /// Whether the value's first byte was seen.
+    /// Whether the value's first byte was read.
     started: bool,
     depth: u32,
     in_string: bool,
     escaped: bool,
 }
 
-/// An array's elements, one value per line, values one after the other, or the elements of one member of the top object.
+/// Finds the elements of an array, one value per line, values one after the other, or the elements of one member of the top object.
 #[derive(Debug, Clone)]
 pub struct JsonScanner {
     pub(super) member: Option<String>,
-    /// Where in an element of the list the document stands: names of members, one inside of the other.
+    /// The member names, from outside to inside, that lead to the document in an element of the list.
     pub(super) inner: Arc<[String]>,
     pub(super) mode: JsonMode,
     pub(super) state: JsonState,
@@ -47,11 +47,11 @@ pub struct JsonScanner {
     pub(super) ended: bool,
 }
 
-/// How far a file is looked at to tell one value per line from values of any layout.
+/// Number of bytes from which one value per line is distinguished from values of any layout.
 const JSON_WINDOW: usize = 1 << 16;
-/// How far into a file the member that holds the documents may begin.
+/// How far into a file the list of documents may begin.
 const MEMBER_LIMIT: usize = 16 << 20;
-/// Longest stretch of bytes that begin no value and are reported as one problem.
+/// Maximum length of bytes that begin no value and are reported as one problem.
 const GARBAGE_LIMIT: usize = 4096;
 
 const JSON_HEADS: [(JsonMode, &[u8]); 8] = [
@@ -125,7 +125,7 @@ impl JsonScanner {
         ScanStep::Skip(0)
     }
 
-    /// Tells one value per line from values of any layout.
+    /// Distinguishes one value per line from values of any layout.
     fn decide(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if !at_end && bytes.len() < JSON_WINDOW {
             return ScanStep::NeedMore;
@@ -134,14 +134,14 @@ impl JsonScanner {
         if window.len() == JSON_WINDOW
             && let Some(line) = only_line(window)
         {
-            // what follows the blanks after it decides
+            // the bytes after the following blanks decide
             return ScanStep::Document { bytes: 0..line, next: line };
         }
         self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
         ScanStep::Skip(0)
     }
 
-    /// Skips to the array of the member called `member` of the top object.
+    /// Skips to the array that is the member `member` of the top object.
     fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> ScanStep {
         let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
         if let Some(at) = member_array(member, window) {
@@ -196,7 +196,7 @@ impl JsonScanner {
                 let end = memchr2(b'\n', b',', &window[1..]).map_or(window.len(), |at| at + 1);
                 ScanStep::Problem { bytes: 0..end, next: end, reason: "expected a JSON value".into() }
             }
-            // a scalar at the very end of what is there may go on
+            // a scalar at the end of the available bytes may go on
             Some(end) if end == bytes.len() && !at_end && !closes(bytes, end) => ScanStep::NeedMore,
             Some(end) => {
                 self.state = JsonState::default();
@@ -217,20 +217,20 @@ fn closes(bytes: &[u8], end: usize) -> bool {
     end > 0 && matches!(bytes[end - 1], b'}' | b']' | b'"')
 }
 
-/// Whether a line is one object, with nothing else in it.
+/// Whether a line is exactly one object.
 fn is_whole(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     line.starts_with(b"{") && value_end(line, &mut JsonState::default()) == Some(line.len())
 }
 
-/// The length of the only line of `window` that is not blank, if it is whole and ends there.
+/// The length of the only non-blank line of `window`, if it is exactly one object and complete.
 fn only_line(window: &[u8]) -> Option<usize> {
     let line = &window[..memchr(b'\n', window)?];
     (window[line.len()..].trim_ascii_start().is_empty() && is_whole(line)).then(|| line.trim_ascii_end().len())
 }
 
-/// Whether a file that begins with `window` has one value per line. The first line may be broken; a value that spans lines
-/// and is sound as far as it is seen decides against it.
+/// Whether a file that begins with `window` has one value per line. The first line may be broken; a value that spans lines and is valid as far as it
+/// is visible decides against it.
 fn one_value_per_line(window: &[u8]) -> bool {
     let mut lines = window.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
@@ -244,13 +244,13 @@ fn one_value_per_line(window: &[u8]) -> bool {
     !sound && lines.any(is_whole)
 }
 
-/// The position after the `[` of the member called `member` of the top object.
+/// The position after the `[` of the array that is the member `member` of the top object.
 fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
     let is_list = |value: usize| bytes.get(value) == Some(&b'[');
     member_value(member, bytes, is_list).map(|value| value + 1)
 }
 
-/// The value that stands in members of `bytes`, an object, one inside of the other.
+/// Returns the value at the end of these member names, from outside to inside, in the object `bytes`.
 pub(crate) fn value_inside<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b [u8]> {
     names.iter().try_fold(bytes, |bytes, name| {
         let start = member_value(name, bytes, |_| true)?;
@@ -260,7 +260,7 @@ pub(crate) fn value_inside<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b 
     })
 }
 
-/// Where the first value of a member of the object begins that is as wanted.
+/// The position of the first value of this member of the object that is wanted.
 fn member_value(member: &str, bytes: &[u8], is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
     let wanted = format!("\"{member}\"");
     let mut at = bytes.starts_with(b"{").then_some(1)?;
@@ -279,7 +279,7 @@ fn member_value(member: &str, bytes: &[u8], is_wanted: impl Fn(usize) -> bool) -
     }
 }
 
-/// The end of the value at the front of `bytes`, by structure alone. Goes on where `state` left off.
+/// The end of the value at the front of `bytes`, by structure alone. Continues from `state`.
 fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
     let mut at = state.scanned;
     while at < bytes.len() {

@@ -1,8 +1,8 @@
-//! Where documents begin and end: one scanner per syntax, over bytes that arrive in pieces.
+//! Finds where documents begin and end: one scanner per syntax, over bytes that arrive in pieces.
 //!
-//! A scanner never decodes. It finds the next document's bytes, or a stretch that cannot be one and where reading resumes,
-//! or asks for more. The same scanner cuts a file into chunks and a chunk into documents: [`Scanner::head`] is what a chunk
-//! needs to know of the bytes before it (a CSV header, the namespaces of the enclosing elements, being inside an array).
+//! A scanner never decodes. It finds the next document's bytes, or bytes that cannot be one and where reading resumes, or requests more bytes. The
+//! same scanner splits a file into chunks and a chunk into documents: [`Scanner::head`] is what a chunk must know of the bytes before it (a CSV
+//! header, the namespaces of the enclosing elements, being inside an array).
 
 mod csv;
 mod json;
@@ -32,12 +32,12 @@ use stook_catalogue::definition::Source;
 use stook_marc::scan::MarcStep;
 use xml::xml_head;
 
-/// What a source says of how its files are cut into documents.
+/// How a source's files are split into documents.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanOptions<'s> {
-    /// The element that is a document, or the member whose elements are, and after `[*].` where in these they stand.
+    /// The element that is a document; or the member whose elements are, and after `[*].` the members in which the documents are.
     pub records: Option<&'s str>,
-    /// Whether records of MARC are found in damaged files.
+    /// Whether MARC records are found in damaged files.
     pub tolerance: Tolerance,
 }
 
@@ -53,7 +53,7 @@ impl<'s> From<&'s Source> for ScanOptions<'s> {
     }
 }
 
-/// Cuts bytes of one syntax into documents.
+/// Splits bytes of one syntax into documents.
 #[derive(Debug, Clone)]
 pub enum Scanner {
     /// ISO 2709.
@@ -82,7 +82,7 @@ impl Scanner {
         }
     }
 
-    /// A scanner at the beginning of a chunk, with the head the cutting scanner had there.
+    /// A scanner at the beginning of a chunk, with the head that the splitting scanner had there.
     pub fn resume<'s>(syntax: Syntax, options: impl Into<ScanOptions<'s>>, head: &[u8]) -> Self {
         let mut scanner = Self::new(syntax, options);
         match &mut scanner {
@@ -90,7 +90,7 @@ impl Scanner {
             Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => {
                 (xml.level, xml.declarations) = xml_head(head);
-                // what is behind the beginning of a file begins with a document, or the element around them has ended before
+                // a chunk that does not start a file begins with a document, unless the element around the documents has ended before
                 xml.is_inside = xml.level > 0 || head.ends_with(b"<0");
                 xml.prologue = XmlPrologue::of_head(head).0;
             }
@@ -100,7 +100,7 @@ impl Scanner {
         scanner
     }
 
-    /// What a chunk that starts here needs to know. It is empty at the beginning of a file.
+    /// Returns what a chunk that starts here must know. It is empty at the beginning of a file.
     pub fn head(&self) -> Vec<u8> {
         match self {
             Scanner::Marc(_) | Scanner::Line(_) => Vec::new(),
@@ -110,7 +110,7 @@ impl Scanner {
         }
     }
 
-    /// The syntax family's representative: it says what a head means.
+    /// A syntax that stands for all with the same kind of head.
     pub(crate) fn syntax(&self) -> Syntax {
         match self {
             Scanner::Marc(_) => Syntax::Marc,
@@ -121,7 +121,7 @@ impl Scanner {
         }
     }
 
-    /// Where in an element of a list of JSON the document stands.
+    /// The members that lead to the document inside an element of a JSON list.
     pub(crate) fn inner(&self) -> Arc<[String]> {
         match self {
             Scanner::Json(json) => json.inner.clone(),
@@ -129,7 +129,7 @@ impl Scanner {
         }
     }
 
-    /// Another number whenever what documents need for parsing, the columns or the namespaces, may have changed.
+    /// A number that changes whenever what documents need for parsing (columns, namespaces) may have changed.
     pub(crate) fn head_version(&self) -> u64 {
         match self {
             Scanner::Marc(_) | Scanner::Line(_) | Scanner::Json(_) => 0,
@@ -138,7 +138,7 @@ impl Scanner {
         }
     }
 
-    /// Longest document of this syntax, in bytes.
+    /// Maximum length of a document of this syntax, in bytes.
     pub fn limit(&self) -> usize {
         match self {
             Scanner::Marc(_) | Scanner::Line(_) => 1 << 20,
@@ -147,7 +147,7 @@ impl Scanner {
         }
     }
 
-    /// Looks at the front of `bytes`, which are the bytes at the scanner's position; `at_end` says that nothing follows them.
+    /// Scans the front of `bytes`, which are the bytes at the scanner's position; `at_end` means that nothing follows them.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let step = match self {
             Scanner::Marc(scanner) => marc_step(scanner.step(bytes, at_end)),
@@ -166,7 +166,7 @@ impl Scanner {
         }
     }
 
-    /// What is wrong where nothing follows, although something around the documents is still open; told once.
+    /// After the end of the bytes: what is wrong if something around the documents is still open; reported once.
     pub fn ends_early(&mut self) -> Option<String> {
         let reason = match self {
             Scanner::Json(JsonScanner { mode: JsonMode::Elements, ended: false, .. }) => "the file ends inside its list: there is no closing ]",
@@ -177,7 +177,8 @@ impl Scanner {
         Some(reason.to_owned())
     }
 
-    /// Where a file has ended: what its documents should have stood in, if that was not there. `found` is what was found, problems too.
+    /// After the end of a file: describes what should have contained its documents, if that is missing. `found` is the number of documents and
+    /// problems found.
     pub(crate) fn missing(&self, found: u64) -> Option<String> {
         match self {
             Scanner::Json(JsonScanner { member: Some(member), mode, .. }) if *mode == JsonMode::Missing || found == 0 && *mode == JsonMode::Start => {
@@ -188,7 +189,7 @@ impl Scanner {
         }
     }
 
-    /// It was told that the file has ended too early.
+    /// Notes that the early end of the file was reported.
     pub(crate) fn end(&mut self) {
         match self {
             Scanner::Json(json) => json.ended = true,
@@ -197,7 +198,7 @@ impl Scanner {
         }
     }
 
-    /// What is wrong with a document beyond the limit.
+    /// The message for a document beyond the limit.
     pub fn too_long(&self) -> String {
         let advice = match self {
             Scanner::Xml(xml) if xml.takes_root() => "; `records` in the definition says which elements of it are documents of their own",
@@ -206,8 +207,8 @@ impl Scanner {
         format!("the document is longer than {} bytes{advice}", self.limit())
     }
 
-    /// The document at hand is longer than [`Scanner::limit`]: how many of `bytes` to give up, and whether reading resumes
-    /// after them. If not, the scanner wants to see what follows them.
+    /// Skips a document longer than [`Scanner::limit`]: returns how many of `bytes` to discard, and whether reading resumes after them. If not, the
+    /// scanner needs the bytes that follow.
     pub fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
         let found = match self {
             Scanner::Json(scanner) if scanner.mode != JsonMode::Lines => return scanner.resynchronise(bytes),
@@ -227,12 +228,12 @@ impl Scanner {
     }
 }
 
-/// A step of the scanner of records as one of documents.
+/// Converts a step of a MARC scanner.
 fn marc_step(step: MarcStep) -> ScanStep {
     match step {
         MarcStep::Record(length) => ScanStep::Document { bytes: 0..length, next: length },
         MarcStep::Unterminated(length) => {
-            // a chunk may end here, or the next record is seen: the words must not depend on that
+            // the message must be the same whether a chunk ends here or the next record is seen
             let reason = "the record is not ended: there is no record terminator before the next record or the end of the file".to_owned();
             ScanStep::Problem { bytes: 0..length, next: length, reason }
         }

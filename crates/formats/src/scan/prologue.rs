@@ -1,24 +1,24 @@
-//! What stands before the elements of an XML file and matters in them: the encoding that is declared, and a document type with entities.
+//! What comes before the elements of an XML file and affects them: the declared encoding, and a document type with entities.
 
 use crate::marc::xmltext::{Entities, XmlEncoding};
 
-/// Longest document type whose entities are read.
+/// Maximum length in bytes of a document type whose entities are read.
 const DOCUMENT_TYPE_LIMIT: usize = 1 << 16;
-/// What a head with a prologue begins with; one without begins with `<`.
+/// The first byte of a head with a prologue; a head without one begins with `<`.
 const MARK: u8 = b'!';
 
-/// The encoding and the document type of an XML file, as they were read up to now.
+/// The encoding and the document type of an XML file, as read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct XmlPrologue {
-    /// Nothing is UTF-8.
+    /// `None` for UTF-8.
     encoding: Option<XmlEncoding>,
-    /// Whether the encoding that is declared is not known here.
+    /// Whether the declared encoding is unknown.
     is_unknown: bool,
     document_type: String,
 }
 
 impl XmlPrologue {
-    /// Reads markup in front of the outermost element; whether it matters in the elements.
+    /// Reads markup before the outermost element; returns whether it affects the elements.
     pub(super) fn read(&mut self, markup: &[u8]) -> bool {
         if markup.starts_with(b"<?xml") {
             let found = XmlEncoding::detect(markup);
@@ -47,17 +47,17 @@ impl XmlPrologue {
         self.encoding
     }
 
-    /// Whether the encoding is not known here.
+    /// Whether the encoding is unknown.
     pub(crate) fn is_unknown(&self) -> bool {
         self.is_unknown
     }
 
-    /// The entities that are declared.
+    /// The declared entities.
     pub(crate) fn entities(&self) -> Entities {
         Entities::find(&self.document_type).ok().flatten().map(|(_, entities)| entities).unwrap_or_default()
     }
 
-    /// The front of a head: `!`, the letter of the encoding, the length of the document type, `:` and the document type.
+    /// Writes the front of a head: `!`, the letter of the encoding, the length of the document type, `:` and the document type.
     pub(super) fn to_head(&self) -> String {
         if *self == Self::default() {
             return String::new();
@@ -71,7 +71,7 @@ impl XmlPrologue {
         format!("{}{letter}{}:{}", char::from(MARK), self.document_type.len(), self.document_type)
     }
 
-    /// What [`XmlPrologue::to_head`] wrote at the front of a head, and the rest of the head.
+    /// Reads what [`XmlPrologue::to_head`] wrote at the front of a head; also returns the rest of the head.
     pub(crate) fn of_head(head: &[u8]) -> (Self, &[u8]) {
         let read = || {
             let (letter, rest) = head.strip_prefix(&[MARK])?.split_first()?;

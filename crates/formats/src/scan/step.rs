@@ -1,19 +1,19 @@
-//! What scanners find, and what all of them need to look for it.
+//! The results of scanners, and functions that all of them need.
 
 use memchr::memchr2;
 use std::ops::Range;
 
-/// What a scanner found at the front of the bytes it was given.
+/// What a scanner found at the front of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScanStep {
-    /// A document; reading goes on at `next`.
+    /// A document.
     Document {
         /// Its bytes.
         bytes: Range<usize>,
-        /// Where the scanner goes on.
+        /// Where the scanner continues.
         next: usize,
     },
-    /// Bytes that are no document.
+    /// Bytes that are not a document.
     Problem {
         /// The bytes.
         bytes: Range<usize>,
@@ -30,7 +30,7 @@ pub enum ScanStep {
     End,
 }
 
-/// Longest JSON value or XML element.
+/// Maximum length of a JSON value or XML element, in bytes.
 pub(super) const TREE_LIMIT: usize = 32 << 20;
 
 /// The position after the first line end.
@@ -38,7 +38,7 @@ pub(super) fn line_end(bytes: &[u8]) -> Option<usize> {
     memchr2(b'\n', b'\r', bytes).map(|at| at + 1)
 }
 
-/// How many bytes of white space there are at the front.
+/// Number of bytes of white space at the front.
 pub(super) fn blanks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }

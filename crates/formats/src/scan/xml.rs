@@ -1,52 +1,51 @@
-//! Where XML elements begin and end that are documents, by their tags alone.
+//! Finds where the XML elements that are documents begin and end, by tags alone.
 
 use super::prologue::XmlPrologue;
 use super::step::{ScanStep, TREE_LIMIT, blanks};
 use memchr::{memchr, memchr2, memmem};
 use stook_xpath::markup::{XmlTag, attributes, delimiters, local, namespace_declarations, tag_at};
 
-/// Elements of one name, the children of one element, or the root.
+/// Finds elements of one name, the children of one element, or the root.
 #[derive(Debug, Clone)]
 pub struct XmlScanner {
-    /// What a document is called; without it those are all children of `around`, or without that the outermost element is the document.
+    /// The name of a document's element. If `None`, documents are all children of `around`, or without that, the outermost element is the document.
     name: Option<String>,
-    /// What the element around the documents is called.
+    /// The name of the element around the documents.
     around: Option<String>,
-    /// Whether that element was there.
+    /// Whether that element has begun.
     pub(super) is_inside: bool,
-    /// Whether an element was there in which documents stand, or something said that there are none.
+    /// Whether an element that contains documents was read, or something stated that there are none.
     is_list: bool,
-    /// What the outermost element is called.
+    /// The name of the outermost element.
     root: Option<String>,
-    /// The number of what was found, as far as it was read.
+    /// The number of records that the file states, as far as it was read.
     number: Option<String>,
-    /// Whether documents are MARCXML records: an unclosed one shows when the next begins, and one around another is a wrapper
-    /// (OAI-PMH).
+    /// Whether documents are MARCXML records: an unclosed one is noticed when the next begins, and one around another is a wrapper (OAI-PMH).
     marc: bool,
-    /// Elements entered on the way to the documents.
+    /// Number of elements entered on the way to the documents.
     pub(super) level: u64,
-    /// The namespace declarations of those that have some, with their level.
+    /// The namespace declarations of these elements, with their levels.
     pub(super) declarations: Vec<(u64, String)>,
     pub(super) head_version: u64,
     /// The name of the document element being scanned.
     open: Option<Vec<u8>>,
-    /// Elements of that name inside it that are open.
+    /// Number of open elements of that name, including the document's.
     depth: u32,
     leader_seen: bool,
     scanned: usize,
-    /// While an overlong document is given up: what ends the overlong markup at hand.
+    /// While an overlong document is skipped: what ends the current overlong markup.
     overlong_until: Option<&'static [u8]>,
     /// Whether the file has ended inside a document or a tag.
     pub(super) ended: bool,
-    /// What stands before the elements and matters in them.
+    /// What comes before the elements and affects them.
     pub(super) prologue: XmlPrologue,
 }
 
-/// Namespace declarations of the entered elements are kept up to this many bytes.
+/// Maximum number of bytes of namespace declarations that are kept.
 const DECLARATIONS_LIMIT: usize = 1 << 16;
 
-/// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
-/// level reached, also where that is 0 and the element around the documents has begun before.
+/// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; finally the current level, also if it is
+/// 0 because the element around the documents has begun and ended.
 pub(super) fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
     let head = String::from_utf8_lossy(XmlPrologue::of_head(head).1);
     let mut level = 0;
@@ -111,14 +110,14 @@ impl XmlScanner {
         if self.open.is_none() { self.outside(bytes, at_end) } else { self.document(bytes, at_end) }
     }
 
-    /// Between documents: looks for the next one.
+    /// Between documents: finds the next one.
     fn outside(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if bytes.is_empty() {
             return if at_end { ScanStep::End } else { ScanStep::NeedMore };
         }
         let start = memchr(b'<', bytes);
         let text = start.unwrap_or(bytes.len());
-        // text around documents is of no interest, text around the root is a sign of something else than XML
+        // text around documents is ignored, text around the root shows that this is not XML
         let between = if self.level > 0 { text } else { blanks(bytes) };
         if between > 0 {
             if let Some(number) = self.number.as_mut().filter(|number| number.len() < MOST_DIGITS) {
@@ -165,7 +164,7 @@ impl XmlScanner {
                 }
             }
             XmlTag::Close { .. } => {
-                // SRU: as many as nothing
+                // SRU: the number of records is 0
                 self.is_list |= self.number.take().is_some_and(|number| number.trim() == "0");
                 self.leave();
             }
@@ -175,7 +174,7 @@ impl XmlScanner {
         ScanStep::Skip(length)
     }
 
-    /// An element that is no document: what it says of whether there are any.
+    /// Reads an element that is not a document, which may show whether there are any.
     fn passed(&mut self, name: &[u8], attributes: &[u8]) {
         let own = local(name);
         let is_root = self.level == 0;
@@ -189,7 +188,7 @@ impl XmlScanner {
                 self.number = Some(String::new());
                 false
             }
-            // a list of items is called items
+            // a list of `item` elements is called `items`
             _ => match &self.name {
                 Some(item) if is_root && self.around.is_none() => {
                     own.strip_suffix(b"s") == Some(local(item.as_bytes())) || self.marc && own == b"collection"
@@ -199,7 +198,7 @@ impl XmlScanner {
         };
     }
 
-    /// What the file should have been a list of, if it is not.
+    /// Describes what the file should have been a list of, if it is not one.
     pub(super) fn missing(&self) -> Option<String> {
         let item = self.name.as_deref().unwrap_or("*");
         match (&self.root, &self.around) {
@@ -232,10 +231,10 @@ impl XmlScanner {
         self.level = self.level.saturating_sub(1);
     }
 
-    /// Inside a document: looks for its end.
+    /// Inside a document: finds its end.
     fn document(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         if bytes.is_empty() && at_end {
-            // what was there of it was given up as overlong
+            // the rest of the document was skipped as overlong
             return ScanStep::End;
         }
         while let Some(found) = memchr(b'<', &bytes[self.scanned..]) {
@@ -277,7 +276,7 @@ impl XmlScanner {
         local(name) == local(self.open.as_deref().unwrap_or_default())
     }
 
-    /// A MARCXML record holds no records: one with a leader was never closed, another is a wrapper and is entered.
+    /// Handles a record inside a MARCXML record: if the outer one has a leader, it was never closed; otherwise it is a wrapper and is entered.
     fn record_in_record(&mut self, bytes: &[u8], start: usize, at_end: bool) -> ScanStep {
         let open = self.open.take().unwrap_or_default();
         self.scanned = 0;
@@ -331,15 +330,15 @@ impl XmlScanner {
     }
 }
 
-/// Digits of a number of records that are looked at.
+/// Maximum number of digits that are read of a number of records.
 const MOST_DIGITS: usize = 20;
 
-/// Whether an element is called so, with or without its prefix.
+/// Whether an element has this name, with or without its prefix.
 fn is_called(name: &[u8], wanted: &str) -> bool {
     name == wanted.as_bytes() || local(name) == wanted.as_bytes()
 }
 
-/// Whether an attribute as it is written has a value.
+/// Whether an attribute, as it is written, has this value.
 fn is_value(attribute: &[u8], value: &[u8]) -> bool {
     let quoted = memchr2(b'"', b'\'', attribute).map(|at| &attribute[at + 1..attribute.len() - 1]);
     quoted.is_some_and(|own| own.trim_ascii() == value)
