@@ -1,4 +1,4 @@
-//! What an expression probably does not mean.
+//! Warns of expressions that probably do not mean what they say.
 
 use crate::expression::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, ResultType, Step, XPath, XPathOperator};
 use crate::name::ExpandedName;
@@ -6,8 +6,8 @@ use crate::name::ExpandedName;
 /// A sentence of advice.
 pub type Lint = String;
 
-/// Advice on an expression that decides whether a document is one of a kind: what can never hold, or always does, or looks at
-/// less than it seems to.
+/// Returns advice on an expression that decides whether a document is of a kind: parts that can never be true, that are always true, or that read
+/// less than they seem to.
 pub fn advise(xpath: &XPath) -> Vec<Lint> {
     let mut adviser = Linter { names: &xpath.names, advice: Vec::new() };
     if reads_nothing(&xpath.expression) {
@@ -66,7 +66,7 @@ impl<'x> Linter<'x> {
         }
     }
 
-    /// A name where a text in quotes was meant.
+    /// Warns of a name in place of a quoted text.
     fn compared(&mut self, side: &Expr, other: &Expr) {
         let Expr::Path(path) = side else { return };
         let Some(name) = self.word(path).map(str::to_owned) else { return };
@@ -111,7 +111,7 @@ impl<'x> Linter<'x> {
         }
     }
 
-    /// The name, where a path is nothing else.
+    /// The name, if a path consists of nothing else.
     fn word(&self, path: &LocationPath) -> Option<&'x str> {
         match (path.steps.as_slice(), &path.start) {
             ([step], PathStart::ContextNode) if step.axis == Axis::Child && step.conditions.is_empty() => self.name_of(step),

@@ -1,4 +1,4 @@
-//! The tree of an expression: operators, functions, paths with their steps and conditions, and what each of them gives.
+//! The syntax tree of an expression: operators, functions, paths with their steps and conditions, and their result types.
 
 use crate::name::ExpandedName;
 use std::ops::RangeInclusive;
@@ -8,14 +8,14 @@ use std::ops::RangeInclusive;
 pub struct XPath {
     /// The expression.
     pub expression: Expr,
-    /// Names that it looks for; [`NodeTest::Name`] is an index into these.
+    /// The names in it; [`NodeTest::Name`] is an index into these.
     pub names: Vec<ExpandedName>,
 }
 
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// Two expressions and what is made of them.
+    /// An operator with two sides.
     Binary(XPathOperator, Box<(Expr, Expr)>),
     /// `-`.
     Negate(Box<Expr>),
@@ -25,7 +25,7 @@ pub enum Expr {
     Number(f64),
     /// A function of the core library.
     Call(CoreFunction, Vec<Expr>),
-    /// Nodes.
+    /// A path.
     Path(LocationPath),
 }
 
@@ -57,32 +57,32 @@ impl XPathOperator {
     }
 }
 
-/// A path: where it begins and where it goes from there.
+/// A location path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocationPath {
-    /// Where it begins.
+    /// Its start.
     pub start: PathStart,
     /// Its steps.
     pub steps: Vec<Step>,
 }
 
-/// Where a path begins.
+/// The start of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PathStart {
-    /// At the document.
+    /// The document.
     Root,
-    /// At the node at hand.
+    /// The context node.
     ContextNode,
-    /// At each of the nodes that an expression gives, those that satisfy the conditions in brackets.
+    /// The nodes of an expression that satisfy the conditions in brackets.
     Filtered(Box<Expr>, Vec<Predicate>),
 }
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Direction.
+    /// The axis.
     pub axis: Axis,
-    /// Which nodes.
+    /// The node test.
     pub test: NodeTest,
     /// Conditions in brackets, applied in order.
     pub conditions: Vec<Predicate>,
@@ -97,7 +97,7 @@ pub struct Predicate {
     pub positional: bool,
 }
 
-/// Directions a step can take.
+/// The axes of the standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are their names")]
 pub enum Axis {
@@ -140,10 +140,10 @@ pub const AXES: [(&str, Axis); 13] = [
     ("self", Axis::SelfNode),
 ];
 
-/// Which nodes of an axis.
+/// A test that chooses nodes of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeTest {
-    /// Those of a name, an index into [`XPath::names`].
+    /// Nodes with this name, an index into [`XPath::names`].
     Name(usize),
     /// Any element; any attribute or namespace on their axes.
     Any,
@@ -159,7 +159,7 @@ pub enum NodeTest {
     Node,
 }
 
-/// What an expression gives.
+/// The type of an expression's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultType {
     /// A set of nodes.
@@ -205,13 +205,13 @@ pub enum CoreFunction {
     True,
 }
 
-/// What is known of a function.
+/// The signature of a function.
 pub(crate) struct CoreSignature {
     pub(crate) function: CoreFunction,
     pub(crate) name: &'static str,
-    /// How many arguments it takes.
+    /// The number of arguments.
     pub(crate) arguments: RangeInclusive<usize>,
-    /// What it gives.
+    /// The type of its value.
     pub(crate) gives: ResultType,
     /// Whether its arguments must be sets of nodes.
     pub(crate) of_nodes: bool,
@@ -255,14 +255,14 @@ pub(crate) const FUNCTIONS: [CoreSignature; 27] = [
 ];
 
 impl CoreFunction {
-    /// Its name.
+    /// The function's name.
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|own| own.function == self).map_or("?", |own| own.name)
     }
 }
 
 impl Expr {
-    /// What it gives.
+    /// The type of its value.
     pub fn kind(&self) -> ResultType {
         match self {
             Expr::Binary(XPathOperator::Or | XPathOperator::And, _) => ResultType::Boolean,
@@ -274,7 +274,7 @@ impl Expr {
         }
     }
 
-    /// Whether its own value depends on the position, or the number, of the nodes it is evaluated for.
+    /// Whether its own value depends on the position, or the number, of the nodes for which it is evaluated.
     pub(crate) fn reads_position(&self) -> bool {
         match self {
             Expr::Call(CoreFunction::Position | CoreFunction::Last, _) => true,

@@ -1,8 +1,7 @@
-//! XPath 1.0 on trees: the whole language but for variables, which nothing binds here.
+//! XPath 1.0 on trees: the whole language except variables.
 //!
-//! An expression is parsed once ([`XPath::parse`]) and evaluated on any number of trees: [`evaluate()`] gives its value, [`holds`] whether
-//! it is true, [`places`] the nodes themselves. A tree is an [`XmlTree`](tree::XmlTree), or anything else that implements
-//! [`Tree`](tree::Tree).
+//! An expression is parsed once ([`XPath::parse`]) and evaluated on any number of trees: [`evaluate()`] returns its value, [`holds`] whether it is
+//! true, [`places`] the nodes themselves. A tree is an [`XmlTree`](tree::XmlTree), or any other implementation of [`Tree`](tree::Tree).
 //!
 //! ```
 //! use stook_xpath::tree::XmlTree;
@@ -20,25 +19,24 @@
 //!
 //! # Mistakes are found before there is a document
 //!
-//! Without variables, what every function and operator gives is known from its name. So what the standard finds when an expression is
-//! evaluated (a prefix that is not bound, a function that does not exist, a set of nodes where only a number could stand) is an
-//! [`XPathError`] of the parser, with its place. What is allowed but probably not meant, such as `//book[@id=novel]` without quotes, is
-//! the advice of [`advise`]. [`XPath::sees_only`] says by which names an expression finds everything that it looks at.
+//! Without variables, the result type of every function and operator is known from its name. So mistakes that the standard reports when an expression
+//! is evaluated (a prefix that is not bound, a function that does not exist, a set of nodes where a number is needed) are an [`XPathError`] of the
+//! parser, with its position. What is allowed but probably not meant, such as `//book[@id=novel]` without quotes, is reported by [`advise`].
+//! [`XPath::sees_only`] returns the names that lead to everything an expression reads.
 //!
 //! # What differs
 //!
-//! The node at hand, from which paths go on, is at first the element in which everything is, not the document above it. So
-//! `position()` and `last()` have a meaning in brackets only, and are refused elsewhere. Where libxml2 differs from the standard, the
-//! standard is followed: numbers are written without exponents and with as many digits as tell them apart, texts with an exponent are
-//! no numbers, and what follows an attribute includes its element's content. Without document type declarations, `id()` finds elements
-//! by `xml:id`.
+//! The context node at the start is the outermost element, not the document above it. So `position()` and `last()` have a meaning in brackets only,
+//! and are refused elsewhere. Where libxml2 differs from the standard, the standard is followed: numbers are written without exponents and with as
+//! many digits as distinguish them, texts with an exponent are not numbers, and the `following` axis of an attribute includes its element's content.
+//! Without document type declarations, `id()` finds elements by `xml:id`.
 //!
 //! # Limits
 //!
-//! An expression has at most [`MOST_BYTES`] bytes, parentheses and brackets at most 64 levels deep, and at most 1000 operators in a
-//! row. An evaluation takes at most as many steps as its caller allows, else it ends with [`StepLimitExceeded`]: every node that is
-//! looked at is a step, or a part of one, and so is text that is put together, searched or translated. [`xml::parse`] says what it
-//! refuses, and so does [`XmlTree::parse`](tree::XmlTree::parse), which does the same but for document types.
+//! An expression has at most [`MOST_BYTES`] bytes, parentheses and brackets at most 64 levels deep, and at most 1000 operators in a row. An
+//! evaluation takes at most as many steps as its caller allows, and otherwise fails with [`StepLimitExceeded`]: every visited node is a step, or a
+//! part of one, and so is text that is concatenated, searched or translated. [`xml::parse`] documents what it refuses;
+//! [`XmlTree::parse`](tree::XmlTree::parse) refuses the same except document types, which it ignores.
 
 mod advice;
 mod evaluate;

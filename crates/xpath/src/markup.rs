@@ -1,8 +1,8 @@
-//! Tags as they are written: what begins and ends markup, without a parser.
+//! Finds tags and other markup in bytes, without a parser.
 
 use memchr::{memchr, memmem};
 
-/// Markup as it is written.
+/// Markup, as it is written.
 pub enum XmlTag<'a> {
     /// The tag with which an element begins.
     Open {
@@ -10,7 +10,7 @@ pub enum XmlTag<'a> {
         name: &'a [u8],
         /// Whether the element ends here, too: `<a/>`.
         empty: bool,
-        /// What follows the name, for [`attributes`].
+        /// The text after the name, for [`attributes`].
         attributes: &'a [u8],
     },
     /// The tag with which an element ends.
@@ -29,13 +29,13 @@ pub fn local(name: &[u8]) -> &[u8] {
 
 const OPAQUE: [(&[u8], &[u8]); 3] = [(b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")];
 
-/// What begins and ends the markup at the front of `bytes`, which starts with `<`.
+/// Returns what begins and ends the markup at the front of `bytes`, which starts with `<`.
 pub fn delimiters(bytes: &[u8]) -> (&'static [u8], &'static [u8]) {
     OPAQUE.into_iter().find(|(start, _)| bytes.starts_with(start)).unwrap_or((b"<", b">"))
 }
 
-/// The markup at the front of `bytes`, which starts with `<`, and its length; nothing when its end is not there.
-/// `at_end` says that nothing follows `bytes`: then a tag that is not closed ends where the next one could begin.
+/// Returns the markup at the front of `bytes`, which starts with `<`, and its length; `None` if its end is not in the bytes. `at_end` means that
+/// nothing follows `bytes`: then a tag that is not closed ends where the next one could begin.
 pub fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, XmlTag<'_>)> {
     if OPAQUE.iter().any(|(start, _)| bytes.len() < start.len() && start.starts_with(bytes)) {
         return None;
@@ -62,13 +62,13 @@ pub fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, XmlTag<'_>)> {
     (at_end && bytes.contains(&b'>')).then(|| damaged_tag(bytes))
 }
 
-/// A tag before the next `<`, which no tag holds: a quote or the tag itself is not closed, and the damage should go no further.
+/// Reads a tag with a `<` inside: a quote or the tag itself is not closed, and the damage must not spread.
 fn damaged_tag(bytes: &[u8]) -> (usize, XmlTag<'_>) {
     let end = memchr(b'>', bytes).unwrap_or(bytes.len());
     (bytes.len().min(end + 1), classify(&bytes[1..end]))
 }
 
-/// The end of a document type declaration, which may hold markup in brackets.
+/// The end of a document type declaration, which may contain markup in brackets.
 fn declaration_end(bytes: &[u8]) -> Option<usize> {
     let mut quote = None;
     let mut brackets = 0;
@@ -103,7 +103,7 @@ fn classify(inner: &[u8]) -> XmlTag<'_> {
     }
 }
 
-/// The attributes in `text`, the inside of a tag after its name: each one's name, and the whole of it as written.
+/// Iterates over the attributes in `text`, the inside of a tag after its name: the name, and the complete attribute as written.
 pub fn attributes(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = text;
     std::iter::from_fn(move || {

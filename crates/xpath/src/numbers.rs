@@ -1,14 +1,14 @@
-//! Numbers as XPath reads, writes and rounds them.
+//! Reads, writes and rounds numbers as XPath does.
 
 use std::fmt::Write as _;
 
-/// The nearest whole number, the larger of two.
+/// Rounds to the nearest whole number; of two, to the larger.
 pub(crate) fn round(number: f64) -> f64 {
-    // what is whole stays as it is, and so do infinities and what is no number; -0.2 becomes -0
+    // whole numbers, infinities and NaN stay as they are; -0.2 becomes -0
     if number.fract() == 0.0 || !number.is_finite() { number } else { (number + 0.5).floor().abs().copysign(number) }
 }
 
-/// Text as a number: digits with at most one point and one minus before them, blanks around; everything else is none.
+/// Converts text to a number: digits with at most one point and a leading minus, surrounded by white space; any other text is NaN.
 pub fn to_number(text: &str) -> f64 {
     let text = text.trim_matches([' ', '\t', '\n', '\r']);
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -20,7 +20,7 @@ pub fn to_number(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// A number as text: no exponents, whole numbers without a point.
+/// Converts a number to text, without exponents; whole numbers have no point.
 pub fn show_number(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

@@ -1,30 +1,30 @@
-//! Text to an expression, by the grammar of the standard.
+//! Parses expressions, by the grammar of the standard.
 
 use crate::expression::{
     AXES, Axis, CoreFunction, CoreSignature, Expr, FUNCTIONS, LocationPath, NodeTest, PathStart, Predicate, ResultType, Step, XPath, XPathOperator,
 };
 use crate::name::ExpandedName;
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 pub const MOST_BYTES: usize = 1 << 16;
-/// Deepest nesting of parentheses and brackets.
+/// Maximum nesting of parentheses and brackets.
 const MOST_DEPTH: usize = 64;
 
-/// Where and why a text is not an expression.
+/// The reason why a text is not an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at byte {at})")]
 pub struct XPathError {
-    /// Byte of the text.
+    /// Position in the text, in bytes.
     pub at: usize,
     /// What is wrong.
     pub message: String,
 }
 
 impl XPath {
-    /// Parses an expression; `namespaces` are its prefixes, and `xml` is always one. A name without a prefix is in no namespace.
+    /// Parses an expression; `namespaces` are the known prefixes and their URIs, in addition to `xml`. A name without a prefix is in no namespace.
     ///
     /// # Errors
-    /// The first place where it is not one.
+    /// The first mistake.
     pub fn parse(text: &str, namespaces: &[(String, String)]) -> Result<Self, XPathError> {
         parse(text, namespaces)
     }
@@ -54,7 +54,7 @@ struct XPathParser<'a> {
 
 type Parsed<T> = Result<T, XPathError>;
 
-/// Operators from those that bind least, each line of equal strength.
+/// Operators by precedence, lowest first; those of one line have the same precedence.
 const LEVELS: [&[(&str, XPathOperator)]; 6] = [
     &[("or", XPathOperator::Or)],
     &[("and", XPathOperator::And)],
@@ -78,7 +78,7 @@ impl<'a> XPathParser<'a> {
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
     }
 
-    /// Whether a token that is no name comes next.
+    /// Whether this token, which is not a name, comes next.
     fn sees(&mut self, token: &str) -> bool {
         self.blanks();
         self.rest().starts_with(token)
@@ -90,7 +90,7 @@ impl<'a> XPathParser<'a> {
         found
     }
 
-    /// An operator; one that is a name ends where the name does.
+    /// Reads an operator; one that is a name must end where the name does.
     fn operator(&mut self, level: &[(&str, XPathOperator)]) -> Option<XPathOperator> {
         self.blanks();
         let rest = self.rest();
@@ -119,7 +119,7 @@ impl<'a> XPathParser<'a> {
         while let Some(operator) = self.operator(operators) {
             let right = self.binary(level + 1)?;
             left = Expr::Binary(operator, Box::new((left, right)));
-            // a chain is a tree as deep as it is long
+            // the tree of a chain is as deep as the chain is long
             length += 1;
             if length > 1_000 {
                 return Err(self.error("more than 1000 operators in a row"));
@@ -162,7 +162,7 @@ impl<'a> XPathParser<'a> {
         Ok(left)
     }
 
-    /// A path, or what is none: a literal, a number, a call, an expression in parentheses.
+    /// Parses a path, or a literal, a number, a call or an expression in parentheses.
     fn path(&mut self) -> Parsed<Expr> {
         self.blanks();
         let at = self.at;
@@ -181,7 +181,7 @@ impl<'a> XPathParser<'a> {
         Ok(Expr::Path(LocationPath { start: PathStart::Filtered(Box::new(primary), conditions), steps: shorten(steps) }))
     }
 
-    /// What a path can begin with that is no step.
+    /// Parses the start of a path that is not a step.
     fn primary(&mut self) -> Parsed<Option<Expr>> {
         let rest = self.rest();
         let at = self.at;
@@ -421,7 +421,7 @@ fn nodes(expression: &Expr, at: usize, what: &str) -> Parsed<()> {
     }
 }
 
-/// Bytes of the name (without prefix) at the beginning of a text.
+/// Length in bytes of the name (without prefix) at the beginning of a text.
 fn name_length(text: &str) -> usize {
     let is_first = |c: char| c.is_alphabetic() || c == '_';
     let goes_on = |c: char| is_first(c) || c.is_numeric() || matches!(c, '-' | '.' | '\u{b7}') || ('\u{300}'..='\u{36f}').contains(&c);
@@ -435,7 +435,7 @@ fn name_length(text: &str) -> usize {
     length
 }
 
-/// Bytes of the name at the beginning of a text, its prefix included.
+/// Length in bytes of the name at the beginning of a text, including its prefix.
 fn qualified_length(text: &str) -> usize {
     let first = name_length(text);
     match text[first..].strip_prefix(':').map(name_length) {
@@ -449,7 +449,7 @@ fn descend() -> Step {
     Step { axis: Axis::DescendantOrSelf, test: NodeTest::Node, conditions: Vec::new() }
 }
 
-/// `//x` as one step, `descendant::x`, where positions are not asked for: those count among the children of one parent.
+/// Replaces `//x` by one step, `descendant::x`, if no positions are used: those count among the children of one parent.
 fn shorten(steps: Vec<Step>) -> Vec<Step> {
     let mut short: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {

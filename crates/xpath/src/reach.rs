@@ -1,22 +1,22 @@
-//! What of a document an expression can see.
+//! Determines which parts of a document an expression can read.
 
 use crate::expression::{Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, Step, XPath};
 
-/// Where an expression is.
+/// Where the context node of an expression can be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContextScope {
     /// At the document.
     Root,
     /// Anywhere.
     Anywhere,
-    /// At elements that were found by name, or inside of them.
+    /// At elements that were found by name, or inside them.
     NamedSubtree,
 }
 
 impl XPath {
-    /// Local names of the elements, all in no namespace, by which everything is found that the expression sees: such an element, what is
-    /// inside of it, others of these names. Nothing where it may see more. So where more is put into a document, elsewhere than inside of an element of
-    /// these names and in other namespaces, nothing changes for the expression.
+    /// Returns local names of elements in no namespace that lead to everything the expression reads: it reads only such elements, what is inside
+    /// them, and other elements with these names. `None` if it may read more. So adding content to a document, outside of elements with these names
+    /// and in other namespaces, does not change the expression's value.
     pub fn sees_only(&self) -> Option<Vec<&str>> {
         let mut seen = Vec::new();
         self.value(&self.expression, ContextScope::Root, &mut seen)?;
@@ -33,7 +33,7 @@ impl XPath {
             }
             Expr::Call(CoreFunction::Id | CoreFunction::Lang, _) => None,
             Expr::Call(CoreFunction::True | CoreFunction::False | CoreFunction::Position | CoreFunction::Last, _) => Some(()),
-            // of the node at hand
+            // it reads the context node
             Expr::Call(_, arguments) if arguments.is_empty() => (at == ContextScope::NamedSubtree).then_some(()),
             Expr::Call(_, arguments) => arguments.iter().try_for_each(|argument| self.value(argument, at, seen)),
             Expr::Path(path) => (self.path(path, at, seen)? == ContextScope::NamedSubtree).then_some(()),

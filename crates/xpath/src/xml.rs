@@ -1,4 +1,4 @@
-//! Bytes to a parsed XML document, within limits that keep hostile input from exhausting the parser.
+//! Parses bytes as an XML document, within limits that keep hostile input from exhausting the parser.
 
 use crate::markup::{XmlTag, attributes, namespace_declarations, tag_at};
 use memchr::{memchr, memmem};
@@ -6,14 +6,14 @@ use roxmltree::{Document, ParsingOptions};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Deepest nesting of elements that is read.
+/// Maximum nesting of elements.
 pub const MAX_DEPTH: usize = 4_096;
-/// Most attributes one element may have: the parser compares each with all others.
+/// Maximum number of attributes of an element: the parser compares each with all others.
 const MAX_ATTRIBUTES: usize = 1_000;
-/// Most namespaces in scope, summed over all elements that declare some: the parser copies them.
+/// Maximum number of namespaces in scope, summed over all elements that declare some: the parser copies them.
 const MAX_SCOPES: usize = 16_000_000;
 
-/// Why bytes are not an XML document that is read.
+/// The reason why bytes are not parsed as an XML document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not XML: {0}")]
 pub struct XmlError(
@@ -21,7 +21,7 @@ pub struct XmlError(
     pub String,
 );
 
-/// The bytes of an element as text.
+/// Returns the bytes of an element as text.
 ///
 /// # Errors
 /// When they are not UTF-8.
@@ -38,13 +38,13 @@ pub fn parse(bytes: &[u8]) -> Result<Document<'_>, XmlError> {
     parse_text(text(bytes)?)
 }
 
-/// The text with blanks in the place of its document type declaration, if it has one: a document that uses no entity of it is read as well
-/// without it, and places in the text stay what they are. One that does use an entity is not well-formed then.
+/// Replaces each character of a text's document type declaration, if it has one, by a blank, so that lines and columns stay the same. A document that
+/// uses none of its entities reads the same without it; one that uses some is then not well-formed.
 pub fn without_document_type(text: &str) -> Cow<'_, str> {
     let mut at = 0;
     while let Some(found) = memchr(b'<', &text.as_bytes()[at..]) {
         at += found;
-        // it stands before the first element
+        // it comes before the first element
         let Some((length, XmlTag::Other)) = tag_at(&text.as_bytes()[at..], true) else { break };
         if let (true, Some(rest)) = (text[at..].starts_with("<!DOCTYPE"), text.get(at + length..)) {
             let blank = text[at..at + length].chars().map(|character| if character == '\n' { '\n' } else { ' ' });
@@ -58,19 +58,19 @@ pub fn without_document_type(text: &str) -> Cow<'_, str> {
 /// Parses an element, as [`parse`] does.
 ///
 /// # Errors
-/// As [`parse`], but for the encoding.
+/// As [`parse`], except for the encoding.
 pub fn parse_text(text: &str) -> Result<Document<'_>, XmlError> {
     check_cost(text.as_bytes()).map_err(XmlError)?;
     let options = ParsingOptions { nodes_limit: 4_000_000, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| XmlError(error.to_string()))
 }
 
-/// Refuses what would take the parser, or a path, more time or memory than the document's length suggests.
+/// Refuses documents that would take the parser, or a path, more time or memory than their length suggests.
 fn check_cost(bytes: &[u8]) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut declaring = 0;
     let mut prefixes = HashSet::new();
-    // most documents declare none
+    // most documents declare no namespaces
     let may_declare = memmem::find(bytes, b"xmlns").is_some();
     let mut at = 0;
     while let Some(found) = memchr(b'<', &bytes[at..]) {

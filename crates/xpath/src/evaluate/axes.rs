@@ -1,11 +1,11 @@
-//! The nodes that one step finds from one node.
+//! Finds the nodes of one step from one node.
 
 use super::{EvalResult, Evaluation, NodeRef};
 use crate::expression::{Axis, NodeTest, Step};
 use crate::tree::{NodeKind, Tree};
 
 impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
-    /// Calls `visit` with what a step's axis and test find from a node, in the axis's order, until it says no.
+    /// Calls `visit` with the nodes that a step's axis and test find from a node, in the axis's order, until it returns false.
     pub(super) fn visit(&self, step: &Step, from: NodeRef, visit: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<()> {
         let (tree, place) = (self.tree, from.place());
         let own = tree.node(place);
@@ -141,7 +141,7 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
         Ok(())
     }
 
-    /// Where the content of an attribute's element begins.
+    /// The first node of the content of an attribute's element.
     fn behind_attributes(&self, attribute: usize) -> usize {
         let element = self.tree.node(attribute).parent;
         element + 1 + self.tree.node(element).attributes
@@ -192,9 +192,9 @@ enum ResolvedTest<'s> {
     Element(u32),
     /// Attributes of a name.
     Attribute(u32),
-    /// A name that the document does not have.
+    /// A name that is not in the document.
     Nothing,
-    /// Any other.
+    /// Any other test, and the axis's principal kind of node.
     Other(&'s NodeTest, NodeKind),
 }
 

@@ -1,4 +1,4 @@
-//! Comparisons, which ask whether any node, or any pair of nodes, compares so.
+//! Comparisons, which are true if they are true for any node, or any pair of nodes.
 
 use super::{EvalContext, EvalResult, Evaluation};
 use crate::expression::{Expr, ResultType as Gives, XPathOperator};
@@ -29,7 +29,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         }
     }
 
-    /// Some node compares so with a text or a number; `turned` where the nodes are on the right.
+    /// Whether the comparison with a text or a number is true for any node; `turned` if the nodes are on the right.
     fn compare_nodes(
         &self,
         operator: XPathOperator,
@@ -52,7 +52,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         })
     }
 
-    /// Whether two texts are equal; those of different lengths are not, which costs nothing.
+    /// Whether two texts are equal; comparing texts of different lengths costs no steps.
     pub(super) fn equal(&self, own: &str, other: &str) -> EvalResult<bool> {
         if own.len() != other.len() {
             return Ok(false);
@@ -65,7 +65,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         self.nodes(expression, here)?.into_iter().map(|node| self.string_of(node)).collect()
     }
 
-    /// Some pair of nodes compares so.
+    /// Whether the comparison is true for any pair of nodes.
     fn compare_sets(&self, operator: XPathOperator, left: &[Cow<'t, str>], right: &[Cow<'t, str>]) -> EvalResult<bool> {
         self.spend((left.len() + right.len()) as u64)?;
         self.read_through(left.iter().chain(right).map(|text| text.len()).sum())?;
@@ -80,7 +80,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
                 Some(first) => !left.is_empty() && !right.is_empty() && left.iter().chain(right).any(|text| text != first),
             }),
             _ => {
-                // the extremes decide; what is no number compares with nothing
+                // the extremes decide; comparisons with NaN are false
                 let extreme = |texts: &[Cow<'t, str>], pick: fn(f64, f64) -> f64| {
                     texts.iter().map(|text| crate::numbers::to_number(text)).filter(|number| !number.is_nan()).reduce(pick)
                 };

@@ -1,11 +1,11 @@
-//! XPath 1.0 evaluated on trees, as the standard says.
+//! Evaluates XPath 1.0 on trees.
 //!
-//! Where libxml2 differs from the standard, the standard is followed: numbers are written without exponents and with as many
-//! digits as tell them apart; texts with an exponent are no numbers; what follows an attribute includes its element's content.
+//! Where libxml2 differs from the standard, the standard is followed: numbers are written without exponents and with as many digits as distinguish
+//! them; texts with an exponent are not numbers; the `following` axis of an attribute includes its element's content.
 //!
-//! Cost is bounded: every node that is looked at is a step, so is every part of the expression each time it is evaluated, and so are 64 bytes of
-//! text that are searched, compared or copied, or 16 that are read character by character. An evaluation that needs more steps than it may
-//! take ends with [`StepLimitExceeded`]. Steps therefore bound its time.
+//! Cost is bounded: every visited node is a step, so is every part of the expression each time it is evaluated, and so are 64 bytes of text that are
+//! searched, compared or copied, or 16 that are read character by character. On axes that pass over many nodes, 8 nodes are a step. An evaluation
+//! that needs more steps than it may take fails with [`StepLimitExceeded`]. Steps therefore bound its time.
 
 mod axes;
 mod compare;
@@ -17,7 +17,7 @@ use crate::tree::Tree;
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// The evaluation would take more steps than it may.
+/// The error that an evaluation would take more steps than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("evaluating it takes more steps than it may")]
 pub struct StepLimitExceeded;
@@ -30,7 +30,7 @@ const READ: u64 = 16;
 
 type EvalResult<T> = Result<T, StepLimitExceeded>;
 
-/// A node, or the n-th namespace in scope of an element, ordered as in the document.
+/// A node, or the n-th namespace in scope of an element; references have document order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeRef(u64);
 
@@ -45,7 +45,7 @@ impl NodeRef {
         Self((element as u64) << 16 | (number as u64 + 1).min(0xffff))
     }
 
-    /// The number of the node in its tree; for a namespace, that of the element in whose scope it is.
+    /// The number of the node in its tree; for a namespace, that of its element.
     pub fn place(self) -> usize {
         (self.0 >> 16) as usize
     }
@@ -56,7 +56,7 @@ impl NodeRef {
     }
 }
 
-/// What an expression gives.
+/// The value of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum XPathValue<'t> {
     /// The string-values of nodes, in document order.
@@ -69,17 +69,17 @@ pub enum XPathValue<'t> {
     Text(Cow<'t, str>),
 }
 
-/// Whether an expression holds of a tree, by the standard's `boolean()`; `steps` are what it may take. The node at hand is the tree's
+/// Whether an expression is true for a tree, by the standard's `boolean()`, in at most `steps` steps. The context node is the tree's outermost
 /// element.
 ///
 /// # Errors
-/// When it takes more.
+/// When it takes more steps.
 pub fn holds(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<bool, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     evaluation.boolean(&xpath.expression, &evaluation.start())
 }
 
-/// What an expression gives, as [`holds`].
+/// Returns the value of an expression; otherwise like [`holds`].
 ///
 /// # Errors
 /// When it takes more steps.
@@ -87,12 +87,12 @@ pub fn evaluate<'t>(xpath: &XPath, tree: &'t (impl Tree + ?Sized), steps: u64) -
     evaluate_from(xpath, tree, start(tree), steps)
 }
 
-/// The document's element.
+/// The document's outermost element.
 pub fn start(tree: &(impl Tree + ?Sized)) -> NodeRef {
     NodeRef::node(tree.element())
 }
 
-/// The nodes an expression gives; none where it gives something else.
+/// Returns the nodes that an expression finds; none if its value is not a set of nodes.
 ///
 /// # Errors
 /// When it takes more steps.
@@ -104,7 +104,7 @@ pub fn places(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<
     }
 }
 
-/// As [`evaluate`], from a node on.
+/// Like [`evaluate`], with another context node.
 ///
 /// # Errors
 /// When it takes more steps.
@@ -122,7 +122,7 @@ pub fn evaluate_from<'t>(xpath: &XPath, tree: &'t (impl Tree + ?Sized), from: No
     })
 }
 
-/// The node at hand, its position, and the number of nodes.
+/// The context node, its position, and the number of nodes.
 #[derive(Clone, Copy)]
 struct EvalContext {
     node: NodeRef,
@@ -132,7 +132,7 @@ struct EvalContext {
 
 struct Evaluation<'x, 't, T: ?Sized> {
     tree: &'t T,
-    /// By name of the expression: the tree's name.
+    /// For each name in the expression, its number in the tree.
     names: Vec<Option<u32>>,
     steps: Cell<u64>,
     xpath: &'x XPath,
@@ -148,12 +148,12 @@ impl<'x, 't, T: Tree + ?Sized> Evaluation<'x, 't, T> {
         EvalContext { node: start(self.tree), position: 1, size: 1 }
     }
 
-    /// Spends what it takes to search, compare or copy so many bytes of text.
+    /// Spends the steps to search, compare or copy so many bytes of text.
     fn pass_over(&self, bytes: usize) -> EvalResult<()> {
         self.spend(bytes as u64 / PASSED)
     }
 
-    /// Spends what it takes to read so many bytes of text character by character.
+    /// Spends the steps to read so many bytes of text character by character.
     fn read_through(&self, bytes: usize) -> EvalResult<()> {
         self.spend(bytes as u64 / READ)
     }

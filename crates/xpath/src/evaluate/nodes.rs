@@ -1,4 +1,4 @@
-//! Paths and other expressions that give nodes.
+//! Evaluates paths and other expressions whose value is a set of nodes.
 
 use super::{EvalContext, EvalResult, Evaluation, NodeRef};
 use crate::expression::{Axis, CoreFunction, Expr, LocationPath, PathStart, Predicate, ResultType as Gives, Step, XPathOperator};
@@ -6,7 +6,7 @@ use crate::tree::{NodeKind, QualifiedName, Tree};
 use std::collections::HashSet;
 
 impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
-    /// The nodes of an expression, in document order, each once.
+    /// Returns the nodes of an expression, in document order, each once.
     pub(super) fn nodes(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Vec<NodeRef>> {
         match expression {
             Expr::Path(path) => {
@@ -40,7 +40,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         }
     }
 
-    /// Elements whose `xml:id` is one of these.
+    /// Returns the elements whose `xml:id` is in the argument.
     fn by_id(&self, argument: &Expr, here: &EvalContext) -> EvalResult<Vec<NodeRef>> {
         let wanted = match argument.kind() {
             Gives::Nodes => self.texts(argument, here)?,
@@ -57,7 +57,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             {
                 let own = self.tree.own_text(place);
                 self.read_through(own.len())?;
-                // of several with the same the first has it
+                // of several elements with the same id, the first one counts
                 if wanted.remove(own) {
                     found.push(NodeRef::node(node.parent));
                 }
@@ -67,7 +67,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         Ok(found)
     }
 
-    /// The first node in document order.
+    /// Returns the first node of an expression in document order.
     pub(super) fn first(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Option<NodeRef>> {
         if let Expr::Path(path) = expression
             && let Some((last, before)) = path.steps.split_last()
@@ -92,7 +92,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         self.any_of(path, here, &mut |_| Ok(true))
     }
 
-    /// Whether `wanted` is true of some node of an expression.
+    /// Whether `wanted` is true for any node of an expression.
     pub(super) fn any(&self, expression: &Expr, here: &EvalContext, wanted: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<bool> {
         match expression {
             Expr::Path(path) => self.any_of(path, here, wanted),
@@ -133,7 +133,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             nodes = &found;
         }
         let positional = last.conditions.iter().any(|condition| condition.positional);
-        // descendants of nodes inside each other would be looked at again and again
+        // descendants of nested nodes would be visited again and again
         let nested = !matches!(last.axis, Axis::Child | Axis::Attribute | Axis::SelfNode | Axis::Namespace | Axis::Parent) && nodes.len() > 1;
         if positional || nested {
             for node in self.step(last, nodes)? {
@@ -165,7 +165,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         Ok(true)
     }
 
-    /// One step from nodes that are in document order; what is found is, too.
+    /// Evaluates one step from nodes in document order; the result is in document order, too.
     fn step(&self, step: &Step, from: &[NodeRef]) -> EvalResult<Vec<NodeRef>> {
         let mut found: Vec<NodeRef> = Vec::new();
         let positional = step.conditions.iter().any(|condition| condition.positional);
@@ -173,7 +173,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         let mut own = Vec::new();
         for node in from {
             if !positional {
-                // the descendants of a descendant of a node before are there already
+                // the descendants of an earlier node's descendant are included already
                 let is_inside = !node.is_namespace() && self.tree.node(node.place()).kind != NodeKind::Attribute;
                 if is_inside && matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf) {
                     if node.place() < behind {
@@ -201,7 +201,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         Ok(found)
     }
 
-    /// Keeps the nodes that satisfy conditions, each of which counts those that satisfied the ones before.
+    /// Keeps the nodes that satisfy all conditions; each condition counts positions among the nodes that satisfied those before.
     fn filter(&self, nodes: &mut Vec<NodeRef>, conditions: &[Predicate]) -> EvalResult<()> {
         for condition in conditions {
             let size = nodes.len();

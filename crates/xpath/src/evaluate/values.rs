@@ -1,4 +1,4 @@
-//! Expressions to booleans, numbers and texts, with the functions of the core library.
+//! Evaluates expressions to booleans, numbers and texts, with the functions of the core library.
 
 use super::{EvalContext, EvalResult, Evaluation, NodeRef, READ};
 use crate::expression::{CoreFunction, Expr, ResultType as Gives, XPathOperator};
@@ -144,13 +144,13 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
             CoreFunction::Translate => {
                 let text = self.string(&arguments[0], here)?;
                 let (from, to) = (self.string(&arguments[1], here)?, self.string(&arguments[2], here)?);
-                // what becomes of a character is found by halving
+                // the replacement of a character is found by binary search
                 let looks = 1 + u64::from(from.len().max(1).ilog2()) / 2;
                 self.spend(looks * ((text.len() + from.len()) as u64 / READ))?;
                 self.read_through(to.len())?;
                 let mut becomes = to.chars().map(Some).chain(std::iter::repeat(None));
                 let mut changes: Vec<(char, Option<char>)> = from.chars().map(|c| (c, becomes.next().flatten())).collect();
-                // the first that is said of a character counts
+                // the first replacement of a character counts
                 changes.sort_by_key(|(own, _)| *own);
                 changes.dedup_by_key(|(own, _)| *own);
                 let change = |c: char| changes.binary_search_by_key(&c, |(own, _)| *own).map_or(Some(c), |place| changes[place].1);
@@ -170,7 +170,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         })
     }
 
-    /// What is not text, as text.
+    /// Converts a value that is not text to text.
     fn converted(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Cow<'t, str>> {
         Ok(match expression.kind() {
             Gives::Nodes => match self.first(expression, here)? {
@@ -186,7 +186,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         })
     }
 
-    /// The only argument as text, or that of the node at hand.
+    /// The only argument as text, or the context node's text if there is none.
     fn argument(&self, arguments: &[Expr], here: &EvalContext) -> EvalResult<Cow<'t, str>> {
         match arguments.first() {
             Some(argument) => self.string(argument, here),

@@ -1,4 +1,4 @@
-//! Trees made of parsed documents.
+//! Builds trees from parsed documents.
 
 use super::NodeKind;
 use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 impl XmlTree<'_> {
-    /// Parses a document. A document type declaration is passed over, so a document that uses an entity of it is refused.
+    /// Parses a document. A document type declaration is ignored, so a document that uses one of its entities is refused.
     ///
     /// # Errors
-    /// As [`xml::parse`], but for the declaration.
+    /// As [`xml::parse`], except for the declaration.
     pub fn parse(bytes: &[u8]) -> Result<XmlTree<'static>, XmlError> {
         let text = xml::without_document_type(xml::text(bytes)?);
         let document = xml::parse_text(&text)?;
@@ -19,7 +19,7 @@ impl XmlTree<'_> {
         Ok(builder.finish())
     }
 
-    /// A document whose element, of this name, is empty.
+    /// A document with only an empty element of this name.
     pub fn empty(name: &str) -> XmlTree<'static> {
         let mut builder = TreeBuilder::new(0);
         let name = builder.name("", "", name);
@@ -30,7 +30,7 @@ impl XmlTree<'_> {
     }
 }
 
-/// Whether short texts are equal; a call of a general comparison costs more than they are worth.
+/// Whether short texts are equal; a call of the general comparison would cost more than comparing them.
 fn is_same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
@@ -41,7 +41,7 @@ fn is_same(a: &str, b: &str) -> bool {
     rest && left.zip(right).all(|(a, b)| a == b)
 }
 
-/// A place for a text among as many as `places`, a power of two: by its ends, which are read faster than all of it.
+/// The slot of a text in a table of `places` slots, a power of two: computed from its ends, which is faster than from all of it.
 fn slot_of(text: &str, places: usize) -> usize {
     let bytes = text.as_bytes();
     let short = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -53,7 +53,7 @@ fn slot_of(text: &str, places: usize) -> usize {
     (mixed >> 40) as usize & (places - 1)
 }
 
-/// Texts no longer than this are kept once.
+/// Texts up to this length are stored once.
 const SHARED: usize = 32;
 
 struct TreeBuilder {
@@ -142,7 +142,7 @@ impl TreeBuilder {
         at
     }
 
-    /// Adds a document, node by node: a function that calls itself for each level would need a stack as deep as the document.
+    /// Adds a document, node by node: a recursive function would need a stack as deep as the document.
     fn document(&mut self, document: &roxmltree::Document<'_>) {
         let root = self.push(NodeKind::Root, 0, 0, TextSpan::default());
         let mut open = vec![root];
@@ -158,7 +158,7 @@ impl TreeBuilder {
             }
             let mut ended = node;
             while ended.next_sibling().is_none() {
-                // it was the last in the one around it
+                // it was the last child of its parent
                 let Some(around) = ended.parent() else { break };
                 self.close(&mut open);
                 ended = around;
@@ -167,14 +167,14 @@ impl TreeBuilder {
         }
     }
 
-    /// Ends the innermost of the nodes that are open.
+    /// Ends the innermost open node.
     fn close(&mut self, open: &mut Vec<u32>) {
         if let Some(ended) = open.pop() {
             self.nodes[ended as usize].end = self.nodes.len() as u32;
         }
     }
 
-    /// Adds a node; the place of an element, which is then open.
+    /// Adds a node; returns the number of an element, which is then open.
     fn node(&mut self, node: roxmltree::Node<'_, '_>, parent: u32, input: &str) -> Option<u32> {
         match node.node_type() {
             roxmltree::NodeType::Element => return Some(self.element(node, parent, input)),
@@ -203,7 +203,7 @@ impl TreeBuilder {
         let name = self.name(tag.namespace().unwrap_or_default(), prefix, tag.name());
         let at = self.push(NodeKind::Element, name, parent, TextSpan::default());
         let outer = element.parent().filter(roxmltree::Node::is_element);
-        // roxmltree shares the list of namespaces of an element that declares none with its parent's
+        // roxmltree shares an element's list of namespaces with its parent if it declares none
         for namespace in element.namespaces() {
             let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|own| own == namespace);
             if namespace.name() != Some("xml") && !outer.is_some_and(is_outer) {
@@ -222,7 +222,7 @@ impl TreeBuilder {
     }
 }
 
-/// The prefix of a name as written.
+/// The prefix of a name, as it is written.
 fn prefix_of<'i>(written: &'i str, local: &str) -> &'i str {
     if written.starts_with(local) && !written[local.len()..].starts_with(':') {
         return "";

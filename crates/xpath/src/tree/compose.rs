@@ -1,4 +1,4 @@
-//! One tree of several.
+//! Combines several trees into one.
 
 use super::NodeKind;
 use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
@@ -6,8 +6,8 @@ use crate::name::name_hash;
 use std::borrow::Cow;
 
 impl XmlTree<'_> {
-    /// One document of several: the first tree as it is, and as the last things in its element copies of the other trees'
-    /// elements in namespaces of their own: what has none there is in this one. `nodes` is room that is used again.
+    /// Combines several documents: the first tree as it is, with copies of the other trees' outermost elements appended to its outermost element.
+    /// Elements of the copies that are in no namespace are put into the one given with their tree. The memory of `nodes` is reused.
     pub fn compose(first: &XmlTree<'_>, parts: &[(&str, &XmlTree<'_>)], mut nodes: Vec<XmlNode>) -> XmlTree<'static> {
         let inside = |tree: &XmlTree<'_>| tree.element()..tree.nodes[tree.element()].end as usize;
         let element = first.element();
@@ -36,13 +36,13 @@ impl XmlTree<'_> {
             }
             above = whole.nodes[above as usize].parent;
         }
-        // what follows the element is in the document
+        // nodes after the element are in the document
         whole.nodes.extend(first.nodes[end..].iter().map(|node| XmlNode { end: node.end + grown, ..*node }));
         whole
     }
 
-    /// Appends nodes of another tree, or of the one this began as (then their texts are `shared`), below `parent`. Elements in no
-    /// namespace are in `uri` here.
+    /// Appends nodes of another tree, or of the first one (then their texts are `shared`), below `parent`. Elements in no namespace are put into
+    /// `uri`.
     fn append(&mut self, other: &XmlTree<'_>, range: std::ops::Range<usize>, parent: u32, uri: &str, shared: bool) {
         let at = self.nodes.len();
         let offset = (at as u32).wrapping_sub(range.start as u32);
@@ -51,7 +51,7 @@ impl XmlTree<'_> {
             self.text.to_mut().push_str(&other.text);
         }
         let prefix = self.add_text(uri);
-        // [of elements, of everything else]
+        // new names by old name: [of elements, of everything else]
         let mut names = vec![[u32::MAX; 2]; other.names.len()];
         for node in &other.nodes[range.clone()] {
             let takes = node.kind == NodeKind::Element;

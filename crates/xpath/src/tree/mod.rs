@@ -1,4 +1,4 @@
-//! What the evaluator asks of a tree ([`Tree`]), and a tree of XML that answers it ([`XmlTree`]).
+//! What the evaluator needs of a tree ([`Tree`]), and a tree of XML that implements it ([`XmlTree`]).
 
 mod build;
 mod compose;
@@ -16,11 +16,11 @@ use std::ops::Range;
 pub enum NodeKind {
     /// The document.
     Root,
-    /// An element; its attributes follow it, then what is in it.
+    /// An element; its attributes follow it, then its content.
     Element,
     /// An attribute.
     Attribute,
-    /// Text, longest pieces.
+    /// Text; adjacent pieces are one node.
     Text,
     /// A comment.
     Comment,
@@ -28,16 +28,16 @@ pub enum NodeKind {
     Instruction,
 }
 
-/// Where a node stands: what it is, and which nodes are around it.
+/// A node's kind, and its position among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeNode {
     /// What it is.
     pub kind: NodeKind,
     /// How many attributes it has: the nodes that follow it directly.
     pub attributes: usize,
-    /// The node it is in, or of. The root's is 0, too.
+    /// The node that contains it. The root's is 0, too.
     pub parent: usize,
-    /// The number of the first node after it that is not in it.
+    /// The number of the first node after it and everything in it.
     pub end: usize,
 }
 
@@ -54,44 +54,43 @@ pub struct QualifiedName<'t> {
 
 /// A document on which expressions are evaluated.
 ///
-/// Its nodes are numbered in document order: 0 is the root, the document itself; an element is followed by its attributes, then by
-/// what is in it. Namespaces are no nodes of their own. Pieces of text that follow each other are one node, as the standard has it.
-/// Names are compared by number: names with the same namespace and local part have the same number, whatever their prefixes.
+/// Its nodes are numbered in document order: 0 is the root, the document itself; an element is followed by its attributes, then by its content.
+/// Namespace nodes have no numbers. Adjacent pieces of text are one node, as the standard requires. Names are compared by number: names with the same
+/// namespace and local part have the same number, whatever their prefixes.
 ///
-/// Methods are called with numbers of nodes below [`Tree::size`] only.
+/// Methods are only called with numbers of nodes below [`Tree::size`].
 pub trait Tree {
-    /// How many nodes there are, at least the root.
+    /// The number of nodes, at least the root.
     fn size(&self) -> usize;
 
-    /// Where a node stands.
+    /// A node's kind, and its position among the others.
     fn node(&self, node: usize) -> TreeNode;
 
-    /// The number of a name; nothing where no node has it.
+    /// The number of a name; `None` if no node has it.
     fn number_of(&self, name: &ExpandedName) -> Option<u32>;
 
     /// The number of the name of an element or an attribute.
     fn name_number(&self, node: usize) -> u32;
 
-    /// The name of an element or an attribute; of a processing instruction its target, as the local part.
+    /// The name of an element or an attribute; for a processing instruction, its target as the local part.
     fn name(&self, node: usize) -> QualifiedName<'_>;
 
-    /// The value of an attribute, or what a text, a comment or a processing instruction says.
+    /// The value of an attribute, or the text of a text node, comment or processing instruction.
     fn own_text(&self, node: usize) -> &str;
 
-    /// Namespaces in scope of an element, `xml` included: prefixes and what they stand for, always in the same order. A document
-    /// without namespaces has none.
+    /// Namespaces in scope of an element, including `xml`: prefixes and URIs, always in the same order. The default returns none.
     fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
         let _ = element;
         Vec::new()
     }
 
-    /// The first element with a name among nodes that follow each other.
+    /// The first element with this name in a range of nodes.
     fn next_element(&self, name: u32, range: Range<usize>) -> Option<usize> {
         let mut range = range;
         range.find(|node| self.node(*node).kind == NodeKind::Element && self.name_number(*node) == name)
     }
 
-    /// The element in which everything is; the root where there is none.
+    /// The outermost element; the root if there is none.
     fn element(&self) -> usize {
         let root = self.node(0);
         let mut child = 1 + root.attributes;

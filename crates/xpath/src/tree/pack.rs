@@ -1,21 +1,22 @@
-//! Trees as bytes, to be kept and read again.
+//! Packs trees as bytes, and unpacks them.
 //!
 //! ```text
 //! packed = version, text length, text, names, name (uri, prefix, local)*, declarations, (node, prefix, uri)*, nodes, node*
 //! node   = kind | fresh << 3 | name << 4, then for text, attributes, comments, instructions: [from,] length
 //! ```
-//! Numbers are LEB128. Text is kept once: `fresh` says that a node's text begins where the last fresh one ended.
+//! Numbers are LEB128. Text is stored once: `fresh` means that a node's text begins where the last fresh one ended. The token 7 between nodes ends
+//! the innermost open element; elements that are open after the last node end there.
 
 use super::NodeKind;
 use super::xml_tree::{DeclaredNamespace, NodeName, TextSpan, XmlNode, XmlTree};
 use std::borrow::Cow;
 
 const VERSION: u8 = 1;
-/// The token of an element's end.
+/// The token that ends an element.
 const END: u8 = 7;
 
 impl<'t> XmlTree<'t> {
-    /// The tree as bytes, to be kept.
+    /// Packs the tree.
     pub fn pack(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put(&mut out, self.text.len() as u64);
@@ -58,12 +59,12 @@ impl<'t> XmlTree<'t> {
         out
     }
 
-    /// The tree that was packed; nothing when the bytes are not one.
+    /// Unpacks a tree; `None` if the bytes are not one.
     pub fn unpack(bytes: &'t [u8]) -> Option<XmlTree<'t>> {
         Self::unpack_into(bytes, Vec::new())
     }
 
-    /// As [`XmlTree::unpack`]; `nodes` is room that is used again.
+    /// Like [`XmlTree::unpack`], but reuses the memory of `nodes`.
     pub fn unpack_into(bytes: &'t [u8], mut nodes: Vec<XmlNode>) -> Option<XmlTree<'t>> {
         nodes.clear();
         let (version, mut rest) = bytes.split_first()?;
@@ -133,7 +134,7 @@ impl<'t> XmlTree<'t> {
             }
             tree.nodes.push(node);
         }
-        // what is still open ends at the end
+        // elements that are still open end after the last node
         while let Some(open) = tree.nodes.get_mut(parent as usize) {
             open.end = count as u32;
             if parent == 0 {
@@ -174,7 +175,7 @@ fn take_more(rest: &mut &[u8], first: u8) -> Option<u64> {
     None
 }
 
-/// A number of things that follow, each at least a byte.
+/// Reads the number of the items that follow, each at least a byte.
 fn counted(rest: &mut &[u8]) -> Option<usize> {
     let count = usize::try_from(take(rest)?).ok()?;
     (count <= rest.len()).then_some(count)

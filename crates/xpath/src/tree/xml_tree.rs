@@ -1,7 +1,7 @@
 //! XML as the nodes of XPath's data model, in document order, in a few arrays.
 //!
-//! A tree is made once of a document ([`XmlTree::parse`]) and can be kept ([`XmlTree::pack`]): unpacking takes a fraction of what
-//! parsing does. Trees can be put together ([`XmlTree::compose`]).
+//! A tree is built once from a document ([`XmlTree::parse`]) and can be stored ([`XmlTree::pack`]): unpacking takes a fraction of the time of
+//! parsing. Trees can be combined ([`XmlTree::compose`]).
 
 use super::{NodeKind, QualifiedName, Tree, TreeNode};
 use crate::name::{ExpandedName, name_hash};
@@ -9,18 +9,18 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// A node. Its place in [`XmlTree::nodes`] is its place in document order.
+/// A node. Its position in [`XmlTree::nodes`] is its position in document order.
 #[derive(Debug, Clone, Copy)]
 pub struct XmlNode {
     /// What it is.
     pub kind: NodeKind,
     /// How many attributes follow it.
     pub attributes: u16,
-    /// Its name, a place among the names of the tree; 0 for none.
+    /// Its name, as a position among the names of the tree; 0 for none.
     pub name: u32,
-    /// The node it is in, or of.
+    /// The node that contains it.
     pub parent: u32,
-    /// Behind everything that is in it.
+    /// The position after everything in it.
     pub end: u32,
     /// Where its text begins.
     pub(super) from: u32,
@@ -28,7 +28,7 @@ pub struct XmlNode {
     pub(super) to: u32,
 }
 
-/// A stretch of a tree's text.
+/// A part of a tree's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TextSpan(pub(super) u32, pub(super) u32);
 
@@ -48,31 +48,31 @@ pub(super) struct DeclaredNamespace {
     pub(super) uri: TextSpan,
 }
 
-/// Names that are looked through faster than they are looked up.
+/// Up to this many names, a linear search is faster than a hash table.
 const FEW_NAMES: usize = 256;
 
 /// A document's nodes.
 #[derive(Debug, Clone)]
 pub struct XmlTree<'t> {
-    /// All nodes but those of namespaces; the first is the root.
+    /// All nodes except namespaces; the first is the root.
     pub nodes: Vec<XmlNode>,
     pub(super) names: Vec<NodeName>,
-    /// By name: the first name with the same namespace and local part.
+    /// For each name, the first name with the same namespace and local part.
     pub(super) canonical: Vec<u32>,
-    /// By name: a hash of namespace and local part.
+    /// For each name, a hash of its namespace and local part.
     pub(super) hashes: Vec<u32>,
-    /// In document order of their elements.
+    /// Declared namespaces, in document order of their elements.
     pub(super) declared: Vec<DeclaredNamespace>,
     pub(super) text: Cow<'t, str>,
 }
 
 impl XmlTree<'_> {
-    /// The root's element.
+    /// The outermost element.
     pub fn element(&self) -> usize {
         Tree::element(self)
     }
 
-    /// What is directly in a node.
+    /// The children of a node.
     pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         let own = self.nodes[node];
         let mut next = node + 1 + usize::from(own.attributes);
@@ -85,7 +85,7 @@ impl XmlTree<'_> {
         })
     }
 
-    /// The place of the name that stands for all with this namespace and local part, if there is one.
+    /// The position of the first name with this namespace and local part, if there is one.
     pub(super) fn find_name(&self, hash: u32, uri: &str, local: &str) -> Option<u32> {
         let is = |name: &NodeName| self.slice(name.local) == local && self.slice(name.uri) == uri;
         let mut at = 0;
@@ -114,7 +114,7 @@ impl XmlTree<'_> {
         QualifiedName { uri: self.slice(name.uri), prefix: self.slice(name.prefix), local: self.slice(name.local) }
     }
 
-    /// Namespaces in scope of an element: prefixes and what they stand for, in a fixed order.
+    /// Namespaces in scope of an element: prefixes and URIs, in a fixed order.
     pub fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
         let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
         let mut hidden = HashSet::from(["xml"]);
@@ -124,7 +124,7 @@ impl XmlTree<'_> {
             for own in self.declared[first..].iter().take_while(|own| own.element as usize == at) {
                 let (prefix, uri) = (self.slice(own.prefix), self.slice(own.uri));
                 if hidden.insert(prefix) {
-                    // xmlns="" takes the namespace away
+                    // xmlns="" removes the namespace
                     found.extend((!uri.is_empty()).then_some((prefix, uri)));
                 }
             }
@@ -133,7 +133,7 @@ impl XmlTree<'_> {
         found
     }
 
-    /// Which names are equal but for their prefixes.
+    /// Computes the hashes of names, and which names are equal except for their prefixes.
     pub(super) fn know_names(&mut self) {
         self.hashes = self.names.iter().map(|name| name_hash(self.slice(name.uri), self.slice(name.local))).collect();
         let parts = |name: &NodeName| (self.slice(name.uri), self.slice(name.local));
