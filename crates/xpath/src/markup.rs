@@ -4,18 +4,18 @@ use memchr::{memchr, memmem};
 
 /// Markup, as it is written.
 pub enum XmlTag<'a> {
-    /// The tag with which an element begins.
+    /// A start tag.
     Open {
-        /// The element's name, its prefix included.
+        /// The element's name, including its prefix.
         name: &'a [u8],
         /// Whether the element ends here, too: `<a/>`.
         empty: bool,
         /// The text after the name, for [`attributes`].
         attributes: &'a [u8],
     },
-    /// The tag with which an element ends.
+    /// An end tag.
     Close {
-        /// The element's name, its prefix included.
+        /// The element's name, including its prefix.
         name: &'a [u8],
     },
     /// A comment, a processing instruction, a CDATA section or a declaration.

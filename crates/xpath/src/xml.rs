@@ -33,7 +33,7 @@ pub fn text(bytes: &[u8]) -> Result<&str, XmlError> {
 /// element has at most 1000 attributes, a document at most 4 million nodes.
 ///
 /// # Errors
-/// When it is not well-formed UTF-8 XML, or made to exhaust the parser.
+/// When it is not well-formed UTF-8 XML, or exceeds these limits.
 pub fn parse(bytes: &[u8]) -> Result<Document<'_>, XmlError> {
     parse_text(text(bytes)?)
 }

@@ -31,7 +31,7 @@ impl Role {
     }
 }
 
-/// A token to be written. The secret itself is never stored.
+/// A token to be created. The secret itself is never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     /// SHA-256 of the secret.
@@ -47,9 +47,9 @@ pub struct NewToken {
 /// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Its number.
+    /// The token's number.
     pub id: u64,
-    /// When it was made, in microseconds.
+    /// When it was created, in microseconds.
     pub created: i64,
     /// The token as it was created.
     pub token: NewToken,
@@ -86,13 +86,13 @@ pub trait Tokens {
     /// When the database fails.
     fn create_token(&self, token: NewToken) -> Result<u64>;
 
-    /// All tokens that have not been revoked.
+    /// Returns all tokens that have not been revoked.
     ///
     /// # Errors
     /// When the database fails.
     fn tokens(&self) -> Result<Vec<Token>>;
 
-    /// Whether there has ever been a token.
+    /// Whether any token has ever been created.
     ///
     /// # Errors
     /// When the database fails.

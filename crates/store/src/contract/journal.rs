@@ -105,7 +105,7 @@ pub struct DocumentOutcome {
     pub offset: u64,
     /// The collection; `None` for a document that reached none of several.
     pub collection: Option<CollectionId>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
     pub key: SmolStr,
@@ -137,7 +137,7 @@ pub struct Issue {
 pub struct OutcomeCorrection {
     /// The document, by its number inside the job.
     pub document: u64,
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// The new outcome.
     pub outcome: Outcome,
@@ -181,7 +181,7 @@ pub struct JournalEntry {
     pub collection: Option<String>,
     /// The record's key, if known.
     pub key: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why it failed or was skipped, which contribution counts instead, or what was left out.
     pub reasons: Vec<String>,

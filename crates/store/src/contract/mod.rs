@@ -3,9 +3,9 @@
 //! | role | what it does | file, with its types |
 //! |---|---|---|
 //! | [`Records`] | reads records by key | `records.rs` |
-//! | [`Queries`] | answers plans | `plan.rs` |
+//! | [`Queries`] | executes plans | `plan.rs` |
 //! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
-//! | [`CommitNumbers`] | lets caches of records be exact | `observer.rs` |
+//! | [`CommitNumbers`] | shows caches of records whether anything was committed | `observer.rs` |
 //! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
 //! | [`Tags`] | keeps tags and trees | `tag.rs` |
 //! | [`Tokens`] | keeps tokens | `access.rs` |

@@ -20,7 +20,7 @@ pub trait CommitObserver: Send + Sync {
 pub struct ChangedRecord {
     /// The tenant.
     pub tenant: Tenant,
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// Its key.
     pub key: Key,

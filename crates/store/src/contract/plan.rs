@@ -12,7 +12,7 @@ use stook_catalogue::value::{FieldType, Geometry, Value};
 pub struct QueryPlan {
     /// The tenant whose records are read.
     pub tenant: Tenant,
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
@@ -57,7 +57,7 @@ pub enum PlanColumn {
     Key,
     /// Its revision.
     Revision,
-    /// A golden field, by index.
+    /// A golden field.
     Field(FieldId),
     /// A member, by index, of the struct that the row is for: [`QueryPlan::each`].
     Element(usize),
@@ -240,7 +240,7 @@ pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     }
 }
 
-/// Answers plans.
+/// Executes plans.
 pub trait Queries {
     /// Returns the rows of a plan, in its order.
     ///

@@ -33,7 +33,7 @@ pub struct JobFile {
     pub retires_all: bool,
 }
 
-/// A job to be written.
+/// A job to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
     /// The tenant.
@@ -65,7 +65,7 @@ pub struct SplitProgress {
     pub complete: bool,
 }
 
-/// A chunk to be written.
+/// A chunk to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChunk {
     /// Number inside the job; [`Queue::replace_chunk`] assigns another one.
@@ -250,7 +250,7 @@ impl Job {
 
 /// Jobs, and their chunks that wait for workers.
 pub trait Queue {
-    /// Writes a new job.
+    /// Creates a job.
     ///
     /// # Errors
     /// When the database fails.
@@ -261,7 +261,7 @@ pub trait Queue {
     ///
     ///
     /// # Errors
-    /// When the database fails.
+    /// When there is no such job, it has ended, or the database fails.
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
 
     /// Leases up to `limit` chunks for `seconds`: of one job, if given, otherwise of the jobs that [`schedule`](crate::schedule) chooses one after
@@ -335,7 +335,7 @@ pub trait Queue {
     /// Ends a job as failed or cancelled. All its chunks are deleted; what was committed stays. Does nothing if the job has ended.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When there is no such job, `state` is neither failed nor cancelled, or the database fails.
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()>;
 
     /// Removes a job that has ended, with its journal; does nothing if it has not. What it committed stays, with its number.

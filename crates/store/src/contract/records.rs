@@ -112,7 +112,7 @@ pub enum ReadDetail {
 /// A write of one record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordWrite {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// The record.
     pub key: Key,
@@ -171,7 +171,7 @@ pub struct RecordContent {
 /// A record that changed between reading and writing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteConflict {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// The key.
     pub key: Key,
@@ -195,7 +195,7 @@ pub struct UniqueConflict {
 /// A change of a record's state by a transition, kept for ever; or of its golden fields, of which the collection's `history` says how many are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewChangeLogEntry {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// The record.
     pub key: Key,

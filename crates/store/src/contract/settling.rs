@@ -60,7 +60,7 @@ pub struct SettlingChanges {
 impl SettlingChanges {
     /// Returns, by link and target, how many children this unit links to the target, for links whose children are found by their field.
     pub(crate) fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
-        // of several changes of one edge the last counts
+        // of several changes of one edge the last one counts
         let mut last: HashMap<(u32, &str, &str), bool> = HashMap::new();
         for change in self.edges.iter().filter(|change| !change.is_kept(catalogue)) {
             let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;

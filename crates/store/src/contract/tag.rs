@@ -67,7 +67,7 @@ pub struct TreeWrite {
 /// Changes of trees and tags of some records of a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TagWrites {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// Trees of documents, by record and source.
     pub trees: Vec<TreeWrite>,

@@ -43,7 +43,7 @@ pub struct ReadSet {
     pub ranges: Vec<EdgeRange>,
 }
 
-/// One transaction's work. The store calls its methods inside the transaction, in this order:
+/// The changes of one transaction. The store calls its methods inside the transaction, in this order:
 ///
 /// 1. [`lease_token`](Unit::lease_token): the leased chunk is removed from the queue; if the lease is lost, the unit fails with
 ///    [`StoreError::Fenced`].

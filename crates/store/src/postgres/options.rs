@@ -1,6 +1,6 @@
 //! Options for a store on a server, in builds with or without PostgreSQL.
 
-/// How a store on a server is opened.
+/// How to open a store on a server.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// How long to wait for the server, or for a free connection, in seconds.

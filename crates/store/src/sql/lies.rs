@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{Geometry, Value};
 
-/// Reads the rows of a plan.
+/// A function that reads the rows of a plan.
 pub type ReadRows<'r, E> = dyn FnMut(&QueryPlan, &mut dyn FnMut(Vec<Value>) -> Result<()>) -> std::result::Result<(), E> + 'r;
 
 /// Whether a plan has conditions on the relation of geometries.

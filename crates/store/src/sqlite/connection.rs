@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How the embedded store is opened.
+/// How to open a store in a file.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     /// How long to wait for another process that writes, in seconds.

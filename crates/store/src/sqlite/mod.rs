@@ -1,4 +1,4 @@
-//! The embedded store: one SQLite file, write-ahead log, one writer and many readers.
+//! The store in an SQLite file in WAL mode, with one writer and many readers.
 //!
 //! * [`store`] opens the file and keeps its connections ([`connection`], [`error`]); [`roles`] implements the contract.
 //! * [`writer`] is the thread with the only connection that writes. It groups bulk units into one transaction and commits it at the next boundary

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 
-/// The embedded store.
+/// A store in a file.
 pub struct SqliteStore {
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) tables: Arc<StoreTables>,

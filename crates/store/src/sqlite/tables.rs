@@ -142,7 +142,7 @@ pub struct StoreTables {
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// What the store must keep recording, if that is not the process's own definition.
     expected: OnceLock<String>,
-    /// Whether it may hold any.
+    /// Whether any definition is accepted.
     accepts_any_definition: bool,
 }
 
@@ -152,7 +152,7 @@ pub const HEAD: &str = "id, key, revision, touch, created_job, alive, state, con
 /// Finds a record by (tenant, key).
 pub const BY_KEY: &str = "tenant = ? AND packed = packed(?)";
 
-/// Finds a record that is still at a version, by (id, tenant, key, revision, touch): the index on keys is not asked.
+/// Finds a record that still has a version, by (id, tenant, key, revision, touch), without using the index on keys.
 pub const AT_VERSION: &str = "id = ? AND tenant = ? AND key = ? AND revision = ? AND touch = ?";
 
 /// The storage class of a column.

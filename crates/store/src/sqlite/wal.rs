@@ -83,7 +83,7 @@ pub struct Checkpointer {
 impl Checkpointer {
     /// Starts the thread, and watches the commits of `writer`.
     ///
-    /// `wake` wakes the writer.
+    /// `wake` must wake the writer.
     pub fn start(writer: &mut Connection, path: &Path, options: &SqliteOptions, wake: WakeFn) -> Result<Self> {
         let shared = Arc::new(CheckpointState::default());
         let told = shared.clone();

@@ -220,7 +220,7 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         Ok(self.namespaces(node.place())?.get(number).copied().unwrap_or_default())
     }
 
-    /// Namespaces in scope of an element, which are declared at it and at those it is in.
+    /// Namespaces in scope of an element: those declared at it and at the elements around it.
     pub(super) fn namespaces(&self, element: usize) -> EvalResult<Vec<(&'t str, &'t str)>> {
         let mut at = element;
         while self.tree.node(at).kind == NodeKind::Element {
@@ -232,14 +232,14 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
         Ok(found)
     }
 
-    /// Where a text has a part.
+    /// The position of a part in a text.
     fn find(&self, text: &str, part: &str) -> EvalResult<Option<usize>> {
         self.pass_over(text.len())?;
         self.read_through(part.len())?;
         Ok(memchr::memmem::find(text.as_bytes(), part.as_bytes()))
     }
 
-    /// A text as a number.
+    /// Converts a text to a number.
     pub(super) fn number_of(&self, text: &str) -> EvalResult<f64> {
         self.read_through(text.len())?;
         Ok(to_number(text))

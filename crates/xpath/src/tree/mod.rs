@@ -31,7 +31,7 @@ pub enum NodeKind {
 /// A node's kind, and its position among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeNode {
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// How many attributes it has: the nodes that follow it directly.
     pub attributes: usize,

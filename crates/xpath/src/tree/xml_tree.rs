@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A node. Its position in [`XmlTree::nodes`] is its position in document order.
 #[derive(Debug, Clone, Copy)]
 pub struct XmlNode {
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// How many attributes follow it.
     pub attributes: u16,

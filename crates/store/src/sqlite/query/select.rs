@@ -140,7 +140,7 @@ impl<'a> SqlBuilder<'a> {
             self.conditions.push(sql);
             return Ok(());
         }
-        // a list: some element satisfies it; negations: none satisfies the positive form
+        // a list: some element must satisfy the condition; for negations, none may satisfy the positive form
         let (test, negation) = match test {
             Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
             Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
