@@ -1,4 +1,4 @@
-//! White space around documents and between them: however much there is, wherever it is cut, the documents are the same.
+//! White space around and between documents: however much there is, and wherever the file is split, the documents are the same.
 
 mod support;
 
@@ -7,7 +7,7 @@ use stook_formats::Syntax;
 use stook_formats::read::{DocumentReader, open_bytes};
 use support::{Document, Random, Trickle, collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, small_record};
 
-/// A file in pieces: what stands in front of its documents, they themselves, what stands between two of them and after the last.
+/// A file in pieces: what comes before its documents, the documents, what comes between two of them and after the last.
 struct Pieces {
     name: &'static str,
     syntax: Syntax,
@@ -16,7 +16,7 @@ struct Pieces {
     documents: Vec<Vec<u8>>,
     between: &'static str,
     behind: &'static str,
-    /// White space that says nothing there.
+    /// White space that has no meaning there.
     blanks: &'static [&'static str],
 }
 
@@ -58,7 +58,7 @@ fn every_format() -> Vec<Pieces> {
     ]
 }
 
-/// The file with white space of up to `most` pieces in each of its gaps.
+/// The file with up to `most` pieces of white space in each of its gaps.
 fn spread(pieces: &Pieces, random: &mut Random, most: usize) -> Vec<u8> {
     let mut file = Vec::new();
     let mut blank = |file: &mut Vec<u8>| {
@@ -113,7 +113,7 @@ fn white_space_never_changes_which_documents_there_are() {
     }
 }
 
-/// Around the length that is looked at to recognise a format.
+/// Lengths near the number of bytes from which a format is recognised.
 #[test]
 fn a_file_that_begins_with_white_space_is_recognised() {
     for pieces in every_format() {

@@ -1,7 +1,7 @@
-//! MARC as another library reads it: pymarc, through the scripts in `tests/reference` of the repository.
+//! Compares MARC with another library: pymarc, through the scripts in `tests/reference` of the repository.
 //!
-//! `STOOK_TEST_PYTHON` names a Python that has pymarc (else `~/.cache/stook/venv/bin/python` is tried), `STOOK_TEST_DATA` a
-//! folder of real MARC files (else `../shared/data/marc` beside the repository). Without them the tests say so and pass.
+//! `STOOK_TEST_PYTHON` names a Python that has pymarc (otherwise `~/.cache/stook/venv/bin/python` is tried), `STOOK_TEST_DATA` a folder of real MARC
+//! files (otherwise `../shared/data/marc` next to the repository). Without them, the tests report that and pass.
 
 mod support;
 
@@ -79,7 +79,7 @@ fn convert<'b>(documents: impl IntoIterator<Item = &'b [u8]>, from: Syntax, to: 
     out
 }
 
-/// The documents of a file this crate wrote, complete in themselves.
+/// The documents of a file that this crate wrote, completed so that each can be parsed alone.
 fn documents(file: &[u8], syntax: Syntax) -> Vec<Vec<u8>> {
     read_whole(file, syntax, None)
         .into_iter()
@@ -97,7 +97,7 @@ fn assert_same(ours: &[serde_json::Value], theirs: &[serde_json::Value]) {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// Real files are no part of the project; but a folder that is named is there.
+/// Real files are not part of the project; but a folder that is named must exist.
 fn real_is_missing(folder: &Path) {
     let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_testkit::skip::missing } else { stook_testkit::skip::left_out };
     said(&format!("there is no folder {}", folder.display()));
@@ -166,7 +166,7 @@ fn marc8_strings_are_decoded_as_pymarc_does() {
     }
 }
 
-/// Records of all kinds that this crate reads and that say they are UTF-8: generated ones, then real ones.
+/// Records of all kinds that this crate reads and that claim to be UTF-8: generated ones, then real ones.
 fn valid_records() -> Vec<Vec<u8>> {
     let mut records = generated(104);
     for (_, content) in real_files() {

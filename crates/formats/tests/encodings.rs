@@ -1,5 +1,4 @@
-//! XML in the encodings that it declares, with entities of its own, and UTF-16: the documents are those of the same file in UTF-8, however
-//! the file is cut.
+//! XML in declared encodings, with entities, and UTF-16: the documents are those of the same file in UTF-8, however the file is split.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -10,7 +9,7 @@ use stook_formats::read::{DocumentReader, open_bytes};
 use stook_formats::{Document, ParseContext, Syntax, detect};
 use support::{Random, read_in_chunks, read_in_chunks_cut_in_front, read_whole};
 
-/// What the documents of a file are, each as it can be parsed alone.
+/// The documents of a file, each completed so that it can be parsed alone.
 fn texts(documents: &[support::Document]) -> Vec<String> {
     documents
         .iter()
@@ -24,7 +23,7 @@ fn texts(documents: &[support::Document]) -> Vec<String> {
         .collect()
 }
 
-/// The body of a file: elements with characters that Latin-1 has, and with references to entities where there are some.
+/// The body of a file: elements with characters of Latin-1, and references to entities if there are any.
 fn body(random: &mut Random, entities: bool) -> String {
     let mut items = String::new();
     for number in 0..20 {
@@ -99,7 +98,7 @@ fn entities_that_grow_without_end_are_refused() {
         let before = format!("&a{};", level - 1).repeat(20);
         declared.push_str(&format!("<!ENTITY a{level} '{before}'>"));
     }
-    // within the limit for any document, but not for one that is so short
+    // within the limit for any document, but not for such a short one
     let long = format!("<!ENTITY a '{}'>", "a".repeat(40_000));
     for (declared, used) in [
         (declared.as_str(), "&a9;"),

@@ -1,5 +1,5 @@
-//! Random and randomly damaged files of every format, from bytes to paths and back to bytes. What must hold for any of them is
-//! in [`check`]. The seeds are fixed: a failure repeats.
+//! Random and randomly damaged files of every format, from bytes to paths and back to bytes. [`check`] contains what must hold for all of them. The
+//! seeds are fixed: a failure repeats.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn paths(family: FormatFamily) -> Vec<Path> {
     texts.iter().map(|text| Path::compile(text, language, &namespaces).unwrap_or_else(|error| panic!("{text}: {}", error.message))).collect()
 }
 
-/// What holds for every file, however damaged.
+/// Checks what holds for every file, however damaged.
 fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> usize {
     let show = || format!("{} {:?}", syntax.name(), String::from_utf8_lossy(file));
     let whole = read_whole(file, syntax, records);
@@ -69,13 +69,13 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
     let places =
         |documents: &[support::Document]| -> Vec<_> { documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect() };
     let json = matches!(syntax, Syntax::Json | Syntax::MarcJson);
-    // the one problem of a file without the member cannot be found again after it
+    // the only problem of a file without the member cannot be found again after it
     if records.is_none() || !json {
         let chunks = read_in_chunks_cut_in_front(file, syntax, records, |number| number % 3 != 0);
         assert_eq!(places(&chunks), places(&whole), "in chunks: {}", show());
     }
-    // whether there is one value per line cannot be seen in a first chunk of one broken line, and whether a MARCXML record is a
-    // wrapper not where the tag of the record in it is damaged
+    // a first chunk of one broken line does not show whether there is one value per line; and if the tag of the record inside is damaged, it is not
+    // visible whether a MARCXML record is a wrapper
     if !json && syntax != Syntax::MarcXml {
         let chunks = read_in_chunks(file, syntax, records, |number| number % 3 != 1);
         assert_eq!(places(&chunks), places(&whole), "in chunks cut behind documents: {}", show());
@@ -83,7 +83,7 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
     whole.iter().filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths)).count()
 }
 
-/// What holds for the bytes of every document. Returns whether they are one.
+/// Checks what holds for the bytes of every document. Returns whether they are one.
 fn check_document(bytes: &[u8], syntax: Syntax, head: &ParseContext, paths: &[Path]) -> bool {
     let Ok(document) = Document::parse(bytes, syntax, head) else { return false };
     let mut found: Vec<SelectedValue<'_>> = Vec::new();
@@ -108,7 +108,7 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
         let written = writer.write(bytes, syntax);
         let count = writer.finish().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(count, u64::from(written.is_ok()));
-        // a damaged record of ISO 2709 is copied as it is, with whatever a scanner finds in it
+        // a damaged ISO 2709 record is copied unchanged, with everything that a scanner finds in it
         let is_copied = to == syntax && MarcRecord::parse(bytes).is_err();
         if written.is_err() || to == Syntax::Marc && is_copied {
             continue;
@@ -126,7 +126,7 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
     }
 }
 
-/// Bytes that mean something in some format.
+/// Bytes with a meaning in some format.
 const TOKENS: &[&[u8]] = &[
     b"<",
     b">",
@@ -294,7 +294,7 @@ fn random_bytes_are_decoded_as_marc8() {
     }
 }
 
-/// The `csv` crate is lenient with broken quotes; where nothing is broken the rows must be the same.
+/// The `csv` crate accepts broken quotes; if nothing is broken, the rows must be the same.
 #[test]
 fn sound_csv_has_the_rows_that_another_reader_finds() {
     let mut random = Random::new(71);

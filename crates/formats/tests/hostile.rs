@@ -1,5 +1,5 @@
-//! Files that are empty, damaged, too large or made to do harm: what is sound in them is read, the rest is reported with its
-//! number and offset, in bounded memory.
+//! Files that are empty, damaged, too large or made to do harm: sound documents are read, the rest is reported with its number and offset, in bounded
+//! memory.
 
 mod support;
 
@@ -126,7 +126,7 @@ fn record() -> Vec<u8> {
 #[test]
 fn a_truncated_last_record_is_a_problem_with_its_offset() {
     let whole = record();
-    // where the record terminator alone is missing, the directory says that nothing else is
+    // if only the record terminator is missing, the directory shows that nothing else is
     for length in [1, 12, 24, 30, whole.len() - 2] {
         let file = [&whole, &whole[..length]].concat();
         let documents = read_whole(&file, Syntax::Marc, None);
@@ -395,7 +395,7 @@ fn a_text_that_cannot_be_read_is_told_where_a_path_finds_it() {
     }
 }
 
-/// As deep as a document may be, on a stack on which a function that calls itself for each level would not come far.
+/// A document of maximum depth, on a stack on which a recursive function would not get far.
 #[test]
 fn documents_as_deep_as_they_may_be_are_read_on_a_small_stack() {
     use stook_catalogue::path::{Path, PathLanguage};
@@ -438,7 +438,7 @@ fn without_records_the_outermost_element_is_the_document() {
     let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
     let start = file.find("<machine").expect("there") as u64;
     assert_eq!(summary(&documents), [(1, start, file[start as usize..].trim_end().to_owned(), false)]);
-    // a list of one is one document, too, and so is each of several files in a row
+    // a list of one element is one document, too, and so is each of several files in a row
     let documents = read_whole(b"<list><r>1</r><r>2</r></list><list/>", Syntax::Xml, None);
     assert_eq!(summary(&documents), [(1, 0, "<list><r>1</r><r>2</r></list>".into(), false), (2, 29, "<list/>".into(), false)]);
     let documents = read_whole(b"<list><r>1</r>", Syntax::Xml, None);
@@ -466,7 +466,7 @@ fn a_document_type_is_passed_over_unless_its_entities_are_used() {
         });
         assert_eq!(found.as_deref(), root, "{text}");
     }
-    // inside another document, it is a text of its own, with the entities that it declares
+    // a document inside another one is a text of its own, with the entities that it declares
     let text = "<?xml version='1.0' encoding='ISO-8859-1'?><!DOCTYPE a [<!ENTITY e 'x&#252;'>]><a>&e;\u{fc}</a>";
     let own = stook_formats::embedded(text, Syntax::Xml).expect("entities of few bytes");
     assert_eq!(&*own, "<?xml version='1.0' encoding='ISO-8859-1'?><a>x\u{fc}\u{fc}</a>");
@@ -482,7 +482,7 @@ fn what_looks_like_a_tag_but_is_none_ends_no_element() {
     let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("r"));
     let start = file.find("<r a").expect("there") as u64;
     let second = file.find("<p:r").expect("there") as u64;
-    // an attribute with `<` in it is not XML: the scanner does not let it take the rest of the file with it
+    // an attribute with `<` in it is not XML: the scanner does not let it swallow the rest of the file
     let broken = format!("<r a=\">\">{inside}</r>");
     let expected = [(1, start, broken, false), (2, second, "<p:r xmlns:p='u'>2</p:r >".to_owned(), false)];
     assert_eq!(summary(&documents), expected);
@@ -567,7 +567,7 @@ fn deep_xml_is_an_error() {
     }
     let file = format!("<list>{deep}<a/></list>");
     assert_eq!(read_whole(file.as_bytes(), Syntax::Xml, Some("list/*")).len(), 2);
-    // as elements around the documents they are no harm
+    // as elements around the documents they do no harm
     let file = "<a>".repeat(100_000) + "<r/><r/>" + &"</a>".repeat(100_000);
     let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("r"));
     assert_eq!(documents.len(), 2);
@@ -722,8 +722,8 @@ fn an_unclosed_quote_does_not_take_a_large_file_with_it() {
     }
 }
 
-/// A long line of one byte that exists only while it is read. It notes the room it was given: the free part of the reader's
-/// buffer, which is at least half of what the buffer grew to.
+/// A long line of one repeated byte that is generated while it is read. It records the size of the buffers it was given: the free part of the
+/// reader's buffer, which is at least half of the buffer.
 struct LongLine {
     beginning: &'static [u8],
     rest: usize,
@@ -851,7 +851,7 @@ fn paths_on_large_documents_finish() {
     }
 }
 
-/// What is missed in a file of which nothing is a document, however it is read.
+/// What is reported as missing in a file without documents, however it is read.
 fn missing(file: &[u8], syntax: Syntax, records: Option<&str>) -> Option<String> {
     let of = |mut documents: DocumentReader<&mut dyn Read>| {
         while documents.next().expect("readable").is_some() {}
@@ -927,7 +927,7 @@ fn a_list_without_documents_is_told_from_something_else() {
     }
     assert_eq!(missing(b"[]", Syntax::Json, None), None);
     assert_eq!(missing(b"id,name\n", Syntax::Csv, None), None);
-    // an element is one of the list after the beginning of the list only
+    // an element only belongs to the list after the list has begun
     assert_eq!(read_whole(b"<a><item/><list><item/></list></a>", Syntax::Xml, Some("list/item")).len(), 1);
     assert_eq!(read_whole(b"<a><x/><list><item/><other/></list></a>", Syntax::Xml, Some("list/*")).len(), 2);
     let file = b"<a><item/><list><item n='1'/><item n='2'/></list></a>";

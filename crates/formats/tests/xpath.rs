@@ -1,7 +1,7 @@
-//! XPath beside libxml2: random expressions on random documents; and what the tag system that came before was known to do.
+//! Compares XPath with libxml2 on random expressions and documents; and checks what the former tag system was known to do.
 //!
-//! `STOOK_TEST_PYTHON` names a Python that has lxml (else `~/.cache/stook/venv/bin/python` is tried); without it the tests that
-//! compare say so and pass.
+//! `STOOK_TEST_PYTHON` names a Python that has lxml (otherwise `~/.cache/stook/venv/bin/python` is tried); without it, the tests that compare report
+//! that and pass.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn namespaces() -> Vec<(String, String)> {
     [("p", "urn:p"), ("q", "urn:q")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned())).to_vec()
 }
 
-/// What libxml2 says of expressions on documents.
+/// The results of libxml2 for expressions on documents.
 fn libxml2(python: &Path, cases: &[(String, Vec<String>)]) -> Vec<Vec<Json>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reference/xpath.py");
     let child = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -137,7 +137,7 @@ impl Speaker<'_> {
             1 => "attribute",
             _ => "child",
         };
-        // libxml2 leaves out the content of the attribute's own element
+        // libxml2 omits the content of the attribute's own element
         let axis = if of_attributes && matches!(axis, "following" | "preceding") { "parent" } else { axis };
         let test = self.test(axis);
         let mut text = match axis {
@@ -145,7 +145,7 @@ impl Speaker<'_> {
             "attribute" if !self.0.one_in(6) => format!("@{test}"),
             _ => format!("{axis}::{test}"),
         };
-        // the order of namespaces is nobody's business
+        // the order of namespaces is not defined
         if axis != "namespace" {
             for _ in 0..self.0.below(3).saturating_sub(usize::from(depth == 0)) {
                 let condition = self.condition(depth.saturating_sub(1));
@@ -248,7 +248,7 @@ impl Speaker<'_> {
     }
 }
 
-/// A number as both sides write it: what libxml2 writes with an exponent, or rounds, is not compared.
+/// A number as both sides write it: numbers that libxml2 writes with an exponent, or rounds, are not compared.
 fn same_number(own: f64, other: &str) -> bool {
     let other = match other {
         "nan" => f64::NAN,
@@ -277,14 +277,14 @@ fn difference(xpath: &XPath, tree: &XmlTree<'_>, other: &Json) -> Option<String>
             let texts =
                 other["nodes"].as_array().map(|nodes| nodes.iter().map(|node| node.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>());
             let texts = texts.unwrap_or_default();
-            // a document cannot be handed out
+            // a document cannot be returned
             count && (texts.len() != own.len() || sorted(texts) == sorted(own.iter().map(ToString::to_string).collect()))
         }
     };
     (!same).then(|| format!("{own:?}"))
 }
 
-/// Random expressions on random documents, as long as `documents` says.
+/// Compares random expressions on random documents, which `documents` makes.
 fn compare(seed: u64, documents: usize, expressions: usize) {
     let Some(python) = support::python("lxml") else { return };
     let mut random = Random::new(seed);
@@ -301,7 +301,7 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
         let packed = tree.pack();
         let unpacked = XmlTree::unpack(&packed).expect("it was packed");
         for (expression, other) in expressions.iter().zip(&results) {
-            // xmlns="" leaves a namespace without a name in libxml2, and its namespaces stand nowhere in the document's order
+            // in libxml2, xmlns="" leaves a namespace without a name, and namespaces have no position in the document's order
             if expression.contains("namespace::") && (document.contains("xmlns=''") || expression.contains(['|', '['])) {
                 continue;
             }
@@ -309,7 +309,7 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
                 Ok(xpath) => xpath,
                 // `/ or x` is a path
                 Err(_) if other.get("error").is_some() => continue,
-                // libxml2 sees this when it comes there, or not
+                // libxml2 notices this during evaluation, or not at all
                 Err(error) if error.message.contains("in brackets only") => continue,
                 Err(error) => panic!("{expression}: {}, libxml2: {other}", error.message),
             };
@@ -334,7 +334,7 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
         documents * expressions,
         differences[..differences.len().min(8)].join("\n\n")
     );
-    // most is not empty: the comparison says something
+    // most results are not empty: the comparison means something
     assert!(true_ones * 10 > documents * expressions, "{true_ones}");
 }
 
@@ -377,7 +377,7 @@ fn a_definition_holds_by_the_standards_boolean() {
         ("true()", true),
         (r#"//vendor and not //node[@id="x"]"#, false),
         (r#"//vendor and not(//node[@id="x"])"#, true),
-        // here libxml2 under Python said yes; boolean(NaN) is false
+        // libxml2 under Python returns true here; boolean(NaN) is false
         ("number('x')", false),
         ("0 div 0", false),
         ("sum(//vendor)", false),
@@ -426,7 +426,7 @@ fn a_definition_holds_by_the_standards_boolean() {
     }
 }
 
-/// A machine that most examples are about, with what its switch says.
+/// A machine that most examples are about, with the output of its switch.
 const RICH: &str = r#"<list xmlns:lldp="lldp" xmlns:lshw="lshw"><lshw:list><node id="big" class="system"><vendor>QEMU</vendor>
  <configuration><setting id="family" value="BlueField"/></configuration>
  <node id="core" class="bus"><product>D53427RKE</product>
@@ -447,14 +447,14 @@ const RICH: &str = r#"<list xmlns:lldp="lldp" xmlns:lshw="lshw"><lshw:list><node
  </node></node></lshw:list>
  <lldp:lldp><lldp:interface><lldp:chassis><lldp:id type="mac">20:4e:7f:94:2e:10</lldp:id></lldp:chassis></lldp:interface></lldp:lldp></list>"#;
 
-/// Another one.
+/// Another machine.
 const POOR: &str = r#"<list xmlns:lldp="lldp" xmlns:lshw="lshw"><lshw:list><node id="small" class="system"><vendor>Other</vendor>
  <node id="core" class="bus"><node id="firmware"><capabilities><capability id="bios"/></capabilities></node>
   <node id="cpu:0" class="processor"><vendor>VIA</vendor><configuration><setting id="cores" value="4"/></configuration></node>
   <node id="memory" class="memory"><size units="kB">12</size></node><node id="display" class="display"><clock units="Hz">33000000</clock></node>
  </node></node></lshw:list></list>"#;
 
-/// The definitions that the system's documents, users and tests knew, each on a machine it is about and on another one.
+/// The definitions that the system's documents, users and tests had, each with a machine that it matches and another one.
 #[test]
 fn known_definitions_hold_of_one_machine_and_not_of_the_other() {
     let vmx = r#"//node[@id="cpu:0"]/capabilities/capability/@id = "vmx""#;
@@ -522,7 +522,7 @@ fn known_definitions_hold_of_one_machine_and_not_of_the_other() {
         assert_eq!(matches(definition, RICH), Ok(rich), "{row}: {definition}");
         assert_eq!(matches(definition, POOR), Ok(poor), "{row}, the other machine: {definition}");
     }
-    // the switch's own document, in which prefixes stand for nothing
+    // the switch's own document, in which prefixes have no meaning
     let macs = "/lldp//id[@type='mac']/text()";
     assert_eq!(matches(macs, r#"<lldp><interface><chassis><id type="mac">20:4e:7f:94:2e:10</id></chassis></interface></lldp>"#), Ok(true));
     assert_eq!(matches(macs, r#"<lldp><interface><chassis><id type="ifname">eth0</id></chassis></interface></lldp>"#), Ok(false));
@@ -618,7 +618,7 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     }
 }
 
-/// Expressions that are said to see only elements of some names, and what is inside of them, see nothing of what is put beside those.
+/// Expressions that, according to `sees_only`, read only elements of some names and what is inside them do not notice what is added next to these.
 #[test]
 fn what_cannot_be_seen_changes_nothing() {
     let mut random = Random::new(11);

@@ -1,5 +1,5 @@
-//! The store on a Citus cluster keeps the contract, but that a question is answered from one snapshot of all its servers. Runs
-//! where `STOOK_TEST_CITUS_URL` names a database of the coordinator that has the extension.
+//! The store on a Citus cluster fulfils the contract, except that reads are not from one snapshot of all its servers. Runs if `STOOK_TEST_CITUS_URL`
+//! names a database of the coordinator that has the extension.
 
 #![allow(dead_code, reason = "what the suite offers and this store does not need")]
 
@@ -16,8 +16,8 @@ fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
     Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &PostgresOptions::default())?))
 }
 
-/// What a cluster does not promise, by tests: its planner knows no questions about rows of structs and records beside them, who writes a collection
-/// keeps others waiting who write it, and who relies on edges is told that all have changed.
+/// Tests of what a cluster does not provide: its planner does not support queries for rows of structs joined with records, units that write one
+/// collection wait for each other, and all edges that a unit has read count as changed.
 const NOT_PROMISED: [&str; 7] = [
     "a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on",
     "a_pass_waits_for_units_that_rely_on_what_has_changed",

@@ -1,5 +1,5 @@
-//! Any history of calls has the same answers on both stores: units of records, edges and marks, with and without leases, jobs
-//! and chunks with all that may become of them, and questions of every kind in between.
+//! Any history of calls has the same results on both stores: units of records, edges and marks, with and without leases, jobs and chunks with
+//! everything that may happen to them, and reads of every kind in between.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unused_macros, reason = "a test that cannot go on stops")]
 
@@ -54,7 +54,7 @@ enum Kind {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Changes by what is stored now, or by what was read when the tenant was last looked at; with a lease or without.
+    /// Changes based on what is stored now, or on what was read when the tenant was last read; with a lease or without.
     Unit {
         tenant: usize,
         changes: Vec<(usize, Kind)>,
@@ -208,7 +208,7 @@ impl Client {
         found.into_iter().map(|record| record.map(|record| record.version)).collect()
     }
 
-    /// Does a step; what can be seen of it, without times and tokens.
+    /// Does a step; returns what is visible of it, without times and tokens.
     fn step(&mut self, step: &Step) -> String {
         let say = |result: Result<String>| result.unwrap_or_else(|error| format!("error: {error}"));
         let fence_of = |leases: &[LeasedChunk], place: usize| {
@@ -306,7 +306,7 @@ impl Client {
         let plan = QueryPlan {
             any_order: false,
             conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
-            // lists have no order, and distinct rows are sorted by what they show
+            // lists have no order, and distinct rows are sorted by their values
             sort: sort
                 .iter()
                 .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!*distinct || columns.contains(place)))
@@ -320,7 +320,7 @@ impl Client {
         };
         let mut said = match self.store.find(&plan) {
             Ok(found) => format!("{:?}", found.rows),
-            // the databases say in their own words what makes no sense
+            // each database has its own words for invalid statements
             Err(_) => return "error".into(),
         };
         let _ = write!(said, " of {:?}", self.store.count(&plan).ok());
@@ -334,7 +334,7 @@ impl Client {
         said
     }
 
-    /// Everything there is, without times and tokens.
+    /// Everything in the store, without times and tokens.
     fn everything(&self) -> String {
         let mut said = String::new();
         for name in TENANTS {
@@ -359,7 +359,7 @@ impl Client {
     }
 }
 
-/// A condition whose values are of the column's type, as a query that was checked has them.
+/// A condition whose values are of the column's type, as in a checked query.
 fn fit(field: &str, test: &Comparison) -> Comparison {
     let number = |value: &Value| match value {
         Value::Int(number) => *number,

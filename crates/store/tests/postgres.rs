@@ -1,4 +1,4 @@
-//! The store on a server keeps the contract.
+//! The store on a server fulfils the contract.
 
 mod conformance;
 
@@ -14,7 +14,7 @@ use stook_store::queue::JobState;
 use stook_store::*;
 use stook_testkit::postgres::TestServer;
 
-/// The server all tests share, each with a schema of its own.
+/// The server that all tests share, each with a schema of its own.
 fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
     Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &PostgresOptions::default())?))
 }
@@ -32,7 +32,7 @@ fn scans(explanation: &[String]) -> bool {
 
 conformance!(new_place);
 
-/// A process may go between the commit of the last chunk and the look whether its job has ended.
+/// A process may end between the commit of the last chunk and the check whether its job has ended.
 #[test]
 fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
     let Some(server) = TestServer::shared() else { return };

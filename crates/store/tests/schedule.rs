@@ -1,5 +1,5 @@
-//! The laws of the scheduler, simulated: workers that choose from what they saw a moment ago, tenants with weights and limits,
-//! jobs of any size that come at any time.
+//! The laws of the scheduler, simulated: workers that choose by a state that may be out of date, tenants with weights and limits, jobs of any size
+//! that come at any time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -25,9 +25,9 @@ struct Run {
     shares: Vec<TenantShare>,
     arrivals: Vec<Arrival>,
     workers: usize,
-    /// Time a chunk takes, by turns.
+    /// Processing times of chunks, in turn.
     times: Vec<i64>,
-    /// How many leases old the state is that a worker chooses from, by turns.
+    /// By how many leases the state that a worker chooses from is out of date, in turn.
     stale: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ struct Job {
     finished: Option<i64>,
 }
 
-/// One lease as it happened.
+/// A lease that happened.
 #[derive(Debug, Clone)]
 struct Served {
     at: i64,
@@ -75,7 +75,7 @@ impl Queue {
         line
     }
 
-    /// Takes a chunk as a store does: nothing when the job has none any more.
+    /// Takes a chunk as a store does: none if the job has none any more.
     fn take(&mut self, choice: &Choice) -> bool {
         let Some(job) = self.jobs.iter_mut().find(|job| job.id == choice.job && job.waiting > 0) else { return false };
         job.waiting -= 1;
@@ -91,7 +91,7 @@ fn simulate(run: &Run) -> Outcome {
     arrivals.sort_by_key(|arrival| arrival.at);
     let mut coming = arrivals.into_iter().enumerate().peekable();
     let (mut queue, mut outcome) = (Queue::default(), Outcome::default());
-    // what workers may have seen: states, newest last
+    // states that workers may see, newest last
     let mut seen: Vec<Queue> = vec![queue.clone()];
     // when each busy worker is done, and with which job
     let mut busy: Vec<(i64, JobId)> = Vec::new();
@@ -113,7 +113,7 @@ fn simulate(run: &Run) -> Outcome {
         }
         while busy.len() < run.workers {
             turn += 1;
-            // others may have leased since this worker looked, but each of them looked for itself
+            // other workers may have leased since this one read the state, but each of them chose by the same rules
             let back = run.stale[turn % run.stale.len()].min(run.workers - 1).min(seen.len() - 1);
             let old = &seen[seen.len() - 1 - back];
             let mut old_line = if back > 0 { old.line(&run.shares) } else { queue.line(&run.shares) };
@@ -125,7 +125,7 @@ fn simulate(run: &Run) -> Outcome {
                 }
                 old_line.had_none(&choice);
             };
-            // whoever finds nothing looks again
+            // a worker that finds nothing reads the state again
             let taken = taken.or_else(|| queue.line(&run.shares).next().filter(|choice| queue.take(choice)));
             let Some(choice) = taken else {
                 assert!(leasable.is_empty(), "a worker is idle while {leasable:?} wait");
@@ -155,7 +155,7 @@ fn simulate(run: &Run) -> Outcome {
     outcome
 }
 
-/// Tenants of which a chunk may be leased.
+/// Tenants with a chunk that may be leased.
 fn ready(queue: &Queue, shares: &[TenantShare]) -> Vec<usize> {
     let running = |tenant: usize| queue.jobs.iter().filter(|job| job.tenant == tenant).map(|job| job.running).sum::<u32>();
     let waits = |tenant: &usize| queue.jobs.iter().any(|job| job.tenant == *tenant && job.waiting > 0);
@@ -180,15 +180,15 @@ fn run() -> impl Strategy<Value = Run> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every job ends, no worker is idle while a chunk may be leased, nobody exceeds a limit, and of one tenant's jobs the one
-    /// that is due first is served.
+    /// Every job ends, no worker is idle while a chunk may be leased, no tenant exceeds its limit, and of one tenant's jobs the one that is due first
+    /// is served.
     #[test]
     fn all_work_is_done_in_order_without_idleness(run in run()) {
         let outcome = simulate(&run);
         for job in &outcome.jobs {
             prop_assert_eq!(job.waiting + job.running, 0);
         }
-        // jobs as they would be known to one who looks at everything at once
+        // the jobs as an observer without delay would see them
         let mut left: BTreeMap<JobId, u32> = outcome.jobs.iter().map(|job| {
             (job.id, outcome.served.iter().filter(|served| served.job == job.id).count() as u32)
         }).collect();
@@ -207,7 +207,7 @@ proptest! {
         }
     }
 
-    /// Tenants that wait all the time get work in proportion to their weights, up to what is in work at a time.
+    /// Tenants that always have chunks waiting get work in proportion to their weights, except for the chunks in work at a time.
     #[test]
     fn shares_are_fair(weights in prop::collection::vec(1..6_u32, 2..5), workers in 1..7_usize,
                        times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop::collection::vec(0..6_usize, 1..5),
@@ -221,7 +221,7 @@ proptest! {
         // from where all wait until the first has nothing left
         let all = |served: &&Served| served.ready.len() == shares.len();
         let mut got = vec![0.0; shares.len()];
-        // a tenant that comes has a credit; nobody is owed more than it and a chunk for each worker
+        // a new tenant has a credit; none is owed more than that and a chunk for each worker
         let one = |share: &TenantShare| charge(FULL.0, FULL.1, *share) as f64;
         let bound = CREDIT as f64 + workers as f64 * shares.iter().map(one).fold(0.0, f64::max);
         for served in outcome.served.iter().filter(all) {
@@ -231,8 +231,8 @@ proptest! {
         }
     }
 
-    /// Tenants that begin together are within a chunk of each other all the time, and within one or two more for each other
-    /// worker when all workers choose from what they saw before the others chose.
+    /// Tenants that begin together are always within a chunk of each other, and within one or two more for each other worker if all workers choose by
+    /// the state before the others chose.
     #[test]
     fn equal_tenants_that_begin_together_stay_together(tenants in 2..5_usize, workers in 1..7_usize,
                        times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop_oneof![Just(vec![0]), prop::collection::vec(0..6_usize, 1..5)]) {
@@ -249,7 +249,7 @@ proptest! {
     }
 }
 
-/// A large job among an endless stream of small ones of its own tenant is not starved: it is done soon after it is due.
+/// A large job among an endless stream of small ones of its tenant is not starved: it is done soon after it is due.
 #[test]
 fn a_large_job_is_not_starved_by_small_ones() {
     let chunks = 60;
@@ -259,13 +259,13 @@ fn a_large_job_is_not_starved_by_small_ones() {
     let outcome = simulate(&run);
     let large = outcome.jobs.iter().find(|job| job.due > 50 * SECOND && job.id == 1).expect("the large job");
     let finished = large.finished.expect("it ends");
-    // small ones came first until it was due; from then on all that is younger stood after it
+    // small jobs came first until it was due; after that, newer jobs came after it
     assert!(finished <= large.due + i64::from(chunks) * SECOND / 10 + 2 * SECOND, "due {} done {finished}", large.due);
     let small: Vec<i64> = outcome.jobs.iter().filter(|job| job.id > 1 && job.id < 400).filter_map(|job| job.finished).collect();
     assert!(small.iter().filter(|end| **end < finished).count() > 300, "small jobs overtake it meanwhile");
 }
 
-/// A tenant that comes back after a long silence is served at once, but does not shut the others out.
+/// A tenant that comes back after a long pause is served at once, but does not block the others.
 #[test]
 fn silence_gives_a_small_credit() {
     let arrivals = vec![Arrival { tenant: 0, at: 0, chunks: 400 }, Arrival { tenant: 1, at: 100 * SECOND, chunks: 100 }];

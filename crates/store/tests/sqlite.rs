@@ -1,4 +1,4 @@
-//! The embedded store keeps the contract; and what only a store in one file has to survive.
+//! The SQLite store fulfils the contract, and survives what only a store in one file has to survive.
 
 mod conformance;
 
@@ -48,7 +48,7 @@ fn damage_is_found_in_the_indexes_on_keys_too() {
     Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
-    // a key that the index does not know
+    // a key that is not in the index
     let other = Connection::open(&path).expect("the file opens");
     other.execute("UPDATE r_item SET key = 'c' WHERE key = 'b'", []).expect("SQL");
     drop(other);
@@ -56,7 +56,7 @@ fn damage_is_found_in_the_indexes_on_keys_too() {
     assert!(found.len() == 1 && found[0].contains("\"c\"") && found[0].contains("r_item"), "{found:?}");
 }
 
-/// The database finds nothing wrong, asked by a program that knows nothing of this one.
+/// Checks that the database finds nothing wrong, with a connection that has none of this program's functions.
 fn assert_sound(path: &Path) {
     let connection = Connection::open(path).expect("the file opens");
     let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
@@ -79,7 +79,7 @@ collections:
       note: { type: text, index: contains }
 ";
 
-/// A folder, a store's place in it, and the definition.
+/// A folder, the path of a store in it, and the definition.
 fn counted_place() -> (tempfile::TempDir, PathBuf, Catalogue) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
@@ -95,7 +95,7 @@ fn count_of(record: Option<&StoredRecord>) -> i64 {
     record.and_then(|record| record.golden[1].as_int()).unwrap_or(0)
 }
 
-/// Adds one to the record all processes share, merging when another was faster, and writes a record of its own.
+/// Adds one to the record that all processes share, merging if another was faster, and writes a record of its own.
 fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<CommitReceipt> {
     let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full)?.remove(0);
     let add = |catalogue: &Catalogue, record: Option<&StoredRecord>| {
@@ -109,7 +109,7 @@ fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<Commit
     work.commit(store).0
 }
 
-/// Environment of the helper processes: where the store is, and what they are to do there.
+/// Environment of the helper processes: the path of the store, and their task.
 const PATH: &str = "STORE_TEST_PATH";
 const TASK: &str = "STORE_TEST_TASK";
 
@@ -124,7 +124,7 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("the test program knows where it is")
 }
 
-/// What a helper said: the text after `said:` on its line.
+/// The output of a helper: the text after `said:` on its line.
 fn said_by(helper: Child) -> String {
     let output = helper.wait_with_output().expect("the helper ends");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -170,7 +170,7 @@ fn count_until_killed(path: &Path, catalogue: &Catalogue, name: &str) -> String 
     String::new()
 }
 
-/// Opens the store and writes, as somebody who may not; says what became of it.
+/// Opens the store and writes, as a user without permission; returns the result in words.
 fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
     let opened = open(path, catalogue, SqliteOptions::default());
     let written = opened.and_then(|store| add_one(&*store, catalogue, "intruder"));
@@ -184,7 +184,7 @@ fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
     }
 }
 
-/// Every counted unit is there, whole: its own record, its part of the shared one, its mark.
+/// Checks that every counted unit was written completely: its own record, its part of the shared one, its mark.
 fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> i64 {
     let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
     let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
@@ -223,7 +223,7 @@ fn a_process_that_is_killed_leaves_whole_units_only() {
         let answered = lines.map_while(std::result::Result::ok).filter(|line| line.contains("written")).take(20 + round * 7).count() as i64;
         helper.kill().expect("it can be killed");
         helper.wait().expect("it ends");
-        // what was answered is there; the unit under way may be
+        // answered units are there; the one in progress may be
         before = assert_counted(&path, &catalogue, before + answered, i64::MAX);
     }
 }
@@ -239,11 +239,11 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
     let error = add_one(&*store, &catalogue, "blocked").expect_err("the other holds the lock");
     assert!(matches!(error, StoreError::Busy(1)), "{error}");
     assert!(started.elapsed() >= Duration::from_millis(900));
-    // reading does not wait for writing
+    // reads do not wait for writes
     let started = Instant::now();
     assert_eq!(store.read(&main_tenant(), CollectionId::from(0), &[key("blocked")], ReadDetail::Full).expect("reading works"), [None]);
     assert!(started.elapsed() < Duration::from_millis(500));
-    // small writes are told the same, and so is who opens with something to apply
+    // small writes get the same error, and so does an attempt to open the store with additions to apply
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1));
     assert!(matches!(job, Err(StoreError::Busy(1))), "{job:?}");
     let more = definition(&format!("{COUNTED}      more: text\n"));
@@ -289,7 +289,7 @@ fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
     let stamps: Vec<i64> =
         (0..5).map(|number| add_one(&*store, &catalogue, &number.to_string()).expect("the unit is written").committed_at).collect();
     assert!(stamps[0] > future && stamps.is_sorted_by(|one, next| one < next));
-    // stamps are only a microsecond apart now: leases of one chunk still differ
+    // commit times are only a microsecond apart now: leases of one chunk still differ
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
     conformance::queue::add_chunks(&*store, job, 5);
     let mut tokens = std::collections::BTreeSet::new();
@@ -311,7 +311,7 @@ fn a_store_opened_for_reading_reads_and_refuses_to_write() {
     assert!(!path.exists(), "and reading makes none");
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");
-    // beside a writer and alone
+    // with a writer and without
     for store in [Some(store), None] {
         let reader = reading().expect("the store opens");
         let shared = reader.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
@@ -338,11 +338,11 @@ fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
     add_one(&*store, &catalogue, "first").expect("the unit is written");
     drop(store);
     let allow = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-    // to a process that owns everything no file is read-only: then another user is asked to try, with a program it may run
+    // for a process of the superuser no file is read-only: then another user has to try, with a program that it may run
     let privileged = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     let program = if privileged { directory.path().join("program") } else { this_program() };
     if privileged {
-        // by another process: no file that this one writes can be executed while one of its threads starts a program
+        // by another process: a file that this one is writing cannot be executed while one of its threads starts a program
         let copied = Command::new("cp").arg(this_program()).arg(&program).status();
         assert!(copied.is_ok_and(|status| status.success()), "there is space");
         allow(&program, 0o755);
@@ -366,7 +366,7 @@ fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
     assert_counted(&path, &catalogue, 2, 2);
 }
 
-/// A file system of a few megabytes, taken away when dropped.
+/// A file system of a few megabytes, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -405,12 +405,12 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     assert!(written > 10);
     assert!(matches!(full, StoreError::Full), "{full}");
     assert!(full.to_string().contains("disk is full"), "{full}");
-    // somebody else takes what was left
+    // another program takes the rest
     let rest = disk.0.join("rest");
     let mut file = std::fs::File::create(&rest).expect("a file");
     while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
     drop(file);
-    // a unit larger than memory for pages fails in its middle, others that share its transaction with it
+    // a unit larger than the page cache fails in its middle, and others share its transaction
     let large = (0..4_000).map(|number| put(CollectionId::from(0), &format!("large {number:06}"), None, counted_content(&catalogue, number)));
     let units: Vec<Box<dyn Unit>> = vec![
         Box::new(Work::of(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
@@ -422,7 +422,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
         let result = pending.wait();
         assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
     }
-    // reading goes on
+    // reads still work
     let found = store
         .read(&main_tenant(), CollectionId::from(0), &[key("shared"), key("small"), key("large 000000")], ReadDetail::Full)
         .expect("reading works");
@@ -509,9 +509,9 @@ fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
     };
     let together: Vec<PendingCommit> = (0..40).map(submit).collect();
     together.into_iter().for_each(|pending| assert_eq!(pending.wait().map(|receipt| receipt.rows).expect("it is written"), 1));
-    // more than one where the test itself was kept from going on for a second
+    // more than one if the test itself was delayed for a second
     assert!((1..10).contains(&counted()), "{} commits", counted());
-    // whoever waits is not kept waiting for others
+    // callers that wait are not delayed by others
     let before = (Instant::now(), counted());
     for number in 40..60 {
         submit(number).wait().expect("it is written");
@@ -544,7 +544,7 @@ collections:
       at: { to: place, key: '{place}' }
 ";
 
-/// A store as the version before it would have made it: indexes hold what a function of that version gives.
+/// A store as the version before would have created it: indexes contain results of that version's function.
 fn made_older(path: &Path) {
     let other = Connection::open(path).expect("the file opens");
     let flags = rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC | rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
@@ -591,7 +591,7 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
             if number % 3 == 0 { vec![catalogue.collections[CollectionId::from(1)].field("kind").expect("a field").0] } else { Vec::new() };
         put(CollectionId::from(1), &format!("{number:05}-\u{e9}"), None, content)
     };
-    // more than are rewritten at once
+    // more rows than are rewritten in one transaction
     for part in 0..12 {
         Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).done(&*store);
     }
@@ -745,14 +745,14 @@ fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
     assert!(counted >= 15_000 && counted % 500 == 0, "{counted}");
     assert_eq!(copy.count(&QueryPlan::all(main_tenant(), CollectionId::from(0))).expect("counting works") as i64, counted + 1);
     counted_unit(&*copy, &catalogue, "behind", 500).expect("it can be written");
-    // what is there is not written over
+    // an existing file is not overwritten
     let refused = backup(&path, &target, &mut |_, _| ()).expect_err("it is there");
     assert!(refused.to_string().contains("exists"), "{refused}");
     let missing = backup(&directory.path().join("none.db"), &directory.path().join("other.db"), &mut |_, _| ()).expect_err("there is none");
     assert!(missing.to_string().contains("there is no store at"), "{missing}");
 }
 
-/// Reads all the time, each time for a while: there is always somebody who has begun before.
+/// Reads all the time, each time for a while: there is always a reader that began before.
 fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
     while !over.load(std::sync::atomic::Ordering::SeqCst) {
         let mut seen = 0;
@@ -830,7 +830,7 @@ fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_
     assert_sound(&path);
 }
 
-/// Whoever is refused has the log copied and given back: after a while there is room.
+/// A refused write makes the store checkpoint and truncate the WAL: after a while there is space again.
 fn assert_has_room(store: &dyn Store, catalogue: &Catalogue, name: &str) {
     let tries = (0..20).find(|_| {
         let written = counted_unit(store, catalogue, name, 5);
@@ -850,7 +850,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     let catalogue = definition(COUNTED);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     counted_unit(&*store, &catalogue, "first", 200).expect("there is space");
-    // the same records again and again: the file does not grow, the log does
+    // the same records again and again: the WAL grows, the file does not
     let rewrite = |number: usize| {
         let keys: Vec<stook_catalogue::key::Key> =
             (0..20).map(|place| key(&format!("{:04} first", (number * 20 + place) % 200 * 7_919 % 1_000))).collect();
@@ -869,7 +869,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     for number in 0..200 {
         rewrite(number).expect("there is space");
     }
-    // the file has its size once the log is given back
+    // the file has its final size once the WAL is truncated
     let log = disk.0.join("store.db-wal");
     let is_given_back = || log.metadata().is_ok_and(|log| log.len() < 8 << 20);
     assert!(
@@ -879,7 +879,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
         }),
         "the log is given back"
     );
-    // somebody reads all the time, so the log cannot begin anew
+    // there are readers all the time, so the WAL cannot start again
     let reader = Connection::open(&path).expect("the file opens");
     reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").expect("it reads");
     let (mut full, mut written) = (0, 0);
@@ -913,7 +913,7 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     let catalogue = definition(COUNTED);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     counted_unit(&*store, &catalogue, "first", 10).expect("there is space");
-    // somebody reads all the time, so nothing of the log comes into the file, which has to grow for all of it
+    // there are readers all the time, so nothing of the WAL is copied into the file, which must still grow for all of it
     let reader = Connection::open(&path).expect("the file opens");
     reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").expect("it reads");
     let mut written = 0;

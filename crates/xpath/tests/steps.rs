@@ -1,4 +1,4 @@
-//! Steps bound the time of an evaluation: whatever text is read costs steps, and so does whatever is evaluated again for every node.
+//! Steps bound the time of an evaluation: all text that is read costs steps, and so does everything that is evaluated again for every node.
 
 use std::fmt::Write as _;
 use stook_xpath::tree::XmlTree;
@@ -8,7 +8,7 @@ fn tree(xml: &str) -> XmlTree<'static> {
     XmlTree::parse(xml.as_bytes()).expect("a document")
 }
 
-/// The fewest steps with which an expression is evaluated.
+/// The smallest number of steps with which an expression is evaluated.
 fn needed(expression: &str, tree: &XmlTree<'_>) -> u64 {
     let xpath = XPath::parse(expression, &[]).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let (mut too_few, mut enough) = (0, 1 << 40);
@@ -27,7 +27,7 @@ const NODES: u64 = 100;
 
 const LENGTH: u64 = 32_000;
 
-/// Many nodes beside a long text that is one node: reading the text as a value copies nothing.
+/// Many nodes next to a long text that is one node: reading the text as a value copies nothing.
 fn long() -> XmlTree<'static> {
     let (text, nodes) = ("7".repeat(LENGTH as usize), "<n/>".repeat(NODES as usize));
     tree(&format!("<r xml:lang='{text}'><t a='{text}'>{text}</t>{nodes}</r>"))
@@ -36,7 +36,7 @@ fn long() -> XmlTree<'static> {
 #[test]
 fn whoever_reads_a_long_text_for_every_node_pays_for_its_length_each_time() {
     let tree = long();
-    // each is true of no node: every node is looked at
+    // each is true for no node: every node is visited
     let conditions = [
         "contains(/r/t, 'x')",
         "starts-with(/r/t, concat(/r/t, 'x')) or starts-with(/r/t, /r/t/@a) = false()",
@@ -83,7 +83,7 @@ fn many_ids_are_looked_for_at_once() {
     const IDS: usize = 4_000;
     let mut xml = String::from("<r>");
     for id in 0..IDS {
-        // the second with an id does not have it
+        // only the first element with an id has it
         let _ = write!(xml, "<n xml:id='i{id}'/><m xml:id='i{id}'/>");
     }
     let wanted: Vec<String> = (0..IDS).rev().step_by(2).map(|id| format!("i{id}")).collect();
@@ -102,7 +102,7 @@ fn namespaces_of_nodes_far_inside_cost_what_finding_them_does() {
     assert!(steps >= 20 * 50 * 50, "{steps} steps");
 }
 
-/// What becomes of characters, whichever way it is found.
+/// The replacement of characters, by either way of finding it.
 #[test]
 fn translate_takes_what_is_said_first_of_a_character() {
     let tree = tree("<r/>");

@@ -1,4 +1,4 @@
-//! A tree that is no XML: what the evaluator needs of it is the trait alone.
+//! A tree that is not XML: the evaluator only needs the trait.
 
 use stook_xpath::tree::{NodeKind, QualifiedName, Tree, TreeNode, XmlTree};
 use stook_xpath::{ExpandedName, XPath, XPathValue, evaluate, places};

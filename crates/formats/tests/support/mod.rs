@@ -1,4 +1,4 @@
-//! What the tests of this crate share: reading a file in every way it can be read, samples, and a small random generator.
+//! Helpers of this crate's tests: reading a file in every possible way, samples, and a small random generator.
 
 #![allow(dead_code)]
 
@@ -10,7 +10,7 @@ use stook_formats::marc::{MarcBuilder, MarcRecord};
 use stook_formats::read::{DocumentRange, DocumentReader, ScannedDocument, each};
 use stook_formats::scan::{ScanStep, Scanner};
 
-/// A document as it came out of a file, with its bytes.
+/// A document as it was read from a file, with its bytes.
 pub type Document = (ScannedDocument, Vec<u8>);
 
 /// Every document of a file, read in one piece.
@@ -18,7 +18,7 @@ pub fn read_whole(file: &[u8], syntax: Syntax, records: Option<&str>) -> Vec<Doc
     collect(DocumentReader::new(file, syntax, records))
 }
 
-/// Every document that `documents` still has.
+/// Every document that `documents` still returns.
 pub fn collect(mut documents: DocumentReader<impl Read>) -> Vec<Document> {
     let mut all = Vec::new();
     while let Some((found, bytes)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
@@ -27,13 +27,13 @@ pub fn collect(mut documents: DocumentReader<impl Read>) -> Vec<Document> {
     all
 }
 
-/// Number, offset, text and whether there is a problem: what a test states about a document.
+/// Number, offset, text and whether there is a problem: what tests compare.
 pub fn summary(documents: &[Document]) -> Vec<(u64, u64, String, bool)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     documents.iter().map(|(found, bytes)| (found.number, found.offset, text(bytes), found.problem.is_some())).collect()
 }
 
-/// A reader that hands out one to seven bytes at a time.
+/// A reader that returns one to seven bytes at a time.
 pub struct Trickle<'a> {
     rest: &'a [u8],
     random: Random,
@@ -55,8 +55,8 @@ impl Read for Trickle<'_> {
     }
 }
 
-/// The documents of a file when the scanner itself is shown one to `most` more bytes at a time: nothing it says may depend on
-/// how much of the file it sees. Number, offset, bytes and problem of each.
+/// The documents of a file when the scanner gets one to `most` more bytes at a time: its results must not depend on how much of the file it sees.
+/// Number, offset, bytes and problem of each.
 pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: usize, seed: u64) -> Vec<(u64, u64, Vec<u8>, Option<String>)> {
     let mut random = Random::new(seed);
     let mut scanner = Scanner::new(syntax, records);
@@ -99,8 +99,8 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
     all
 }
 
-/// Reads a file, cuts it after every document that `cut_behind` chooses by its number, and reads the pieces one by one, each
-/// with nothing but the head, number and offset noted at its cut.
+/// Reads a file, splits it after every document that `cut_behind` chooses by its number, and reads the pieces one by one, each with nothing but the
+/// head, number and offset at its beginning.
 pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, records);
     let mut cuts = vec![(0, 0, Vec::new())];
@@ -119,7 +119,8 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_be
     pieces.flatten().collect()
 }
 
-/// The same with pieces from the first byte of a document to the last of another, and the head taken once the first was read.
+/// Like the function above, but with pieces from the first byte of a document to the last byte of another, and the head taken once the first was
+/// read.
 pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = DocumentReader::new(file, syntax, records);
     let mut all = Vec::new();
@@ -139,7 +140,7 @@ pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<
     all
 }
 
-/// Reads what follows `offset` with nothing but a head, as it trickles in and as a whole.
+/// Reads what follows `offset` with nothing but a head, in small pieces and at once.
 fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, range: DocumentRange, head: &[u8]) -> Vec<Document> {
     let piece = &file[range.offset as usize..];
     let scanner = || Scanner::resume(syntax, records, head);
@@ -154,7 +155,7 @@ fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, range: DocumentRan
     trickled
 }
 
-/// A file in a syntax, and what the definition says about where its documents are.
+/// A file in a syntax, and the definition's `records` for it.
 pub struct Sample {
     pub name: &'static str,
     pub syntax: Syntax,
@@ -237,7 +238,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number from 0 to `limit` - 1.
+    /// Returns a number from 0 to `limit` - 1.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 33) as usize % limit.max(1)
     }
@@ -274,7 +275,7 @@ pub fn random_record(random: &mut Random) -> MarcRecord<'static> {
     built.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Text of up to `most` characters from everywhere in Unicode, without the control characters that no syntax can hold.
+/// Text of up to `most` characters from all of Unicode, without the control characters that no syntax can express.
 pub fn random_text(random: &mut Random, most: usize) -> String {
     let length = random.below(most + 1);
     let mut text = String::new();

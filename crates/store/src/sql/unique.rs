@@ -188,7 +188,7 @@ mod tests {
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
     proptest! {
-        /// After a unit no value has two holders, refused records have what they had, others what they want, and whoever is named as a holder
+        /// After a unit no value has two holders, refused records have the values they had, others those they claim, and every holder that is named
         /// has the value.
         #[test]
         fn everybody_has_what_was_said(
@@ -231,7 +231,7 @@ mod tests {
                     prop_assert_eq!(state[refusal.field].holders.get(&value), Some(&refusal.holder));
                 }
             }
-            // whoever the unit does not name keeps what it has
+            // records that are not in the unit keep their values
             for key in &KEYS[4..] {
                 for field in 0..2 {
                     prop_assert_eq!(has(&state, field, key), has(&before, field, key));
@@ -239,7 +239,7 @@ mod tests {
             }
         }
 
-        /// Where no two want the same and nobody else has it, nothing is refused.
+        /// If no two records claim the same value and no other record has it, nothing is refused.
         #[test]
         fn a_valid_end_is_reached_in_any_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), goal in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle()) {
             let before = vec![Taken { holders: KEYS.iter().zip(0_u8..).map(|(key, value)| (vec![value], (*key).to_owned())).collect() }];

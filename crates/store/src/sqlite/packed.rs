@@ -90,7 +90,7 @@ pub fn teach(connection: &Connection) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Texts of letters that tell the words apart, short enough to meet each other's beginnings.
+    /// Texts of characters with different code words, short enough to be prefixes of each other.
     fn texts() -> Vec<String> {
         let letters: Vec<char> = ('\0'..='\u{7f}').chain(['\u{80}', '\u{7ff}', '\u{800}', '\u{ffff}', '\u{10000}', '\u{10ffff}']).collect();
         let mut texts = vec![String::new()];
@@ -98,7 +98,7 @@ mod tests {
             texts.push(first.to_string());
             for second in &letters {
                 texts.push(format!("{first}{second}"));
-                // after words of all lengths, so that the last byte is filled with any number of zeros
+                // after code words of all lengths, so that the last byte is filled with any number of zeros
                 texts.extend((1..8).map(|length| format!("{}{first}{second}", &"-0A:g9z"[..length])));
             }
         }

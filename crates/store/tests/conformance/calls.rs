@@ -1,4 +1,4 @@
-//! What serving needs: calls that are done once, the log of transitions, tokens, versions, the stand.
+//! What a server needs: idempotent calls, change logs, tokens, versions, commit numbers.
 
 use super::support::*;
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) 
     desk.put("b", &[("code", text("b"))]);
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (arrive, arrived) = std::sync::mpsc::channel();
-    // it holds the record while it thinks
+    // it locks the record while it computes
     let holding = desk.work().write(touch(CollectionId::from(0), "a", None, b"")).resolve(move |_| {
         let _ = arrive.send(());
         let _ = released.recv();
@@ -154,10 +154,10 @@ pub fn versions_are_those_that_reading_gives(place: &Place) {
     assert_eq!(desk.store.versions(&tenant("other"), CollectionId::from(0), &keys).expect("versions"), vec![None; 4]);
 }
 
-/// Stand before, stand, and the keys told when it was done.
+/// The commit number before, the commit number, and the keys that were reported.
 pub type Told = (i64, i64, Option<Vec<String>>);
 
-/// Commits that were told.
+/// The commits that were reported.
 #[derive(Default)]
 pub struct Heard(pub Mutex<Vec<Told>>);
 
@@ -183,7 +183,7 @@ pub fn where_there_is_a_stand_it_grows_with_every_commit_and_near_watchers_hear_
     let own = desk.store.commit_number().expect("a stand").expect("still");
     assert!(own > begin);
     if !desk.store.is_near() {
-        // the server's other users commit beside this
+        // other users of the server commit at the same time
         let other = Desk::open(place, ITEMS);
         other.put("b", &[("code", text("b"))]);
         assert!(desk.store.commit_number().expect("a stand").expect("still") > own);

@@ -40,7 +40,7 @@ collections:
       name: text
 ";
 
-/// The first definition with one text in the place of another.
+/// The first definition with one text replaced by another.
 fn changed(changes: &[(&str, &str)]) -> Catalogue {
     let mut text = FIRST.to_owned();
     for (from, to) in changes {
@@ -189,7 +189,7 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
         let explanation = desk.store.explain(&desk.plan(vec![(name, test.clone())])).expect("explaining works");
         assert!(!place.scans(&explanation), "{name} {test:?}: {explanation:?}");
     }
-    // and it follows what happens to them
+    // and it reflects what happens to them
     desk.put("a", &[("title", text("Other")), ("words", texts(&["other"])), ("spot", geometry("POINT(3 5)"))]);
     desk.delete("b");
     assert_eq!(desk.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
@@ -275,7 +275,7 @@ pub fn a_changed_map_has_a_number_of_its_own_and_is_no_change_of_shape(place: &P
     assert_eq!(numbers(&desk), first, "the old map has its old number");
 }
 
-/// Changes that are refused, and what is said of them.
+/// Changes that are refused, and parts of the messages.
 fn refusals() -> Vec<(Catalogue, &'static str)> {
     let one = |from: &str, to: &str, reason: &'static str| (changed(&[(from, to)]), reason);
     let company = "  company:\n    key: name\n    fields:\n      name: text\n";
@@ -335,7 +335,7 @@ pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
     let desk = first_desk(place);
     let before = desk.record("a");
     drop(desk);
-    // an addition beside the refusal is not applied either
+    // an addition in the same definition is not applied either
     let catalogue =
         changed(&[("exists: latest", "exists: any"), ("      title: text\n", "      title: { type: text, index: equal }\n      new: text\n")]);
     refused(place, &catalogue);
@@ -370,14 +370,14 @@ pub fn a_process_with_the_old_definition_is_told_when_it_writes(place: &Place) {
     assert_eq!(new.record("d"), None);
     new.put("d", &[("new", text("value"))]);
     assert_eq!(new.keys_where("new", equal(text("value"))), ["d"]);
-    // reading by key still works, so that what is under way can be shown
+    // reads by key still work, so that running requests can be answered
     assert_eq!(old.value("a", "title"), text("Title a"));
     drop(old);
     assert!(matches!(place.try_open(&definition(FIRST)), Err(StoreError::Definition(_))), "the old definition has a field less");
 }
 
 pub fn a_process_with_the_old_definition_is_told_when_its_questions_fail(place: &Place) {
-    // the index it counts on is gone: that the definition changed is the reason, not a damaged store
+    // the index it uses is gone: the error is that the definition changed, not a damaged store
     let (old, new) = overtaken_desk(place);
     let plan = || old.plan(vec![("price", equal(Value::Int(1)))]);
     let found = old.store.find(&plan());

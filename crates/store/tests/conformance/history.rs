@@ -1,4 +1,4 @@
-//! Any history of two writers who interleave, each with what it has read at some time before, ends where a naive model ends.
+//! Any history of two interleaved writers, each of which writes based on what it read at some earlier time, ends as a naive model does.
 
 use super::support::*;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(prop_oneof![1 => (0_usize..2).prop_map(Step::Read), 3 => write], 1..25)
 }
 
-/// A record of the model: every statement that was merged into it, in order.
+/// A record of the model: all contributions that were merged into it, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Held {
     said: Vec<i64>,
@@ -70,7 +70,7 @@ fn content_of(catalogue: &Catalogue, held: &Held) -> RecordContent {
     RecordContent { exists: held.alive, contributions: held.contributions.clone(), ..content(catalogue, CollectionId::from(0), &values) }
 }
 
-/// What a change makes of a record: puts add a statement, a touch of nothing is nothing.
+/// Applies a change to a record: puts add a contribution, touching a missing record has no effect.
 fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
     let mut held = now.cloned().unwrap_or_default();
     match kind {
@@ -91,7 +91,7 @@ fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
     }
 }
 
-/// The write for a change of a record that was read like this; nothing when nothing found to touch or delete.
+/// The write for a change of a record that was read like this; `None` if there is nothing to touch or delete.
 fn write_of(catalogue: &Catalogue, number: usize, read: &ReadRecord, kind: Kind, statement: i64) -> Option<RecordWrite> {
     let (version, held) = read;
     match (kind, merge(held.as_ref(), kind, statement)) {
@@ -102,7 +102,7 @@ fn write_of(catalogue: &Catalogue, number: usize, read: &ReadRecord, kind: Kind,
     }
 }
 
-/// What the store says of a record, in the model's terms.
+/// The store's record in terms of the model.
 fn held_of(record: &StoredRecord) -> Held {
     Held {
         said: record.golden[1].elements().iter().filter_map(Value::as_int).collect(),
@@ -125,8 +125,8 @@ fn read_all(desk: &Desk) -> Read {
     found.iter().enumerate().map(|(number, record)| (number, as_read(record.as_ref()))).collect()
 }
 
-/// What the model makes of a unit: every change merged with what is there at that moment, except those that the store has refused, which
-/// stay as they were. Fails when a refusal is not justified, or one is missing.
+/// Applies a unit to the model: every change is merged with the current record, except those that the store refused, which leave it as it is. Fails
+/// if a refusal is not justified, or one is missing.
 fn apply(
     model: &mut BTreeMap<usize, Held>,
     read: &Read,
@@ -142,7 +142,7 @@ fn apply(
     for (number, kind) in changes {
         let was = read.get(number).and_then(|(_, held)| held.as_ref());
         if was != model.get(number) && matches!((kind, was), (Kind::Touch | Kind::Delete, None)) {
-            // nothing was there when it was read, so nothing is written and nothing can be stale
+            // there was no record when it was read, so nothing is written and nothing can be stale
             continue;
         }
         match merge(wished.get(number), *kind, statement) {
@@ -207,7 +207,7 @@ pub fn two_interleaved_writers_end_where_a_naive_model_ends(place: &Place) {
     let mut runner = TestRunner::new(Config { failure_persistence: None, cases: 48, ..Config::default() });
     let cases = Cell::new(0);
     let checked = runner.run(&steps(), |steps| {
-        // every history has a tenant of its own: one store serves all of them
+        // every history has its own tenant, so that one store serves all of them
         let mut desk = desk.borrow_mut();
         desk.tenant = tenant(&format!("case-{}", cases.replace(cases.get() + 1)));
         let mut model = BTreeMap::new();

@@ -38,7 +38,7 @@ fn trouble(document: u64, file_start: u64, failed: bool, reason: &str) -> Issue 
     Issue { document, file, record, offset: document * 10, key: None, failed, reason: reason.into() }
 }
 
-/// A chunk's journal; its counts are those of its lines.
+/// A chunk's journal; its counts are those of its outcomes.
 fn chunk_journal(first: u64, lines: Vec<DocumentOutcome>, troubles: Vec<Issue>) -> ChunkJournal {
     let mut counts = OutcomeCounts::default();
     let mut last = 0;
@@ -148,7 +148,7 @@ pub fn the_journal_lists_documents_in_the_order_of_the_files(place: &Place) {
             outcome,
             reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
         };
-    // why an outcome was corrected is said in its collection only
+    // the reason of a correction is only shown for its collection
     let instead = "another one counts instead of 1";
     assert_eq!(entries[0], entry(1, "file0.json", 1, Some("item"), Some("a"), Outcome::Superseded, &[instead]));
     assert_eq!(entries[1], entry(1, "file0.json", 1, Some("maker"), Some("m"), Outcome::Created, &[]));
@@ -202,7 +202,7 @@ pub fn a_correction_changes_the_entry_of_another_chunk_whichever_was_first(place
         let counts = desk.store.job(job).expect("the job is there").counts;
         assert_eq!((counts.of(Outcome::Created), counts.of(Outcome::Superseded)), (2, 1));
     }
-    // a later correction of the same document counts
+    // the later correction of a document counts
     let again = |first, outcome| ChunkJournal {
         corrections: vec![corrected(1, outcome)],
         ..chunk_journal(first, vec![line(first, CollectionId::from(0), Outcome::Created, "a")], Vec::new())

@@ -1,14 +1,14 @@
 //! What every store must do, written against the contract alone.
 //!
-//! The test file of a store says how one is opened ([`support::Place`]) and runs everything with [`conformance!`]:
+//! The test file of a store defines how a store is opened ([`support::Place`]) and runs everything with [`conformance!`]:
 //!
 //! ```ignore
 //! mod conformance;
 //! fn new_place() -> Place { ... }
 //! conformance!(new_place);
 //! ```
-//! Each specification is a function that is given a place of its own. A specification that is missing in the list below is
-//! an unused function, which the compiler reports.
+//! Each specification is a function that gets a place of its own. A specification that is missing in the list below is an unused function, which the
+//! compiler reports.
 
 pub mod calls;
 pub mod definition;

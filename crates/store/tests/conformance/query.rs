@@ -1,4 +1,4 @@
-//! Questions: conditions, order, pages, aggregates. Many answers are compared with those of [`Naive`], which reads everything.
+//! Queries: conditions, order, pages, aggregates. Many results are compared with those of [`Naive`], which reads everything.
 
 use super::support::*;
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ collections:
       s_place: geometry
 ";
 
-/// Areas beside each other, inside each other, across the antimeridian, around poles, and points and lines on their borders.
+/// Areas next to each other, inside each other, across the antimeridian, around poles, and points and lines on their borders.
 const PLACES: [&str; 14] = [
     "POLYGON((0 0, 10 0, 10 10, 0 10, 0 0))",
     "POLYGON((2 2, 4 2, 4 4, 2 4, 2 2))",
@@ -140,7 +140,7 @@ fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
     columns
 }
 
-/// Living records in memory, and what the plan's own documentation says about them.
+/// Existing records in memory, with the documented meaning of plans.
 struct Naive {
     columns: Vec<Known>,
     records: Vec<(String, RecordContent)>,
@@ -296,7 +296,7 @@ fn matches_pieces(text: &str, pieces: &[String]) -> bool {
     text.ends_with(last.as_str())
 }
 
-/// Tests worth asking of a column.
+/// Comparisons to try on a column.
 fn tests_of(known: &Known) -> Vec<Comparison> {
     let values = scalars(known.ty.element());
     let mut tests = vec![Comparison::Exists(true), Comparison::Exists(false), Comparison::In(Vec::new())];
@@ -359,7 +359,7 @@ fn tests_of(known: &Known) -> Vec<Comparison> {
     tests
 }
 
-/// A library whose records have been changed, killed and deleted on the way, and the same in memory.
+/// A library whose records have been changed, marked as not existing and deleted, and the same in memory.
 fn library(place: &Place) -> (Desk, Naive) {
     let desk = Desk::open(place, LIBRARY);
     let columns = known_columns(&desk.catalogue);
@@ -392,7 +392,7 @@ fn library(place: &Place) -> (Desk, Naive) {
         desk.work().writes(writes).done(&*desk.store);
     }
     records.retain(|(_, content)| content.exists);
-    // what another tenant has must change no answer
+    // another tenant's records must not change any result
     let theirs = records.iter().take(50).map(|(name, content)| put(CollectionId::from(0), name, None, content.clone()));
     Work::of(&tenant("other")).writes(theirs).done(&*desk.store);
     (desk, Naive { columns, records })
@@ -450,7 +450,7 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan,
     let from = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
     let columns: Vec<PlanColumn> = choices.columns.iter().map(|which| from[which % from.len()].column).collect();
     let sort = choices.sort.iter().map(|(which, descending)| {
-        // of equal rows only one is left, so their order can only be that of what they show
+        // only one of equal rows is left, so they can only be ordered by their values
         let column = if choices.distinct { columns[which % columns.len()] } else { scalar[which % scalar.len()].column };
         SortKey { column, descending: *descending }
     });
@@ -469,7 +469,7 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan,
     (QueryPlan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
 }
 
-/// Equal, floats up to the last digits: sums depend on the order they are made in.
+/// Equality, for floats up to the last digits: sums depend on the order of adding.
 fn about_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(1.0),
@@ -610,7 +610,7 @@ pub fn text_is_ordered_by_its_bytes(place: &Place) {
     assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), keys);
 }
 
-/// An index may hold the beginnings of texts only.
+/// An index may contain only the beginnings of texts.
 pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
     let long = |length: usize, end: &str| "\u{e4}".repeat(length) + end;
     let mut values = [long(0, "z"), long(599, ""), long(599, "b"), long(600, ""), long(600, "a"), long(600, "b"), long(601, ""), long(700, "a")];
@@ -900,7 +900,7 @@ pub fn a_page_behind_the_end_is_empty(place: &Place) {
     assert_eq!(desk.keys(QueryPlan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
 }
 
-/// So many that a page of them may be looked for among the first records instead of sorting all.
+/// So many records that a page of them may be searched among the first ones instead of sorting all.
 pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     // half of them satisfy it, those of the second half of the keys more often
@@ -1211,7 +1211,7 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         ("s_number_i", between(Some((int(1), true)), None)),
     ] {
         assert!(!scans(vec![(name, test.clone())]), "{name} {test:?} scans");
-        // beside a condition that has no index as well, whichever comes first
+        // together with a condition without an index, too, in either order
         let other = || ("plain", Comparison::NotEqual(text("a")));
         assert!(!scans(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
         assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
@@ -1272,7 +1272,7 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
     assert_eq!(finds("third", 3), everywhere);
     desk.delete("x");
     assert_eq!(finds("third", 3), nowhere);
-    // another record in the place of the deleted one inherits nothing
+    // another record with the key of the deleted one inherits nothing
     desk.put("y", &values("fourth", 4));
     assert_eq!((finds("third", 3), finds("fourth", 4)), (nowhere, everywhere));
 }
@@ -1371,7 +1371,7 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
         ended
     };
     for ask in asks {
-        // on a busy machine it may be answered before it is given up
+        // on a busy machine the query may finish before it is cancelled
         let mut ended = (0..20).map(|_| given_up(ask)).skip_while(Result::is_ok);
         let ended = ended.next();
         assert!(matches!(ended, Some(Err(StoreError::Unwanted))), "{ended:?}");

@@ -1,4 +1,4 @@
-//! Jobs and their chunks: what waits is leased, done once, and accounted for.
+//! Jobs and their chunks: chunks are leased, processed once, and counted.
 
 use super::support::*;
 use std::collections::{BTreeSet, VecDeque};
@@ -262,7 +262,7 @@ pub fn units_that_are_given_back_are_written_once(place: &Place) {
         submitted.extend(slow.get(number).into_iter().chain([own]).map(|lease| (lease, submit(lease))));
     }
     while let Some((lease, mut pending)) = submitted.pop_front() {
-        // given back or answered
+        // written: its unit was returned, or its result is there
         pending.wait_until_written();
         assert!(pending.is_written());
         match pending.wait() {
@@ -306,7 +306,7 @@ pub fn a_lease_and_a_delay_last_as_long_as_was_said(place: &Place) {
     let both = lease(&desk, 2, 1);
     desk.store.release(fence(&both[1]), "later", 1, 5).expect("releasing works");
     let early = lease(&desk, 2, 60);
-    // on a machine that is very busy the second may be over already
+    // on a very busy machine, the second may have passed already
     assert!(early.is_empty() || start.elapsed() >= Duration::from_secs(1));
     std::thread::sleep(Duration::from_millis(1_100));
     let mut late = ordinals(&[early, lease(&desk, 2, 60)].concat());
@@ -434,7 +434,7 @@ pub fn two_who_cut_the_same_files_add_every_chunk_once(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let id = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
     let add = |ordinals, up_to, complete| desk.store.add_chunks(id, chunks(ordinals), progress(up_to, complete)).expect("chunks are added");
-    // one is ahead, the other begins at the front and cuts in other batches
+    // one process is ahead, the other starts from the beginning and splits into other chunks
     add(1..=4, 4, false);
     add(1..=3, 3, false);
     assert_eq!(job(&desk, id).progress, progress(4, false), "who comes later sets nothing back");
@@ -447,7 +447,7 @@ pub fn two_who_cut_the_same_files_add_every_chunk_once(place: &Place) {
     assert_eq!(infos(&desk, id).iter().map(|info| info.ordinal).collect::<Vec<_>>(), [2, 3, 4, 5, 6, 7, 8]);
     lease(&desk, 9, 60).iter().for_each(|lease| finish(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Completed);
-    // the other finds out in the end that everything was there
+    // the other finds in the end that all chunks were there
     add(8..=8, 8, true);
     assert_eq!((job(&desk, id).state, job(&desk, id).counts.documents), (JobState::Completed, 80));
     assert_eq!(infos(&desk, id), []);
@@ -477,7 +477,7 @@ pub fn a_chunk_is_replaced_by_its_parts_which_get_numbers_of_their_own(place: &P
     assert_eq!(own[..2], [1, 3]);
     assert_eq!(own.iter().collect::<BTreeSet<_>>().len(), 4);
     assert_eq!(leases[2..].iter().map(|lease| lease.slice.clone()).collect::<Vec<_>>(), [part(4), part(6)]);
-    // of a dead one as well, and its job goes on
+    // parts of a dead chunk, too, and its job continues
     leases.iter().for_each(|lease| kill(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Failed);
     for ordinal in own {
@@ -590,7 +590,7 @@ pub fn a_job_that_nobody_works_on_any_more_is_interrupted_until_somebody_does(pl
     interrupt(id);
     assert_eq!(seen(id), (JobState::Interrupted, 2, 0));
     assert!(!job(&desk, id).state.is_final() && job(&desk, id).finished.is_none());
-    // a lease that has run out is nobody's work
+    // no worker has an expired lease
     lease(&desk, 1, 0);
     assert_eq!(seen(id), (JobState::Running, 2, 0));
     interrupt(id);
@@ -599,7 +599,7 @@ pub fn a_job_that_nobody_works_on_any_more_is_interrupted_until_somebody_does(pl
     assert_eq!(seen(id), (JobState::Completed, 0, 0));
     interrupt(id);
     assert_eq!(seen(id), (JobState::Completed, 0, 0), "what has ended has ended");
-    // files that were not cut to their end
+    // files that were not split to their end
     let rest = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
     desk.store.add_chunks(rest, chunks(1..=1), progress(1, false)).expect("chunks are added");
     interrupt(rest);
@@ -892,7 +892,7 @@ pub fn chunks_given_back_wait_as_if_nobody_had_had_them(place: &Place) {
     assert_fenced(&desk, &leases[1]);
     let again = lease(&desk, 9, 60);
     assert_eq!(again.iter().map(|lease| (lease.chunk.ordinal, lease.attempt)).collect::<Vec<_>>(), [(2, 1), (3, 1)]);
-    // those that others have are theirs
+    // an old lease does not return a chunk that was leased again
     desk.store.return_unstarted(&[fence(&leases[1])]).expect("nothing found to do");
     again.iter().for_each(|lease| finish(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Completed);
@@ -920,7 +920,7 @@ pub fn who_waits_for_chunks_is_told(place: &Place) {
     assert!(started.elapsed() >= Duration::from_millis(20), "nothing was added");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            // it is a hint, so it may come for nothing
+            // it is a hint, so it may return without reason
             while lease(&desk, 1, 60).is_empty() {
                 desk.store.wait_for_chunks(Duration::from_secs(60));
             }

@@ -1,4 +1,4 @@
-//! Records are read by key and written when they are still what was read.
+//! Records are read by key, and written if they still have the version that was read.
 
 use super::support::*;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ collections:
       name: text
 ";
 
-/// A record that has something everywhere.
+/// A record with values everywhere.
 fn full_content(desk: &Desk) -> RecordContent {
     let values = [
         ("name", text("full")),
@@ -233,7 +233,7 @@ fn jsons() -> Vec<Value> {
     written.iter().map(|json| Value::Json(Arc::new(serde_json::from_str(json).expect("JSON")))).collect()
 }
 
-/// Values of a type that are likely to be spoilt.
+/// Values of a type that are likely to be changed by storing them.
 fn samples(ty: &FieldType) -> Vec<Value> {
     match ty {
         FieldType::Text => TEXTS.map(text).to_vec(),
@@ -254,7 +254,7 @@ fn samples(ty: &FieldType) -> Vec<Value> {
     }
 }
 
-/// Equality that tells 0.0 from -0.0 and 1 from 1.0.
+/// Equality that distinguishes 0.0 from -0.0 and 1 from 1.0.
 fn exactly(value: &Value) -> String {
     format!("{value:?}")
 }
@@ -279,7 +279,7 @@ pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
         let expected = desk.content(&[(field, value.clone())]);
         assert_eq!(exactly(&Value::List(stored.golden.clone())), exactly(&Value::List(expected.golden.to_vec())), "{record}");
         assert_eq!(exactly(&Value::List(stored.state.clone())), exactly(&Value::List(expected.state)), "{record}");
-        // what a question gives is what reading gives
+        // a query returns the same value as a read
         let plan = desk.columns(desk.plan(vec![("key", equal(text(record)))]), &[field]);
         assert_eq!(exactly(&desk.rows(&plan)[0][0]), exactly(value), "{record}");
     }
@@ -288,7 +288,7 @@ pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
 pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
     let desk = Desk::open(place, ALL_TYPES);
     let states = &desk.catalogue.collections[CollectionId::from(0)].states;
-    // times beyond those of the calendar cannot be said by a transition
+    // a transition cannot express times outside of the calendar
     let sayable = |ty: &FieldType, value: &Value| match (ty.element(), value) {
         (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => (-1..=1).contains(number),
         (FieldType::Timestamp, Value::List(items)) => items.iter().all(|item| item.as_int().is_some_and(|number| (-1..=1).contains(&number))),
@@ -341,7 +341,7 @@ pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
     assert_eq!(desk.keys(desk.plan(vec![])), Vec::<String>::new());
     assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
     assert_eq!(desk.keys_where("note", wildcard("*note*")), Vec::<String>::new());
-    // deleting what was not there when it was read, and is not there now
+    // deleting a record that did not exist when it was read, and does not exist now
     desk.work().write(delete(CollectionId::from(0), "x", None)).done(&*desk.store);
 }
 
@@ -420,7 +420,7 @@ pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place:
     });
     write(delete(CollectionId::from(0), "x", elsewhere()));
     assert_eq!(desk.record("x"), None);
-    // of what is not there any more, too
+    // also for records that do not exist any more
     let (result, told) =
         desk.work().write(touch(CollectionId::from(0), "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
     result.expect("the unit is written");
@@ -490,7 +490,7 @@ pub fn when_resolve_returns_nothing_the_record_stays_as_it_is(place: &Place) {
 }
 
 pub fn what_resolve_returns_for_another_version_fails_the_unit(place: &Place) {
-    // a write the caller believes to have happened must not vanish
+    // a write that the caller believes to have happened must not be lost
     let desk = Desk::open(place, SHELF);
     desk.put("x", &[("colour", text("mine"))]);
     let before = desk.record("x");
@@ -635,7 +635,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
     assert_eq!(marks.iter().map(|mark| mark.target.clone()).collect::<Vec<_>>(), written.iter().map(i64::to_string).collect::<Vec<_>>());
 }
 
-/// A unit that keeps the store busy until the other end is dropped, so that what is submitted meanwhile waits together.
+/// A unit that keeps the store busy until the other end is dropped, so that units submitted meanwhile wait together.
 fn blocking_unit(desk: &Desk, urgency: Priority) -> (PendingCommit, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel();
     let (arrive, arrived) = mpsc::channel();
@@ -671,7 +671,7 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
                         let job =
                             NewJob { tenant: desk.tenant.clone(), profile: Some(name), source: "deliveries".into(), as_of: None, files: vec![] };
                         jobs.push(scope.spawn(move || store.create_job(job)));
-                        // the thread has to get in line before the next one
+                        // the thread must queue its unit before the next one
                         std::thread::sleep(Duration::from_millis(20));
                     }
                     'f' => units.push((name.clone(), desk.store.submit(failing(&name), Priority::Interactive))),
@@ -701,7 +701,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
         desk.put("x", &[("weight", Value::Int(0))]);
         let read = desk.version("x");
         let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
-        // all have read the same version; every one adds one to what the one before it wrote; every fourth fails on the way
+        // all have read the same version; each adds one to what the one before wrote; every fourth fails
         let add = |number: i64| {
             let empty = desk.content(&[]);
             let add_one = move |conflicts: Vec<WriteConflict>| {
@@ -717,7 +717,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
                 });
                 Ok(again.collect())
             };
-            // stores may begin with any of them: what fails has read nothing, so that it always has something to resolve
+            // stores may begin with any of them: units that fail have read nothing, so that they always have something to resolve
             let first = put(CollectionId::from(0), "x", if number % 4 == 3 { None } else { read }, desk.content(&[("weight", Value::Int(1))]));
             desk.store.submit(Box::new(desk.work().write(first).resolve(add_one)), urgency)
         };
@@ -731,7 +731,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
 }
 
 pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
-    // another unit of the group fails, and when the group is done again this one finds that things have changed
+    // another unit of the group fails, and when the group is written again, this one finds changed records
     let desk = Desk::open(place, SHELF);
     for urgency in [Priority::Bulk, Priority::Interactive] {
         let (blocked, release) = blocking_unit(&desk, Priority::Interactive);
@@ -752,7 +752,7 @@ pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
         before.wait().expect("it has nothing to do with the others");
         failing.wait().expect_err("it meets a conflict it does not expect");
         after.wait().expect("it has nothing to do with the others");
-        // whether it had to be done again is the store's business
+        // whether it was written again is up to the store
         let _ = fickle.wait();
         let later = submit(unit("later"));
         later.wait().expect("the store goes on");
@@ -821,7 +821,7 @@ pub fn records_are_there_after_reopening(place: &Place) {
         })
         .collect();
     let before = desk.record("x");
-    // closing finishes what waits
+    // closing finishes waiting units
     let desk = desk.reopen(place);
     for pending in pending {
         pending.wait().expect("the unit is written");

@@ -1,4 +1,4 @@
-//! Edges and marks: what children say to their targets, and that a target needs settling.
+//! Edges and marks: what children pass to their targets, and which targets must be settled.
 
 use super::support::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -55,7 +55,7 @@ pub fn an_edge_put_twice_has_its_last_payload(place: &Place) {
     desk.work().edge(EdgeChange::Put(first)).done(&*desk.store);
     desk.work().edge(EdgeChange::Put(second.clone())).done(&*desk.store);
     assert_eq!(edges(&desk), std::slice::from_ref(&second));
-    // inside one unit the order is the one they are said in
+    // inside one unit, changes apply in their order
     let third = Edge { payload: b"third".to_vec(), ..second.clone() };
     desk.work().edge(EdgeChange::Delete(second.clone())).edge(EdgeChange::Put(second)).edge(EdgeChange::Put(third.clone())).done(&*desk.store);
     assert_eq!(edges(&desk), [third]);
@@ -95,7 +95,7 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
     assert_eq!(desk.store.tenants_with_marks().expect("reading works"), std::slice::from_ref(&desk.tenant));
 }
 
-/// A pass that notes what it was given and answers it, as far as `answers` says.
+/// A pass that records its marks, and clears them if `answers`.
 struct Noting {
     answers: bool,
     seen: Mutex<Vec<Vec<StaleMark>>>,
@@ -205,7 +205,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
         put(CollectionId::from(0), "h", None, desk.content(&[])),
         put(CollectionId::from(0), "i", None, leading(&long)),
     ];
-    // what a unit says of such edges is not kept: that a is a child of v, and that b is not one of w
+    // a unit's edges of such links are not stored: that a is a child of v, and that b is no child of w
     let edge = |target: &str, child: &str| Edge { link, target: target.into(), group: "g".into(), start: 1, child: child.into(), payload: vec![1] };
     let said = desk.work().edge(EdgeChange::Put(edge("v", "a"))).edge(EdgeChange::Delete(edge("w", "b"))).mark(1, "w");
     said.writes(parts.into_iter().chain(others)).done(&*desk.store);
@@ -220,7 +220,7 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
     let all = ["w", "v", "", "x", &long, &long[1..]].map(|target| found(&desk.tenant, target));
     assert_eq!(all, ["abcde", "f", "", "", "i", ""]);
     assert_eq!(found(&other, "w"), "z");
-    // a pass has them target by target, and page by page in whatever order, each once
+    // a pass reads them target by target, and page by page in any order, each once
     let noting = Noting::new(true, |desk| {
         let link = definition(PARTS).links[LinkId::from(0)].edges();
         let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
@@ -270,7 +270,7 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     };
     assert_eq!(["w", "v", "u", "", "x", &long, &long[1..]].map(|target| found(&desk.tenant, target)), ["abcde", "acf", "e", "", "", "c", ""]);
     assert_eq!(found(&other, "w"), "z");
-    // a pass has them target by target, and page by page in whatever order, each once
+    // a pass reads them target by target, and page by page in any order, each once
     let noting = Noting::new(true, |desk| {
         let link = definition(&of_lists(PARTS)).links[LinkId::from(0)].edges();
         let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
@@ -289,15 +289,15 @@ pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
     let pass: Arc<dyn SettlePass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
-    // one leads elsewhere from now on, one is gone
+    // one now has another target, one is deleted
     let (moved, gone) =
         (put(CollectionId::from(0), "a", desk.version("a"), leading(&["t", "v"])), delete(CollectionId::from(0), "c", desk.version("c")));
     desk.work().writes([moved, gone]).done(&*desk.store);
     assert_eq!(["w", "v", "u", "t", &long].map(|target| found(&desk.tenant, target)), ["bde", "af", "e", "a", ""]);
 }
 
-/// A link that leads to several records from now on has lists of the keys it had, until it is settled again; and the other way round. Indexes
-/// of all kinds come and go with that.
+/// A link that now leads to several records has lists of its former keys until it is settled again, and the other way round. Indexes of all kinds are
+/// created and dropped with that.
 pub fn a_link_becomes_a_list_of_keys_and_one_key_again(place: &Place) {
     const BOTH: &str = "wholes: [text]\n      whole: text\n      colour: text\n      is_there: { type: boolean, derive: of.exists }";
     let both = |words: &str| {

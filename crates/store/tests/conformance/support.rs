@@ -1,4 +1,4 @@
-//! What specifications are written with: a place to open stores in, units of work, short ways to say records and plans.
+//! Helpers for specifications: places to open stores in, units of work, short ways to write records and plans.
 
 use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::Catalogue;
@@ -12,7 +12,7 @@ use stook_store::*;
 
 type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
 
-/// Where the store of one test lives. It is empty at first; opening it again, also while it is open, opens the same store.
+/// The place of one test's store. It is empty at first; opening it again, also while it is open, opens the same store.
 pub struct Place {
     opening: Opening,
     scans: fn(&[String]) -> bool,
@@ -20,8 +20,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// `opening` opens the place's store. `scans` says whether an explanation reads every record of the collection. `check`
-    /// runs when a test has passed, with the store closed.
+    /// `opening` opens the store of the place. `scans` says whether an explanation reads every record of the collection. `check` runs when a test has
+    /// passed, with the store closed.
     pub fn new(
         opening: impl Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync + 'static,
         scans: fn(&[String]) -> bool,
@@ -96,7 +96,7 @@ pub fn column(catalogue: &Catalogue, collection: CollectionId, name: &str) -> Pl
     }
 }
 
-/// The content of a living record: the fields and state fields named, nothing in the others.
+/// The content of an existing record: the given fields and state fields, no values in the others.
 pub fn content(catalogue: &Catalogue, collection: CollectionId, values: &[(&str, Value)]) -> RecordContent {
     let definition = &catalogue.collections[collection];
     let mut golden = vec![Value::Null; definition.fields.len()];
@@ -133,19 +133,19 @@ pub fn delete(collection: CollectionId, name: &str, expect: Option<Version>) -> 
     RecordWrite { collection, key: key(name), expect, change: RecordChange::Delete }
 }
 
-/// What a unit was told.
+/// What the store has passed to a unit.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     pub conflicts: Vec<WriteConflict>,
     /// Collection, key, field and holder.
     pub refused: Vec<(CollectionId, String, FieldId, String)>,
-    /// Whether the request was the same, and the answer that was kept.
+    /// Whether the request was the same, and the kept response.
     pub repeated: Option<(bool, Vec<u8>)>,
 }
 
 type Resolve = Box<dyn FnMut(Vec<WriteConflict>) -> Result<Vec<RecordWrite>> + Send>;
 
-/// A unit of work put together for a test.
+/// A unit of work, composed for a test.
 pub struct Work {
     tenant: Tenant,
     fence: Option<LeaseToken>,
@@ -219,7 +219,7 @@ impl Work {
         self
     }
 
-    /// The test makes it again where it is undone.
+    /// The test builds it again if it is undone.
     pub fn made_again(mut self) -> Self {
         self.made_again = true;
         self
@@ -252,7 +252,7 @@ impl Work {
         self
     }
 
-    /// What is done about conflicts; without it they fail the unit.
+    /// How it resolves conflicts; without it they fail the unit.
     pub fn resolve(mut self, resolve: impl FnMut(Vec<WriteConflict>) -> Result<Vec<RecordWrite>> + Send + 'static) -> Self {
         self.resolve = Some(Box::new(resolve));
         self
@@ -265,7 +265,7 @@ impl Work {
         (result, told)
     }
 
-    /// Commits what cannot go wrong.
+    /// Commits a unit that must succeed.
     pub fn done(self, store: &dyn Store) -> CommitReceipt {
         let (result, told) = self.commit(store);
         assert_eq!(told.refused, [], "nothing is refused");
@@ -303,7 +303,7 @@ impl Unit for Work {
     }
 
     fn writes(&self) -> &[RecordWrite] {
-        // the store may begin again: what it says then is what counts
+        // the store may start again: the last calls count
         *self.told.lock().expect("not poisoned") = Told::default();
         &self.writes
     }
@@ -343,7 +343,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens a place for the first collection of a definition.
+    /// Opens a store for the first collection of a definition.
     pub fn open(place: &Place, definition_text: &str) -> Self {
         let catalogue = definition(definition_text);
         let store = place.open(&catalogue);
@@ -365,7 +365,7 @@ impl Desk {
         content(&self.catalogue, self.collection, values)
     }
 
-    /// A write of these values, whatever the store holds now.
+    /// A write of these values, based on the record that the store has now.
     pub fn write_of(&self, name: &str, values: &[(&str, Value)]) -> RecordWrite {
         put(self.collection, name, self.version(name), self.content(values))
     }

@@ -33,7 +33,7 @@ fn values(price: i64) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The same keys and values for two tenants, so that whatever leaks is seen. The prices differ.
+/// The same keys and values for two tenants, so that every leak is noticed. The prices differ.
 fn two_tenants(place: &Place) -> (Desk, Tenant) {
     let mut desk = Desk::open(place, GOODS);
     let (one, two) = (tenant("one"), tenant("two"));

@@ -94,7 +94,7 @@ pub fn a_value_is_freed_by_an_update_a_deletion_and_a_death(place: &Place) {
         };
         assert_eq!(try_put(&desk, "heir", &badge(&value)), None, "{name}");
     }
-    // whoever comes back finds the value taken
+    // a record that is created again finds the value taken
     assert_eq!(try_put(&desk, "dead", &badge("3")), refused_for("badge", "heir"));
     desk.put("heir", &[]);
     assert_eq!(try_put(&desk, "dead", &badge("3")), None);
@@ -185,7 +185,7 @@ pub fn a_stale_write_takes_and_frees_no_value(place: &Place) {
         assert_eq!(try_put(&desk, "bob", &badge("stale")), None, "the record never had it");
         desk.delete("bob");
     }
-    // a record that has gone meanwhile reserves nothing either
+    // a record that was deleted meanwhile does not reserve anything either
     let gone = desk.version("ada");
     desk.delete("ada");
     let write = put(CollectionId::from(0), "ada", gone, desk.content(&badge("ghost")));
@@ -194,7 +194,7 @@ pub fn a_stale_write_takes_and_frees_no_value(place: &Place) {
 }
 
 pub fn a_stale_write_of_a_taken_value_is_a_conflict_first(place: &Place) {
-    // merged with what is there now, the record may not want the value any more
+    // after merging with the current record, it may not claim the value any more
     let desk = Desk::open(place, PEOPLE);
     desk.put("ada", &badge("1"));
     desk.put("bob", &badge("2"));
