@@ -93,7 +93,6 @@ impl PendingCommit {
 
     /// Resolves when the unit is committed; returns its result and the unit.
     ///
-    ///
     /// # Errors
     /// When it was not written.
     pub async fn committed(self) -> Result<(CommitReceipt, Box<dyn Unit>)> {

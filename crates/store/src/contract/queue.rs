@@ -259,7 +259,6 @@ pub trait Queue {
     /// Adds chunks to a job and stores how far its files have been split. Does nothing if the store has the same or further progress already, because
     /// another process has split the same files.
     ///
-    ///
     /// # Errors
     /// When there is no such job, it has ended, or the database fails.
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
