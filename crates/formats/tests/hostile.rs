@@ -151,7 +151,7 @@ fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
         assert!(whole.len() == 2 && whole.iter().all(|(found, _)| found.problem.is_none()), "{file}");
         let last = whole[1].0.offset as usize + whole[1].1.len();
         for length in last..file.len() {
-            // after the end of the list nothing is missing
+            // after the closing bracket, nothing is missing
             if file[last..length].contains(']') {
                 continue;
             }

@@ -218,7 +218,7 @@ proptest! {
             .collect();
         let run = Run { shares: shares.clone(), arrivals, workers, times, stale };
         let outcome = simulate(&run);
-        // from where all wait until the first has nothing left
+        // from when all tenants wait until the first has no chunks left
         let all = |served: &&Served| served.ready.len() == shares.len();
         let mut got = vec![0.0; shares.len()];
         // a new tenant has a credit; none is owed more than that and a chunk for each worker

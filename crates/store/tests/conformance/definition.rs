@@ -50,7 +50,7 @@ fn changed(changes: &[(&str, &str)]) -> Catalogue {
     definition(&text)
 }
 
-/// A desk on the first definition, with records called a, b and c.
+/// A desk with the first definition, with records called a, b and c.
 fn first_desk(place: &Place) -> Desk {
     let desk = Desk::open(place, FIRST);
     for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -70,7 +70,7 @@ fn first_desk(place: &Place) -> Desk {
         ];
         desk.put(name, &values);
     }
-    // a record that is dead is no less old
+    // a record that does not exist for readers is stored like the others
     let dead = RecordContent { exists: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
     desk.work().write(put(CollectionId::from(0), "dead", None, dead)).done(&*desk.store);
     desk
@@ -139,7 +139,7 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     assert_eq!(told.refused.len(), 1);
     let shelf = desk.catalogue.collection("shelf").expect("it is new").0;
     desk.work().write(put(shelf, "s", None, content(&desk.catalogue, shelf, &[]))).done(&*desk.store);
-    // once applied nothing found to report
+    // once applied, there is nothing to report
     assert_eq!(desk.reopen(place).store.changes(), Vec::<String>::new());
 }
 
@@ -348,7 +348,7 @@ pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
     assert_eq!(place.open(&addition).changes().len(), 1);
 }
 
-/// A desk on the first definition while another process has opened the store with one that has more.
+/// A desk with the first definition, while another process has opened the store with a larger one.
 fn overtaken_desk(place: &Place) -> (Desk, Desk) {
     let old = first_desk(place);
     let catalogue = changed(&[
@@ -432,7 +432,7 @@ pub fn structs_get_members_and_indexes_later(place: &Place) {
         desk.put(name, &[("name", text(name)), ("parts", Value::List(parts.to_vec()))]);
     }
     assert_eq!(desk.keys_where("parts.site", equal(text("y"))), ["a", "b"]);
-    // an index and a member come later; what was written before is found by one, and has no value for the other
+    // an index and a member are added later; existing records are found by the index, and have no value for the member
     let catalogue = definition(&written("site: text, kind: text", "site: equal, kind: equal"));
     let desk = reopened(desk, place, catalogue);
     let asked = desk.plan(vec![("parts.site", equal(text("x")))]);

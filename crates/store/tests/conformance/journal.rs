@@ -266,7 +266,7 @@ pub fn a_failed_unit_leaves_no_journal(place: &Place) {
     assert_eq!(whole(&desk, job), []);
     assert_eq!(desk.store.journal(job, 0, 10, true).expect("reading works"), []);
     assert_eq!(desk.store.job(job).expect("the job is there").chunks_left, 1);
-    // the lease is still held, and the chunk can be done
+    // the lease is still valid, and the chunk can be completed
     desk.work().fence(fence(&lease)).journal(own).done(&*desk.store);
     assert_eq!(whole(&desk, job).len(), 1);
     assert_eq!(desk.store.journal(job, 0, 10, true).expect("reading works").len(), 1);
@@ -303,7 +303,7 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
             reason: (number % 3 == 1).then(|| format!("reason {number}").into()),
         });
     }
-    // positions go back to the front where a new file begins
+    // offsets start again at 0 where a new file begins
     lines.push(DocumentOutcome {
         document: 9,
         offset: 0,

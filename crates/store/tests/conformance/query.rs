@@ -152,7 +152,7 @@ impl Naive {
             PlanColumn::Key => text(&record.0),
             PlanColumn::Field(index) => record.1.golden[index].clone(),
             PlanColumn::State(index) => record.1.state[index].clone(),
-            // after the fields of a row that is of a struct
+            // these come after the fields if rows are structs
             PlanColumn::Element(index) => record.1.golden[record.1.golden.len() - STRUCT.len() + index].clone(),
             _ => panic!("not asked of the naive reader"),
         }
@@ -1216,7 +1216,7 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         assert!(!scans(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
         assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
     }
-    // or nothing would have been shown
+    // otherwise the test would show nothing
     for (name, test) in [
         ("plain", equal(text("a"))),
         ("place", meets(PLACES[1])),

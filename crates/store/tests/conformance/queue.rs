@@ -522,7 +522,7 @@ pub fn a_dumped_chunk_is_put_back_in_its_place(place: &Place) {
     // a waiting one
     desk.store.load_chunk(chunk, mended.clone()).expect("loading works");
     assert_eq!(desk.store.chunk(chunk).expect("it is in the queue").slice, mended);
-    // a dead one, which makes its failed job go on
+    // a dead one, so that its failed job continues
     lease(&desk, 2, 60).iter().for_each(|lease| kill(&desk, lease));
     assert_eq!(job(&desk, id).state, JobState::Failed);
     let mended_again = ChunkSlice { documents: 9, ..mended };
@@ -823,7 +823,7 @@ pub fn tenants_get_chunks_by_weight_in_turn(place: &Place) {
     let jobs = ["one", "heavy", "two"].map(|name| job_for(&desk, name, 60));
     let mut got = [0_u32; 3];
     for turn in 1..=100 {
-        // one by one and several at once are the same
+        // leasing one by one or several at once gives the same shares
         let leases = lease(&desk, if turn % 2 == 0 { 1 } else { 2 }, 60);
         leases.iter().for_each(|lease| got[jobs.iter().position(|job| *job == lease.chunk.job).expect("one of the jobs")] += 1);
         if got[1] <= 57 {

@@ -393,7 +393,7 @@ pub fn links_that_are_only_read_from_now_on_find_the_children_that_are_there(pla
     desk.work().writes(["a", "b"].map(|name| put(CollectionId::from(0), name, None, leading("w")))).done(&*desk.store);
     let tenant = desk.tenant.clone();
     drop(desk);
-    // with an index that answers questions, too, and without it
+    // with an index that also serves queries, and without it
     for (words, found) in [(&read, "ab"), (&asked, "ab"), (&measured, ""), (&asked, "ab"), (&read, "ab"), (&measured, ""), (&read, "ab")] {
         let catalogue = definition(words);
         let edges = place.open(&catalogue).edges(&tenant, catalogue.links[LinkId::from(0)].edges(), "w").expect("reading works");
@@ -412,13 +412,13 @@ pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(plac
         EdgeChange::Put(Edge { link, target: target.into(), group: "".into(), start: 0, child: child.into(), payload: Vec::new() })
     };
     let lead = |work: Work, target: &str, child: &str| work.write(put(CollectionId::from(0), child, None, leading(target))).edge(says(target, child));
-    // named before
+    // linked to before
     desk.work().write(put(CollectionId::from(0), "a", None, leading("v"))).edge(says("v", "a")).done(&*desk.store);
-    // v is named by one that was there and one that comes with it; w by two that come with it, said twice; nobody names x
+    // v has a child that existed before and one of this unit; w has two of this unit, one of them put twice; x has none
     let work = lead(lead(lead(desk.work(), "v", "b"), "w", "c"), "w", "d").edge(says("w", "d"));
     work.writes(["v", "w", "x"].map(whole)).new_marks(link, &["v", "w", "x"]).done(&*desk.store);
     assert_eq!(targets(&marks(&desk)), ["v"]);
-    // one that leads elsewhere from now on does not name it, one that is gone neither
+    // a child that now has another target does not count, nor does a deleted one
     let moved = put(CollectionId::from(0), "a", desk.version("a"), leading("u"));
     let gone = put(CollectionId::from(0), "c", desk.version("c"), RecordContent { exists: false, ..leading("y") });
     let work = desk.work().writes([moved, gone]).edge(says("u", "a"));
@@ -430,13 +430,13 @@ fn between(target: &str, low: i64, high: i64) -> StartRange {
     StartRange { target: target.into(), low, high }
 }
 
-/// A unit that relies on ranges of edges, and notes which it was told to be others.
+/// A unit with ranges of edges in its read set, which records those it was told have changed.
 struct Relying {
     tenant: Tenant,
     reliance: ReadSet,
     broken: Arc<Mutex<Vec<usize>>>,
     edges: Vec<EdgeChange>,
-    /// Where it has been told: says so, and waits.
+    /// When the store has reported changes, it sends a signal and waits.
     stops: Option<(Sender<()>, Receiver<()>)>,
 }
 
@@ -504,8 +504,8 @@ pub fn a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on(place: 
     assert_eq!(told(relying()), [0_usize; 0]);
 }
 
-/// A unit has been told that what it relies on is as it was, and then it changes: who has changed it leaves a mark, and the pass
-/// that takes it sees what the unit has written.
+/// A unit was told that its read set is unchanged, and then it changes: the transaction that changes it leaves a mark, and the pass that processes
+/// the mark sees what the unit has written.
 pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let other = Desk::open(place, PLAIN);
@@ -526,7 +526,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
             let pass: Arc<dyn SettlePass> = noting.clone();
             desk.store.settle(&desk.tenant, &pass).expect("it passes").marks_cleared
         });
-        // time to do it wrong
+        // enough time for a wrong result
         std::thread::sleep(std::time::Duration::from_millis(200));
         let_go.send(()).expect("it waits");
         pending.wait().expect("it is written");
@@ -542,7 +542,7 @@ pub fn a_forgotten_link_loses_its_edges_of_one_tenant(place: &Place) {
     for work in [desk.work(), Work::of(&other)] {
         work.edge(EdgeChange::Put(edge("g", 1, "c"))).edge(EdgeChange::Put(of_link.clone())).done(&*desk.store);
     }
-    // what is put by the same unit stays
+    // edges put by the same unit stay
     desk.work().forget(1).edge(EdgeChange::Put(edge("g", 2, "d"))).done(&*desk.store);
     assert_eq!(edges(&desk), [edge("g", 2, "d")]);
     assert_eq!(desk.store.edges(&desk.tenant, 2, "t").expect("reading works"), [of_link]);
@@ -576,7 +576,7 @@ pub fn answered_marks_are_gone_and_their_numbers_never_come_back(place: &Place) 
     desk.work().mark(1, "c").done(&*desk.store);
     let newer = marks(&desk);
     assert!(taken.iter().all(|old| old.id < newer[0].id));
-    // a settler that answers again what it had taken does not answer the newer mark
+    // a settler that processes its old marks again does not clear the newer mark
     desk.work().answer(&taken).done(&*desk.store);
     assert_eq!(marks(&desk), newer);
 }
