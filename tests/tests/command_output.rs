@@ -148,8 +148,8 @@ fn json_has_the_documented_keys() {
     place.define(&LIBRARY.replace("format: csv,", "format: tsv,"));
     let unsound = place.run(&["check", "--json"]).exits(1).json();
     let mut found: BTreeSet<String> = keys(&unsound).union(&keys(&unsound["problems"][0])).cloned().collect();
-    found.insert("hash".to_owned());
-    assert_eq!(found, documented("| `check --json`"), "a definition with problems has no hash");
+    found.extend(["hash", "notes"].map(str::to_owned));
+    assert_eq!(found, documented("| `check --json`"), "a definition with problems has no hash and no notes");
     assert_eq!((&unsound["sound"], &unsound["problems"][0]["line"]), (&json!(false), &json!(13)));
 }
 

@@ -296,7 +296,7 @@ fn a_file_of_areas_that_is_not_there_is_said_and_what_is_asked_of_it_is_null() {
         json!({ "type": "Feature", "properties": { "name": name }, "geometry": { "type": "Polygon", "coordinates": [ring] } })
     };
     for place in Place::both(definition) {
-        let note = "maps/regions.geojson is not there: what expressions ask of the areas `regions` is null";
+        let note = "`maps/regions.geojson` is not there: what expressions ask of the areas `regions` is null";
         assert_eq!(place.json(&["check", "--json"])["notes"], json!([note]));
         let file = place.file("t.json", "{\"k\":\"a\",\"at\":\"POINT(1 1)\"}");
         place.run(&["import", &file]).exits(0).complains(&[note]);

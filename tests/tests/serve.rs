@@ -645,7 +645,7 @@ fn queries_are_paged_counted_and_explained() {
 }
 
 #[test]
-fn an_export_as_marc_that_leaves_something_out_ends_as_a_failed_transfer_and_can_list_it() {
+fn an_export_as_marc_that_leaves_something_out_is_refused_and_can_list_it() {
     let definition = "catalogue: c\nsources:\n  s: { format: marc, as_of: meta.received, feeds: [ { into: t, map: { k: '001' } } ] }\n\
                       collections:\n  t: { key: k, raw: keep, fields: { k: text } }\n";
     for place in places(definition) {
@@ -660,8 +660,9 @@ fn an_export_as_marc_that_leaves_something_out_ends_as_a_failed_transfer_and_can
         let head = "<collection xmlns=\"http://www.loc.gov/MARC21/slim\">";
         place.import(&[&place.file("names.xml", format!("{head}{records}</collection>"))]);
         let stook = Served::new(&place, &["--workers", "0"]);
-        let exported = stook.client(None).try_send("GET", "/v1/main/export/t?format=marc", &[], b"");
-        assert!(exported.is_err(), "the transfer must not look whole");
+        let refused = stook.get("/v1/main/export/t?format=marc").with(409);
+        assert!(refused["detail"].as_str().unwrap().contains("0 records are changed and 1 left out"), "{refused}");
+        assert!(refused["errors"][0].as_str().unwrap().starts_with("left out: b: field 245 is too long"), "{refused}");
         let rest = stook.get("/v1/main/export/t?format=marc&lossy=true");
         assert_eq!((rest.status, rest.body.iter().filter(|byte| **byte == 0x1d).count()), (200, 2));
         let report: Vec<Json> = stook.get("/v1/main/export/t?format=marc&report=true").text().lines().map(|line| line.parse().unwrap()).collect();

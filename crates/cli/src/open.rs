@@ -13,12 +13,32 @@ use stook_store::shape::StoreSchema;
 use stook_store::sqlite::SqliteStore;
 use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
 
+/// Reads a file that a definition names, if it is no longer than such a file may be.
+fn read_beside(path: &Path) -> std::io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    if about.len() > MAX_BESIDE {
+        return Err(std::io::Error::other(format!(
+            "it has {}, and may have {}",
+            crate::output::bytes(about.len()),
+            crate::output::bytes(MAX_BESIDE)
+        )));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// Bytes that a file beside the definition has at most.
+const MAX_BESIDE: u64 = stook_catalogue::parse::MAX_AREA_FILE as u64;
+
 /// What must be known of the files of named areas.
 pub fn notes_of_areas(catalogue: &Catalogue) -> Vec<String> {
-    let note = |file: &AreaFile| match (&file.hash, file.repaired) {
-        (None, _) => Some(format!("{} is not there: what expressions ask of the areas `{}` is null", file.file, file.name)),
-        (Some(_), 0) => None,
-        (Some(_), repaired) => Some(format!("{}: {} had to be repaired", file.file, crate::output::count(repaired as u64, "geometry"))),
+    let note = |file: &AreaFile| match (&file.hash, file.repairs.as_slice()) {
+        (None, _) => Some(format!("`{}` is not there: what expressions ask of the areas `{}` is null", file.file, file.name)),
+        (Some(_), []) => None,
+        (Some(_), [first, others @ ..]) if others.is_empty() => Some(format!("`{}` was repaired: {first}", file.file)),
+        (Some(_), [first, others @ ..]) => Some(format!("`{}` was repaired: {first}, and in {} other places", file.file, others.len())),
     };
     catalogue.area_files.iter().filter_map(note).collect()
 }
@@ -64,7 +84,7 @@ impl CatalogueLocation {
 
     /// Compiles the text of the definition, with the files beside it that it names.
     pub fn parsed(&self, text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
-        parse_beside(text, &|file| std::fs::read_to_string(self.folder.join(file)))
+        parse_beside(text, &|file| read_beside(&self.folder.join(file)))
     }
 
     /// Opens the store for whoever imports or works: a file is made, and changed as the definition wants it; a server's tables are

@@ -18,6 +18,9 @@ pub enum WriteError {
     /// The record cannot be expressed in the syntax.
     #[error(transparent)]
     Marc(#[from] MarcError),
+    /// There is nothing to write.
+    #[error("the record has no kept document; edits over the API have none")]
+    NoDocument,
     /// The document is not MARC.
     #[error("the record's document is {0}, not MARC")]
     NotMarc(&'static str),
@@ -64,7 +67,7 @@ impl<W: Write> MarcWriter<W> {
     }
 
     /// Writes one kept document like [`MarcWriter::write`], but reads it with the options of its source. What the syntax cannot express is written in
-    /// the nearest form and reported in `repairs`; what was repaired while reading is not reported.
+    /// the nearest form and reported in `repairs`, as is what had to be repaired while reading.
     ///
     /// # Errors
     /// As [`MarcWriter::write`].
@@ -72,7 +75,7 @@ impl<W: Write> MarcWriter<W> {
         if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
             return Ok(self.records.write_bytes(bytes)?);
         }
-        let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::of_marc(*options), &mut Repairs::default())?;
+        let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::of_marc(*options), repairs)?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         Ok(self.records.write_nearest(&record, repairs)?)
     }

@@ -132,6 +132,11 @@ impl Geometry {
         self.lines.iter().flat_map(|line| edges_of_line(line))
     }
 
+    /// How many positions it has.
+    pub fn positions(&self) -> usize {
+        self.vertices().count()
+    }
+
     fn vertices(&self) -> impl Iterator<Item = Point> {
         self.points.iter().chain(self.lines.iter().flatten()).chain(self.rings().flatten()).copied()
     }

@@ -51,6 +51,7 @@ impl NamedAreas {
     /// # Errors
     /// When it is none, or a feature has no name or no geometry that can be read.
     pub fn read(text: &str, property: &str, limits: &Limits) -> Result<(Self, Vec<Warning>), Error> {
+        let text = text.trim_start_matches('\u{feff}');
         if text.len() > limits.bytes {
             return Err(Error { location: Location::Byte(limits.bytes), fault: Fault::TooManyBytes(limits.bytes) });
         }
@@ -68,6 +69,10 @@ impl NamedAreas {
                     return Err(Error { location, fault: Fault::Syntax(format!("the feature has no name in its property {property:?}")) });
                 }
             };
+            // a feature without a place is no area
+            if feature.get("geometry").is_some_and(Value::is_null) {
+                continue;
+            }
             let Reading { geometry, warnings: repaired } = Geometry::of(read::of_json(feature, limits, &at)?)?;
             warnings.extend(repaired);
             by_name.entry(name).or_insert((geometry, Vec::new())).1.push(feature.get("geometry").unwrap_or(feature));

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::error::TooIntricate;
 use crate::grid::{Axis, Edge, Meeting, Point, edges_of_ring};
 use crate::measure;
-use crate::normalise::{Rule, Shape, clipped, overlay};
+use crate::normalise::{MOST_UNCUT, Rule, Shape, clipped, overlay};
 use crate::pairs::{Budget, between};
 use crate::{Area, Geometry};
 
@@ -63,8 +63,40 @@ fn common_area(own: &Area, other: &Geometry, budget: &mut Budget) -> Result<f64,
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let common = overlay(&own, &others, Rule::Intersection);
-    Ok(common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum())
+    let (low, high) = (lens.see(lens.low), lens.see(lens.high));
+    common_within(&own, &others, (low, high), &lens)
+}
+
+/// What shapes have in common inside a box. A box with many edges is halved, so that an overlay is quick.
+fn common_within(own: &[Shape], others: &[Shape], (low, high): (Point, Point), lens: &Lens) -> Result<f64, TooIntricate> {
+    let edges: usize = own.iter().chain(others).flatten().map(Vec::len).sum();
+    let (width, height) = (high.x - low.x, high.y - low.y);
+    if edges <= MOST_UNCUT || width.max(height) < 2 {
+        let common = overlay(own, others, Rule::Intersection)?;
+        return Ok(common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum());
+    }
+    let mut common = 0.0;
+    for half in [false, true] {
+        let (mut from, mut to) = (low, high);
+        let middle = if width >= height { (low.x + high.x).div_euclid(2) } else { (low.y + high.y).div_euclid(2) };
+        let end = if half { &mut from } else { &mut to };
+        let (axis, range) = if width >= height {
+            end.x = middle;
+            (Axis::X, from.x..=to.x)
+        } else {
+            end.y = middle;
+            (Axis::Y, from.y..=to.y)
+        };
+        let inside = |shapes: &[Shape]| -> Vec<Shape> {
+            let rings = |shape: &Shape| shape.iter().map(|ring| clipped(ring, axis, range.clone())).filter(|ring| ring.len() >= 3).collect::<Shape>();
+            shapes.iter().map(rings).filter(|shape| !shape.is_empty()).collect()
+        };
+        let (own, others) = (inside(own), inside(others));
+        if !own.is_empty() && !others.is_empty() {
+            common += common_within(&own, &others, (from, to), lens)?;
+        }
+    }
+    Ok(common)
 }
 
 /// A finer grid on the box of an area, so that the rounding of crossings does not matter for small or narrow ones.

@@ -194,3 +194,24 @@ proptest! {
         prop_assert_eq!(point.is_within(&made), Ok(wanted), "{} in {}", point.to_wkt(), made.to_wkt());
     }
 }
+
+/// A polygon around 0, 0 whose corners are at these distances in turn.
+fn round(corners: usize, distances: &[f64]) -> Geometry {
+    let corner = |number: usize| {
+        let (angle, distance) = (std::f64::consts::TAU * number as f64 / corners as f64, distances[number % distances.len()]);
+        [distance * angle.cos(), distance * angle.sin()]
+    };
+    let ring: Vec<[f64; 2]> = (0..corners).chain([0]).map(corner).collect();
+    let text = serde_json::json!({ "type": "Polygon", "coordinates": [ring] }).to_string();
+    Geometry::read(&text, &Limits::AREA).unwrap().geometry
+}
+
+/// More edges than an overlay looks at without cutting them, some of them long.
+#[test]
+fn a_share_of_an_area_with_many_edges_is_found_in_parts() {
+    for star in [round(40, &[1.0, 40.0]), round(4, &[25.0]), round(2_000, &[1.0, 40.0])] {
+        let (few, many) = (round(6_000, &[30.0]), round(60_000, &[30.0]));
+        let (few, many) = (star.fraction_in(&few).unwrap().unwrap(), star.fraction_in(&many).unwrap().unwrap());
+        assert!((few - many).abs() < 1e-5, "{few} {many}");
+    }
+}

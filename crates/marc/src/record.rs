@@ -213,7 +213,11 @@ impl<'a> MarcRecord<'a> {
         let mut data = Vec::with_capacity(self.text.len());
         for field in self.fields() {
             let length = field.data.len() + 1;
-            if length > 9_999 || data.len() > MAX_RECORD {
+            if data.len() > MAX_RECORD {
+                let length = base + self.fields().map(|field| field.data.len() + 1).sum::<usize>() + 1;
+                return Err(MarcError::TooLong { what: "the record".into(), length });
+            }
+            if length > 9_999 {
                 return Err(MarcError::TooLong { what: format!("field {}", show_tag(field.tag)), length });
             }
             if field.data.bytes().any(|byte| matches!(byte, FIELD_END | RECORD_END)) {

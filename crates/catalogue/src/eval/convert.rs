@@ -7,6 +7,7 @@ use cel::objects::{Key as CelKey, Map as CelMap, Opaque};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use stook_geometry::Limits;
 
 /// A value as CEL has it.
 pub type CelValue = Cel;
@@ -142,7 +143,13 @@ fn kept_from_cel(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError
             duration.num_microseconds().map(Value::Int).ok_or_else(|| ConvertError::new("this length", "a duration that can be kept"))
         }
         (Cel::String(text), FieldType::Text) if !ty.is_list() => Ok(Value::text(text.as_str())),
-        (Cel::Opaque(_), FieldType::Geometry) if !ty.is_list() => Ok(Value::Geometry(cel_to_geometry(cel)?.clone())),
+        (Cel::Opaque(_), FieldType::Geometry) if !ty.is_list() => {
+            let geometry = cel_to_geometry(cel)?;
+            if geometry.positions() > Limits::VALUE.points {
+                return Some(Err(ConvertError::new("this geometry", &format!("a geometry of at most {} positions", Limits::VALUE.points))));
+            }
+            Ok(Value::Geometry(geometry.clone()))
+        }
         _ => return None,
     })
 }

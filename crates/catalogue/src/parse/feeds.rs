@@ -95,7 +95,12 @@ impl DefinitionParser<'_> {
         let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
-        let text = format!("{}\n{fields}\n{key}", of_source(source));
+        let mut text = format!("{}\n{fields}\n{key}", of_source(source));
+        // records are mapped again after a table has changed, also where a derived field looks something up in it
+        let all_fields = collection_node.get("fields").map(|fields| canonical(fields, &[])).unwrap_or_default();
+        if ["lookup", "keys(", "match", "areas_met", "named_area"].iter().any(|word| text.contains(word) || all_fields.contains(word)) {
+            text.push_str(context.tables_text);
+        }
         let mut generation = [0; 16];
         generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
         Some(Feed { collection, when, contributor, map, generation })

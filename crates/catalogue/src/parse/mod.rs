@@ -35,6 +35,7 @@ use parser::{DefinitionParser, NamedNode};
 use rules::SourceContext;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+pub use tables::MAX_AREA_FILE;
 use yaml::Node;
 
 /// Parses, checks and compiles a definition that lies beside no other files.
@@ -106,6 +107,9 @@ impl DefinitionParser<'_> {
         let area_files = self.areas(root.get("areas"), &mut tables);
         self.tables = tables.clone();
         let patterns = self.patterns(root.get("patterns"));
+        let areas: String = area_files.iter().filter_map(|file| Some(format!("\nareas {} {}", file.name, file.hash.as_ref()?))).collect();
+        let text_of = |word: &str| root.get(word).map(|node| canonical(node, &[])).unwrap_or_default();
+        let tables_text = text_of("lookups") + &text_of("patterns") + &areas;
         let service_nodes = self.named(root.get("services"), "services");
         let service_names: Vec<&str> = service_nodes.iter().map(|entry| entry.name).collect();
         let services: Vec<Service> = service_nodes.iter().filter_map(|entry| self.service(entry.name, entry.node)).collect();
@@ -132,6 +136,7 @@ impl DefinitionParser<'_> {
                 collection_nodes: &collection_nodes,
                 tables: &tables,
                 patterns: &patterns,
+                tables_text: &tables_text,
                 source_names: &source_names,
                 service_names: &service_names,
             };
@@ -172,7 +177,6 @@ impl DefinitionParser<'_> {
         // links of lists lead to one record once: stores are prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         // so does another file of areas
-        let areas: String = area_files.iter().filter_map(|file| Some(format!("\nareas {} {}", file.name, file.hash.as_ref()?))).collect();
         let hash = blake3::hash((canonical(root, &[]) + lists + &areas).as_bytes()).to_hex().to_string();
         let settling = settling_text(root, &collection_nodes, &links, &collections);
         let settling = if settling.is_empty() { settling } else { settling + &areas };

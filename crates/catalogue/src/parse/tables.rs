@@ -10,7 +10,9 @@ use regex::RegexBuilder;
 use stook_geometry::{Limits, NamedAreas};
 
 /// A file of areas may be as large as the tiles of the whole Earth.
-const AREA_FILE: Limits = Limits { bytes: 64 << 20, ..Limits::AREA };
+const AREA_FILE: Limits = Limits { bytes: MAX_AREA_FILE, ..Limits::AREA };
+/// Bytes of a file of areas at most.
+pub const MAX_AREA_FILE: usize = 64 << 20;
 
 impl DefinitionParser<'_> {
     pub(super) fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
@@ -79,13 +81,18 @@ impl DefinitionParser<'_> {
             };
             let Some(text) = read else {
                 tables.insert_areas(name, None);
-                files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repaired: 0 });
+                files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repairs: Vec::new() });
                 continue;
             };
             match NamedAreas::read(&text, property, &AREA_FILE) {
                 Ok((areas, warnings)) => {
                     let hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
-                    files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash, repaired: warnings.len() });
+                    files.push(AreaFile {
+                        name: name.to_owned(),
+                        file: file.to_owned(),
+                        hash,
+                        repairs: warnings.iter().map(ToString::to_string).collect(),
+                    });
                     tables.insert_areas(name, Some(areas));
                 }
                 Err(error) => self.problem(file_node, format!("`{file}`: {error}")),

@@ -133,7 +133,7 @@ pub fn export(
                         let syntax = Syntax::from_number(number).unwrap_or(Syntax::Marc);
                         records.write_nearest(bytes, syntax, &record.marc_options(catalogue), &mut repairs)
                     }
-                    None => Err(WriteError::NotMarc("missing")),
+                    None => Err(WriteError::NoDocument),
                 };
                 match written {
                     Ok(()) => {

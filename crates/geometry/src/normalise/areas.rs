@@ -39,7 +39,7 @@ pub(super) fn polygon(rings: &[Vec<Point>], budget: &mut Budget, warn: &mut dyn 
         return Ok(shell);
     }
     count_crossings(shell.iter().chain(&cut_out), budget)?;
-    let rest = overlay(&shell, &cut_out, Rule::Difference);
+    let rest = overlay(&shell, &cut_out, Rule::Difference)?;
     if !same_area(area(&shell) - area(&cut_out), area(&rest), shell.iter().chain(&cut_out)) {
         warn(Repair::Holes);
     }
@@ -89,7 +89,7 @@ fn filled_by(pieces: Vec<Vec<Point>>, budget: &mut Budget, warn: &mut dyn FnMut(
     }
     let signed: i128 = pieces.iter().map(|piece| doubled_area(piece)).sum();
     let pieces: Vec<Shape> = vec![pieces];
-    let filled = overlay(&pieces, &[], Rule::Union);
+    let filled = overlay(&pieces, &[], Rule::Union)?;
     if !same_area(signed.abs(), area(&filled), pieces.iter()) {
         warn(Repair::Crossing);
     }
@@ -136,7 +136,7 @@ pub(super) fn united(polygons: Vec<Shape>, budget: &mut Budget, overlaps: &mut b
         return Ok(polygons);
     }
     count_crossings(polygons.iter(), budget)?;
-    let united = overlay(&polygons, &[], Rule::Union);
+    let united = overlay(&polygons, &[], Rule::Union)?;
     *overlaps = !same_area(area(&polygons), area(&united), polygons.iter());
     Ok(united)
 }

@@ -4,18 +4,20 @@ use super::queries::{compiled, of_all_collections};
 use super::rows::{CSV, NDJSON, csv, csv_line, shown};
 use crate::app::pending::RowFormat;
 use crate::guard::admission::BlockingWork;
+use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use std::io::Write;
+use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::export::{self, ExportFormat, ExportRemark, ExportRequest};
+use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
 use stook_query::AllCollectionsQuery;
 use stook_store::StoreError;
 
@@ -85,8 +87,11 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
     response
 }
 
-/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`. An export as MARC that had to change or leave out records ends, after
-/// all others, as a transfer that failed, unless `lossy=true`; `report=true` lists those records instead of sending any.
+/// Reasons that a refused export gives at once; `report=true` gives all.
+const MOST_REASONS: usize = 20;
+
+/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`. An export as MARC that would have to change or leave out records is
+/// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.one("format")?.as_deref() {
@@ -103,10 +108,10 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let export = move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
+    let export = Arc::new(move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
         export::export(&app.catalogue, &*app.store, &request, out, remark)
-    };
+    });
     if report {
         return Ok(streamed(NDJSON, move |out| {
             let mut sent = Ok(());
@@ -117,16 +122,38 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             Ok(sent.map_err(failed)?)
         }));
     }
+    let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
+    if is_marc && !lossy {
+        // known before anything is sent: a transfer that fails at its end may lose what was sent before
+        let look = export.clone();
+        let (exported, reasons) = reading(move || {
+            let mut reasons = Vec::new();
+            let exported = look(&mut std::io::sink(), &mut |remark| {
+                if reasons.len() < MOST_REASONS {
+                    reasons.push(remark.to_string());
+                }
+            })?;
+            Ok::<_, EngineError>((exported, reasons))
+        })
+        .await?;
+        if !is_lossless(&exported) {
+            return Err(Problem::new(StatusCode::CONFLICT, losses(&exported)).errors(reasons));
+        }
+    }
     Ok(streamed(media, move |out| {
         let exported = export(out, &mut |_| {})?;
-        if lossy || exported.changed + exported.left_out == 0 {
-            return Ok(());
-        }
-        let (changed, left_out) = (exported.changed, exported.left_out);
-        Err(EngineError::Wrong(format!(
-            "{changed} records were changed and {left_out} left out; `report=true` lists them, `lossy=true` accepts that"
-        )))
+        // somebody may have changed records since they were looked at
+        if lossy || is_lossless(&exported) { Ok(()) } else { Err(EngineError::Wrong(losses(&exported))) }
     }))
+}
+
+fn is_lossless(exported: &ExportReport) -> bool {
+    exported.changed + exported.left_out == 0
+}
+
+fn losses(exported: &ExportReport) -> String {
+    let ExportReport { changed, left_out, .. } = exported;
+    format!("in this format {changed} records are changed and {left_out} left out; `lossy=true` accepts that, `report=true` lists them")
 }
 
 /// Writes what a peer is sent. One that is slow makes the writer wait.

@@ -1,5 +1,6 @@
 //! What is asked of geometries: how large they are, and how two of them lie.
 
+use super::text::made;
 use super::{EvalError, EvalResult, failed, kind_of};
 use crate::eval::convert::{CelValue as Cel, cel_to_geometry, cel_to_json, geometry_to_cel, text_to_cel};
 use crate::eval::tables::ConstantTables;
@@ -15,7 +16,7 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
         ("intersects", [first, second]) => both(first, second, |first, second| first.intersects(second).map(Cel::Bool)),
         ("within", [first, second]) => both(first, second, |first, second| first.is_within(second).map(Cel::Bool)),
         ("fraction", [of, within]) => both(of, within, |of, within| of.fraction_in(within).map(|found| found.map_or(Cel::Null, Cel::Float))),
-        ("string", [geometry @ Cel::Opaque(_)]) => read(geometry).map(|geometry| text_to_cel(&geometry.to_wkt())),
+        ("string", [geometry @ Cel::Opaque(_)]) => read(geometry).and_then(|geometry| made(geometry.to_wkt())),
         ("type", [Cel::Opaque(_)]) => Ok(text_to_cel("geometry")),
         _ => return None,
     })

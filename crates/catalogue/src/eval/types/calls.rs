@@ -38,6 +38,9 @@ impl TypeChecker<'_> {
             }
             ("areas_met" | "named_area", [_, _]) => {
                 self.areas(args[0])?;
+                if function.name == "named_area" {
+                    self.is_area(args[0], args[1])?;
+                }
                 self.signature(at, function, args, types)
             }
             ("keys", [_]) => self.table(args[0]).map(|_| Type::list(TypeKind::Text.into())),
@@ -117,6 +120,18 @@ impl TypeChecker<'_> {
         }
         let wrong = TypeError::new(name, format!("there is no file `{}` under `areas`", text.inner()));
         Err(wrong.meant(text.inner(), self.tables.names_of_areas()))
+    }
+
+    /// Whether a file of areas that is there has the area that a constant names.
+    fn is_area(&self, file: &IdedExpr, name: &IdedExpr) -> Result<(), TypeError> {
+        let (Expr::Literal(LiteralValue::String(file)), Expr::Literal(LiteralValue::String(area))) = (&file.expr, &name.expr) else { return Ok(()) };
+        match self.tables.areas(file.inner()).flatten() {
+            Some(areas) if areas.named(area.inner()).is_none() => {
+                let wrong = TypeError::new(name, format!("the areas `{}` have none with the name `{}`", file.inner(), area.inner()));
+                Err(wrong.meant(area.inner(), areas.iter().map(|(name, _)| name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the elements of an argument are, if not null.

@@ -44,8 +44,8 @@ pub struct AreaFile {
     pub file: String,
     /// BLAKE3 of what is read of it; nothing if it is not there.
     pub hash: Option<String>,
-    /// Repairs of its geometries.
-    pub repaired: usize,
+    /// What was repaired in its geometries, with the place.
+    pub repairs: Vec<String>,
 }
 
 /// Everything Stook knows of a domain. Indexes into its vectors are the ids used everywhere.

@@ -102,12 +102,9 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         export = export
             .answer(200, "Records.", "application/marc", json!({}))
             .answer(200, "Records.", "application/marcxml+xml", json!({}))
-            .query(
-                "lossy",
-                json!({ "type": "boolean" }),
-                "With marc and marcxml: end as a whole answer although records had to be changed or left out.",
-            )
-            .query("report", json!({ "type": "boolean" }), "With marc and marcxml: list the records that would be changed or left out instead.");
+            .query("lossy", json!({ "type": "boolean" }), "With marc and marcxml: export although records have to be changed or left out.")
+            .query("report", json!({ "type": "boolean" }), "With marc and marcxml: list the records that would be changed or left out instead.")
+            .problems(&[409]);
     }
     let export = export.query("format", json!({ "enum": formats }), "The format; ndjson when it is not given.");
     add(format!("/v1/{{tenant}}/export/{name}"), "get", export.guarded());
