@@ -1,4 +1,4 @@
-//! Connections: accepting, what a slow or silent peer may do, ending in order.
+//! Connections: accepts them, limits slow and silent peers, and shuts down gracefully.
 
 use crate::guard::pace::{RateCheckedBody, TransferRate};
 use crate::{App, log};
@@ -21,16 +21,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Longest head of a request.
+/// Max bytes of a request's head.
 const HEAD_BYTES: usize = 64 << 10;
-/// Most headers of a request.
+/// Max headers of a request.
 const HEADERS: usize = 100;
-/// How long requests in work are waited for at the end.
+/// How long a shutdown waits for requests in progress.
 const LAST_REQUESTS: Duration = Duration::from_secs(30);
-/// How often tokens are read again.
+/// How often tokens are read from the store again.
 const TOKENS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves these routes until `stop` is done; then takes no new requests and finishes those in work.
+/// Serves these routes until `stop` is done; then accepts no new requests and finishes those in progress.
 ///
 /// # Errors
 /// When connections cannot be accepted at all.
@@ -48,7 +48,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            // a peer that went away, or too many open files: neither ends the service
+            // a peer that has disconnected or too many open files must not end the server
             Err(error) => {
                 log::write("accept", [("error", error.to_string().into())]);
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -68,7 +68,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         let app = app.clone();
         tokio::spawn(async move {
             app.metrics.connections().inc();
-            // how a peer ends its connection is its own affair
+            // errors of a connection concern only its peer
             let _ = connection.await;
             app.metrics.connections().dec();
             drop(place);
@@ -87,7 +87,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     Ok(())
 }
 
-/// What queries go on needing of services is asked for again before it is old.
+/// Fetches again what queries keep needing from services, before it expires.
 async fn ask_ahead(app: Arc<App>) {
     if app.catalogue.services.iter().all(|service| service.ahead.is_none()) {
         return;
@@ -112,13 +112,13 @@ async fn refresh_tokens(app: Arc<App>) {
     }
 }
 
-/// A peer beyond the limit of connections is told so.
+/// Answers 503 to a peer beyond the limit of connections.
 async fn refuse(mut stream: TcpStream) {
     let answer = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
 }
 
-/// Routes that give up a peer that sends its body too slowly.
+/// The routes, which time out a peer that sends its body too slowly.
 struct RateCheckedService {
     routes: TowerToHyperService<Router>,
     stall: Duration,
@@ -134,7 +134,7 @@ impl Service<Request<Incoming>> for RateCheckedService {
     }
 }
 
-/// A stream that gives up a peer that takes too slowly what it asked for.
+/// A stream that times out a peer that receives its response too slowly.
 struct RateCheckedStream {
     stream: TcpStream,
     pace: TransferRate,

@@ -1,14 +1,14 @@
 //! The HTTP API and the web pages: records, queries, jobs, transitions, declared routes.
 //!
-//! A request goes through these rooms:
+//! A request passes through these modules:
 //!
-//! 1. `connection` accepts its connection and limits what a peer may take of time and memory.
+//! 1. `connection` accepts its connection and limits the time and memory that a peer may take.
 //! 2. `router` finds the handler of its path.
-//! 3. `guard` says who calls, gives the request a permit or refuses it, limits its time and counts it.
+//! 3. `guard` identifies the caller, gives the request a permit or refuses it, limits its time and counts it.
 //! 4. `api` answers it: one file for each resource. What handlers share is in `app`, and lookups go through `reads` and its exact cache.
-//! 5. `pages` are for people: each web page calls the API inside the process.
+//! 5. `pages` are the web pages; each calls the API inside the process.
 //!
-//! `metrics` and `log` keep what is counted and said of all of it.
+//! `metrics` counts what happens, and `log` writes it to standard error.
 
 mod api;
 mod app;
@@ -32,7 +32,7 @@ pub use guard::{access, admission, guarded};
 pub use log::{RequestLogLevel, worked};
 pub use router::router;
 
-/// Serves until `stop` is done; then takes no new requests and finishes those in work.
+/// Serves until `stop` is done; then accepts no new requests and finishes those in progress.
 ///
 /// # Errors
 /// When connections cannot be accepted at all.

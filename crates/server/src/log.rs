@@ -1,4 +1,4 @@
-//! The log, on standard error: one JSON object a line for programs, or a line of text where a person reads it in a terminal.
+//! The log, on standard error: one JSON object per line or, if standard error is a terminal, one line of text.
 
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
@@ -7,18 +7,18 @@ use std::sync::LazyLock;
 use stook_engine::work::WorkerEvent;
 use stook_store::journal::Outcome;
 
-/// What is logged of requests.
+/// Which requests are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestLogLevel {
     /// Nothing.
     None,
-    /// Those that failed on this side, or took longer than a second.
+    /// Those that failed with a 5xx status or took longer than a second.
     Problems,
-    /// All.
+    /// All requests.
     All,
 }
 
-/// Writes what workers report: a line for each chunk and pass that ended, each job, and trouble.
+/// Writes events of workers: a line for each finished chunk and pass, each ended job, and each failure of the store.
 pub fn worked(event: &WorkerEvent) {
     match event {
         WorkerEvent::Committed(_) => {}
@@ -57,13 +57,13 @@ pub fn worked(event: &WorkerEvent) {
 
 static FOR_PEOPLE: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
 
-/// Writes a line with the time and these members.
+/// Writes a line with the time, the event and these members; members that are null are left out.
 pub fn write(event: &str, members: impl IntoIterator<Item = (&'static str, Json)>) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
     let time = stook_catalogue::value::show_timestamp(now);
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
     let line = if *FOR_PEOPLE { line_of_text(&time, event, members) } else { line_of_json(time, event, members) };
-    // a log that cannot be written must not stop the service
+    // a failure to write the log must not stop the server
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -75,7 +75,7 @@ fn line_of_json(time: String, event: &str, members: impl Iterator<Item = (&'stat
     format!("{}\n", Json::Object(line))
 }
 
-/// `TIME EVENT name=value ...`. Texts with blanks or control characters are quoted, so that a line stays a line.
+/// Formats `TIME EVENT name=value ...`. Texts with white space or control characters are quoted, so that they stay on one line.
 fn line_of_text(time: &str, event: &str, members: impl Iterator<Item = (&'static str, Json)>) -> String {
     let mut line = format!("{time} {event}");
     for (name, value) in members {

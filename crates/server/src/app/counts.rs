@@ -1,4 +1,4 @@
-//! How many records there are. Counting all of a collection costs what reading an index of it does, so a number is kept for some seconds.
+//! Numbers of records. Counting a collection costs as much as reading an index of it, so a number is kept for some seconds.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,32 +8,32 @@ use stook_catalogue::ids::CollectionId;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
-/// How old a number may be.
+/// How long a count is used.
 pub const FRESH: Duration = Duration::from_secs(5);
-/// When a rate would say nothing any more.
+/// After this time no rate is computed from the previous count.
 const LONG_AGO: Duration = Duration::from_secs(60);
-/// Records on which contributors disagree are counted up to so many.
+/// Conflicts are counted up to this number.
 pub const MOST_CONFLICTS: u64 = 1_000;
-/// Numbers that are kept before all are forgotten.
+/// Max cached counts; when they are reached, all are removed.
 const MOST: usize = 10_000;
 
-/// Numbers of records by tenant and collection, with when they were counted.
+/// Counts by tenant and collection, with the time of counting.
 #[derive(Default)]
 pub struct RecordCountCache(Mutex<HashMap<(String, CollectionId), (Instant, RecordCounts)>>);
 
-/// What is counted of a collection.
+/// The counts of one collection.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordCounts {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// How many more there were in a second, since they were counted before; nothing where that is long ago.
+    /// Records added per second since the previous count; `None` if that was too long ago.
     pub rate: Option<f64>,
-    /// Those on which contributors disagree, [`MOST_CONFLICTS`] at most; nothing where that is not flagged.
+    /// Number of records with a conflict, at most [`MOST_CONFLICTS`]; `None` if the collection does not detect conflicts.
     pub conflicts: Option<u64>,
 }
 
 impl RecordCountCache {
-    /// Those of all collections of a tenant.
+    /// Returns the counts of all collections for a tenant.
     ///
     /// # Errors
     /// When the store fails.

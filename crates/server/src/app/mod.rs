@@ -1,4 +1,4 @@
-//! What all requests of a process share: the definition, the store, caches, limits, and what is remembered between requests.
+//! What all requests of a process share: the definition, the store, caches, limits, and what is kept between requests.
 
 pub mod counts;
 pub mod pending;
@@ -28,35 +28,35 @@ use stook_store::Store;
 use tokio::sync::Semaphore;
 use vocabularies::VocabularyCache;
 
-/// Bytes of bodies that are read at once before their requests have a place.
+/// Max bytes of request bodies held at one time for requests that have no permit yet.
 const MOST_GATHERED: usize = 64 << 20;
 
-/// How the API is served.
+/// Options of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Limits of requests that somebody waits for.
+    /// Limits of requests whose caller waits for the response.
     pub interactive: ClassLimits,
     /// Limits of uploads and exports.
     pub bulk: ClassLimits,
-    /// Limits of those who watch jobs.
+    /// Limits of requests that watch jobs or queries.
     pub watch: ClassLimits,
-    /// Longest time a request may take.
+    /// Max time of a request.
     pub request_time: Duration,
-    /// Longest time without progress of a peer that sends or receives.
+    /// Max time without progress while a peer sends or receives.
     pub stall: Duration,
-    /// Most bytes of a body, uploads aside.
+    /// Max bytes of a request body, except uploads.
     pub body: usize,
-    /// Most bytes of an upload.
+    /// Max bytes of an upload.
     pub upload: u64,
-    /// Most connections.
+    /// Max number of connections.
     pub connections: usize,
-    /// Bytes of the cache; 0 for none.
+    /// Bytes of the record cache; 0 for none.
     pub cache: u64,
     /// The folder from which files may be imported by name.
     pub files: Option<PathBuf>,
-    /// The folder of runs of the lab that are shown.
+    /// The folder of lab runs to show.
     pub runs: Option<PathBuf>,
-    /// What is logged of requests.
+    /// Which requests are logged.
     pub log: RequestLogLevel,
     /// Whether only this machine can reach the server.
     pub loopback: bool,
@@ -94,29 +94,29 @@ pub struct App {
     pub(crate) unanswered: PendingQueries,
     pub(crate) history: MetricsHistory,
     pub(crate) picks: PickGroups,
-    /// Queries that may wait for services: others find a place while some of these are slow.
+    /// Limits the queries that wait for services, so that slow services leave permits for other requests.
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: TokenCache,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) interactive: AdmissionGate,
     pub(crate) bulk: AdmissionGate,
     pub(crate) watch: AdmissionGate,
-    /// Bytes of bodies that are read before their requests have a place.
+    /// Limits the bytes of request bodies that are received before their requests have a permit.
     pub(crate) gathered: Arc<Semaphore>,
     pub(crate) options: ServerOptions,
-    /// What describes the API to whoever sends no token, made when the routes are.
+    /// The OpenAPI document for requests without a token, made together with the routes.
     pub(crate) openapi: OnceLock<bytes::Bytes>,
-    /// Threads that do whole lookups: more would only take the processor from each other.
+    /// Limits the threads that do the lookups of declared routes: more would only compete for the processors.
     pub(crate) lookers: Arc<Semaphore>,
-    /// Set when no new work is taken.
+    /// Set when the server is shutting down.
     pub(crate) ending: AtomicBool,
-    /// Why the import workers do nothing at the moment.
+    /// Why the import workers are stopped at the moment.
     pub(crate) workers_failed: Mutex<Option<String>>,
     pub(crate) requests: RequestIds,
 }
 
 impl App {
-    /// An application on an opened store.
+    /// Creates an application on an open store.
     ///
     /// # Errors
     /// When the store fails.
@@ -151,7 +151,7 @@ impl App {
         }))
     }
 
-    /// Asks services for what a query needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
+    /// Fetches from services what a query needs. If too many queries are waiting already, this one does not wait, but its fetches are started.
     pub(crate) fn fetch(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
         let place = self.waiting.try_acquire().ok();
         let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };

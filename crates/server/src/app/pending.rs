@@ -1,11 +1,11 @@
-//! Queries whose services had not answered yet, kept for who comes back.
+//! Queries whose services had not answered yet, kept until the caller asks for the result again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use stook_engine::fetch::{FetchOptions, FetchPolicy};
 use stook_store::Tenant;
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RowFormat {
     #[default]
@@ -14,15 +14,15 @@ pub enum RowFormat {
     Ndjson,
 }
 
-/// Queries whose services had not answered yet, by tenant and number, for who comes back.
+/// Queries whose services had not answered yet, by tenant and id.
 #[derive(Default)]
 pub struct PendingQueries(Mutex<HashMap<(Tenant, String), QueryRequest>>);
 
-/// Most of them before all are forgotten.
+/// Max pending queries; when they are reached, all are removed.
 const MOST_UNANSWERED: usize = 1_000;
 
 impl PendingQueries {
-    /// Keeps a query whose services are asked already; returns where its answer will be.
+    /// Keeps a query whose fetches have been started, and returns the path of its result.
     pub fn keep(&self, tenant: Tenant, page: QueryRequest) -> String {
         let id = page.id();
         let place = format!("/v1/{tenant}/query/asked/{id}");
@@ -41,7 +41,7 @@ impl PendingQueries {
     }
 }
 
-/// A page of a query.
+/// A request for one page of a query's result.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRequest {
     pub query: String,
@@ -51,13 +51,13 @@ pub struct QueryRequest {
     pub total: bool,
     pub explain: bool,
     pub form: RowFormat,
-    /// Aggregates also of what each source says.
+    /// Whether aggregates are also computed from each source's contributions.
     pub by_source: bool,
     pub wish: FetchOptions,
 }
 
 impl QueryRequest {
-    /// What tells it from others, however it wants to be answered.
+    /// An id of the request that does not depend on its fetch options.
     pub fn id(&self) -> String {
         let own = Self { wish: FetchOptions::default(), ..self.clone() };
         blake3::hash(format!("{own:?}").as_bytes()).to_hex()[..32].to_owned()

@@ -5,10 +5,10 @@ use axum::http::HeaderValue;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of a request, in answers and in the log.
+/// The header with the id of a request, in responses and in the log.
 pub const REQUEST_ID: &str = "x-request-id";
 
-/// Gives each request a number of its own.
+/// Generates ids of requests.
 pub struct RequestIds {
     process: u32,
     next: AtomicU64,
@@ -17,14 +17,14 @@ pub struct RequestIds {
 impl Default for RequestIds {
     fn default() -> Self {
         let mut random = [0; 4];
-        // numbers that two processes share only make a log harder to read
+        // if two processes share numbers, a log is only harder to read
         let _ = getrandom::fill(&mut random);
         Self { process: u32::from_le_bytes(random), next: AtomicU64::new(1) }
     }
 }
 
 impl RequestIds {
-    /// The id the caller sent, if it is a sound one, else a new one.
+    /// Returns the id the caller sent if it has 1 to 64 letters, digits and hyphens, else a new one.
     pub fn id(&self, request: &Request) -> HeaderValue {
         let sound = |value: &&HeaderValue| {
             (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')

@@ -1,4 +1,4 @@
-//! What was learnt of the values of each tenant's records, for suggestions; it is learnt anew when it is old.
+//! A vocabulary for each tenant, made from the values of its records for suggestions and refreshed when it is old.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,33 +7,33 @@ use stook_catalogue::definition::Catalogue;
 use stook_query::Vocabulary;
 use stook_store::{Store, Tenant};
 
-/// How old what was learnt of values may be before it is learnt anew, while requests go on; more where learning takes long.
+/// How long a vocabulary is used before it is refreshed in the background; longer if reading the values takes long.
 const OLD: Duration = Duration::from_secs(60);
-/// How much longer than learning takes it is good for.
+/// A vocabulary is used for at least this many times as long as it took to make.
 const WORTH: u32 = 20;
-/// Records of each collection of which values are learnt while somebody waits; of the rest they are learnt while requests go on.
+/// Records of each collection that are read while a caller waits for the first vocabulary; the others are read in the background.
 const FIRST: u64 = 5_000;
-/// Most tenants whose values are remembered.
+/// Max tenants whose vocabulary is kept.
 const MOST_TENANTS: usize = 64;
 
-/// What was learnt of tenants' values.
+/// The vocabularies of tenants.
 #[derive(Default)]
 pub struct VocabularyCache {
     known: Mutex<HashMap<Tenant, CachedVocabulary>>,
-    /// Held by who learns for the first time: others that come meanwhile wait, and find it.
+    /// Held while a tenant's first vocabulary is made; other callers wait for it.
     learning: Mutex<()>,
 }
 
 struct CachedVocabulary {
-    /// Until when it is good enough.
+    /// When it must be refreshed.
     until: Instant,
     vocabulary: Arc<Vocabulary>,
-    /// Whether somebody learns it anew.
+    /// Whether a refresh is running.
     is_refreshing: bool,
 }
 
 impl VocabularyCache {
-    /// What is known of a tenant's values; it is learnt first where nothing is.
+    /// Returns a tenant's vocabulary, which is made first if there is none.
     ///
     /// # Errors
     /// When the store fails.
@@ -62,7 +62,7 @@ impl VocabularyCache {
         Some(learnt.vocabulary.clone())
     }
 
-    /// Reads all values; what cannot be read is tried again with the next request.
+    /// Makes a vocabulary from all values. If that fails, the old one is dropped, so that the next request tries again.
     fn learn(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) {
         let began = Instant::now();
         match Vocabulary::learn(catalogue, store, tenant, None).map(Arc::new) {

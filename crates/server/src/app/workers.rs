@@ -4,16 +4,15 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long workers that have failed wait before they begin again, the first time; then twice as long each time.
+/// The first pause before workers that have failed are restarted; each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// How long at most.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Import workers of a server: they serve the queue until `stop` is set. If they fail, they begin again after a pause; until then the server
-/// is not ready.
+/// Runs import workers on the queue until `stop` is set. If they fail, they are restarted after a pause; during the pause the server is not ready.
 ///
 /// # Errors
-/// When they failed, and `stop` was set before they began again.
+/// When they failed, and `stop` was set before they were restarted.
 pub fn work(app: &crate::App, options: &stook_engine::work::WorkerOptions, stop: &AtomicBool) -> stook_engine::Result<()> {
     let tell = |event| {
         if let stook_engine::work::WorkerEvent::TaskDone(stage) = &event {

@@ -1,5 +1,5 @@
-//! Who calls: tokens, sent as `Authorization: Bearer TOKEN` or as the password of Basic. A token carries tenant and role; a
-//! path that names another tenant is answered as if nothing were there.
+//! Identifies callers by tokens, sent as `Authorization: Bearer TOKEN` or as the password of Basic authentication. A token belongs to a tenant, or to
+//! all, and has a role. A path with another tenant is answered as if that tenant did not exist.
 
 use crate::guard::problem::Problem;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -12,24 +12,24 @@ use std::sync::{Arc, RwLock};
 use stook_store::access::{NewToken, Role, Token};
 use stook_store::{DEFAULT_TENANT, Store, Tenant};
 
-/// Who calls.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The token's name.
     pub name: Arc<str>,
-    /// The token's number; nothing for whoever needs none.
+    /// The token's number; `None` if the request needs no token.
     pub token: Option<u64>,
-    /// Whose records; nothing for everybody's.
+    /// The tenant; `None` if the token is for all tenants.
     pub tenant: Option<Tenant>,
-    /// What is allowed.
+    /// What the caller may do.
     pub role: Role,
 }
 
 impl Caller {
-    /// The tenant a path names, if it is the caller's.
+    /// Returns the tenant named in a path, if it is the caller's.
     ///
     /// # Errors
-    /// 404, whether there is such a tenant or not.
+    /// 404 if it is another tenant, whether that exists or not.
     pub fn tenant(&self, named: &str) -> Result<Tenant, Problem> {
         let nothing = || Problem::missing(format!("tenant {named:?} not found"));
         match &self.tenant {
@@ -39,9 +39,9 @@ impl Caller {
         }
     }
 
-    /// The tenant of paths that name none.
+    /// Returns the tenant for paths that name none.
     pub fn own_tenant(&self) -> Tenant {
-        // the default's name is a tenant's
+        // the default name is a valid tenant name
         self.tenant.clone().or_else(|| Tenant::new(DEFAULT_TENANT).ok()).unwrap_or_else(|| unreachable!())
     }
 
@@ -55,10 +55,10 @@ impl Caller {
     }
 }
 
-/// Makes a secret of 256 random bits and what is stored of it.
+/// Makes a secret of 256 random bits, and what is stored of it: its SHA-256 digest.
 ///
 /// # Errors
-/// When the machine has no randomness.
+/// When the system cannot provide random bytes.
 pub fn new_token(tenant: Option<Tenant>, role: Role, name: String) -> Result<(String, NewToken), getrandom::Error> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
@@ -74,9 +74,9 @@ fn digest(secret: &str) -> [u8; 32] {
 /// The tokens of a store, as this process knows them.
 pub struct TokenCache {
     known: RwLock<HashMap<[u8; 32], Caller>>,
-    /// Whether only this machine can reach the server: then it may be used without a token while there is none.
+    /// Whether only this machine can reach the server. Then no token is needed until the first one is made.
     loopback: bool,
-    /// Whether there has ever been one: taking back the last one opens nothing.
+    /// Whether there has ever been a token: revoking the last one does not make tokens optional again.
     has_had_tokens: AtomicBool,
 }
 
@@ -91,10 +91,10 @@ impl TokenCache {
         Ok(tokens)
     }
 
-    /// Reads them again: one that was revoked elsewhere is refused from then on.
+    /// Reads the tokens again, so that one revoked by another process is refused.
     ///
     /// # Errors
-    /// When the store fails; what is known stays.
+    /// When the store fails; then the known tokens stay.
     pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
         let caller = |Token { id, token, .. }: Token| {
             (token.digest, Caller { name: token.name.into(), token: Some(id), tenant: token.tenant, role: token.role })
@@ -114,10 +114,10 @@ impl TokenCache {
         self.loopback && !self.has_had_tokens.load(Ordering::SeqCst)
     }
 
-    /// Who sends a request with these headers.
+    /// Identifies the caller from the headers of a request.
     ///
     /// # Errors
-    /// 401 when that is not known.
+    /// 401 if there is no valid token and one is needed.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let refused = |detail: &str| {
             let challenge = HeaderValue::from_static("Bearer realm=\"stook\", Basic realm=\"stook\", charset=\"UTF-8\"");
@@ -136,13 +136,13 @@ impl TokenCache {
         let secret = sent.to_str().ok().and_then(secret_of).ok_or_else(|| refused("send the token as Bearer, or as the password of Basic"))?;
         let digest = digest(&secret);
         let known = self.known.read().map_err(|_| refused("the tokens cannot be read"))?;
-        // found by its hash, which nobody can steer; compared once more without telling by time how much of it is right
+        // the map is searched by the SHA-256 digest, which a caller cannot choose; the final comparison takes constant time
         let found = known.get_key_value(&digest).filter(|(known, _)| known.iter().zip(&digest).fold(0, |all, (a, b)| all | (a ^ b)) == 0);
         found.map(|(_, caller)| caller.clone()).ok_or_else(|| refused("unknown token; it may have been revoked"))
     }
 }
 
-/// The token in an `Authorization` header.
+/// Returns the token in an `Authorization` header.
 fn secret_of(sent: &str) -> Option<Cow<'_, str>> {
     let (scheme, rest) = sent.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -156,7 +156,7 @@ fn secret_of(sent: &str) -> Option<Cow<'_, str>> {
     Some(plain.split_once(':')?.1.to_owned().into())
 }
 
-/// Whether a browser on this machine was not sent here by somebody else's page or name server.
+/// Whether `Host` and `Origin` name this machine, as a protection against requests from other websites (CSRF) and DNS rebinding.
 fn is_local(headers: &HeaderMap) -> bool {
     let local = |host: &str| {
         let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())).map_or(host, |(name, _)| name);

@@ -1,4 +1,4 @@
-//! Admission: a bounded number of requests is in work, a bounded number waits a bounded time, the others are answered 503.
+//! Admission: a limited number of requests is in progress, a limited number waits for a limited time, all others get a 503.
 
 use crate::guard::problem::Problem;
 use prometheus_client::metrics::counter::Counter;
@@ -9,11 +9,11 @@ use stook_store::wanted::CancelToken;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 tokio::task_local! {
-    /// The place of the request that a task answers.
+    /// The permit of the request that a task answers.
     static PLACE: AdmissionPermit;
 }
 
-/// A place among the requests in work. It is taken as long as anything works for the request, also where its caller has gone.
+/// The right of a request to be in progress. It is held as long as any work for the request runs, even after the caller has disconnected.
 #[derive(Clone)]
 pub struct AdmissionPermit {
     _permit: Arc<OwnedSemaphorePermit>,
@@ -21,29 +21,29 @@ pub struct AdmissionPermit {
 }
 
 impl AdmissionPermit {
-    /// A place that counts whether its work is given up.
+    /// Wraps a permit; `given_up` counts requests whose work is cancelled.
     pub fn new(permit: OwnedSemaphorePermit, given_up: Counter) -> Self {
         Self { _permit: Arc::new(permit), given_up }
     }
 
-    /// Answers a request that has this place.
+    /// Runs a future with this permit as the current one.
     pub async fn during<T>(self, answer: impl Future<Output = T>) -> T {
         PLACE.scope(self, answer).await
     }
 
-    /// The place of the request that this task answers, if that needs one.
+    /// Returns the permit of the request that this task answers, if it has one.
     pub fn now() -> Option<Self> {
         PLACE.try_with(Clone::clone).ok()
     }
 }
 
-/// Work for a request on a thread that may wait. It has the request's place until it has ended.
+/// Work for a request on a thread that may block. It holds the request's permit until it has ended.
 pub struct BlockingWork {
     place: Option<AdmissionPermit>,
     wanted: CancelToken,
 }
 
-/// Who waits for such work: when this is dropped, its answer is not wanted any more.
+/// The waiting side of such work: dropping it cancels the work.
 pub struct WorkWaiter(CancelToken);
 
 impl Drop for WorkWaiter {
@@ -53,13 +53,13 @@ impl Drop for WorkWaiter {
 }
 
 impl BlockingWork {
-    /// Work for the request that this task answers, and what stands for who waits for it.
+    /// Creates work for the request that this task answers, and its waiting side.
     pub fn new() -> (Self, WorkWaiter) {
         let wanted = CancelToken::default();
         (Self { place: AdmissionPermit::now(), wanted: wanted.clone() }, WorkWaiter(wanted))
     }
 
-    /// Does it. What is asked of the store is given up when nobody waits for the answer any more.
+    /// Runs the work. Its store operations are cancelled when the waiting side is dropped.
     pub fn run<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let done = self.wanted.during(work);
         if let Some(place) = self.place.as_ref().filter(|_| done.is_err() && self.wanted.is_over()) {
@@ -69,27 +69,28 @@ impl BlockingWork {
     }
 }
 
-/// Kinds of requests that do not compete with each other.
+/// Classes of requests that do not compete with each other for permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestClass {
-    /// Somebody waits for the answer.
+    /// The caller waits for the response.
     Interactive,
-    /// Uploads and whole collections.
+    /// Uploads and exports.
     Bulk,
-    /// Those who watch a job.
+    /// Requests that watch a job or a query.
     Watch,
 }
 
 /// The limits of one class.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassLimits {
-    /// Most requests in work.
+    /// Max requests in progress.
     pub most: usize,
-    /// Longest time a request waits for its turn.
+    /// Max time that a request waits for a permit.
     pub wait: Duration,
 }
 
-/// The gate of one class. As many requests may wait as may be in progress, so each waits for at most one to end.
+/// The gate of one class. At most as many requests wait as may be in progress, so a request gets its permit at the latest when all requests that were
+/// in progress on its arrival have ended.
 pub struct AdmissionGate {
     permits: Arc<Semaphore>,
     limits: ClassLimits,
@@ -97,25 +98,25 @@ pub struct AdmissionGate {
 }
 
 impl AdmissionGate {
-    /// A gate with these limits.
+    /// Creates a gate with these limits.
     pub fn new(limits: ClassLimits) -> Self {
         Self { permits: Arc::new(Semaphore::new(limits.most.max(1))), limits, waiting: AtomicUsize::new(0) }
     }
 
-    /// Requests in work.
+    /// Number of requests in progress.
     pub fn in_work(&self) -> usize {
         self.limits.most.max(1) - self.permits.available_permits()
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// A place, held until it is dropped.
+    /// Returns a permit, which is held until it is dropped.
     ///
     /// # Errors
-    /// When there is none in time.
+    /// 503 when there is none in time.
     pub async fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
         if let Ok(place) = self.permits.clone().try_acquire_owned() {
             return Ok(place);
@@ -129,14 +130,14 @@ impl AdmissionGate {
     }
 }
 
-/// One request that waits, also when it goes away while waiting.
+/// Counts one waiting request until it is dropped, also if it is cancelled while it waits.
 struct QueuedRequest<'g>(&'g AtomicUsize);
 
 impl<'g> QueuedRequest<'g> {
     fn new(waiting: &'g AtomicUsize, most: usize) -> Option<Self> {
         let own = Self(waiting);
         let before = waiting.fetch_add(1, Ordering::Relaxed);
-        // dropping it counts it out again
+        // if there are too many, dropping `own` decrements the counter again
         (before < most).then_some(own)
     }
 }

@@ -1,10 +1,10 @@
-//! Work that may wait, on a thread for it: it keeps the permit of its request until it has ended.
+//! Runs blocking work on a thread of its own; it keeps the permit of its request until it has ended.
 
 use super::admission::{AdmissionPermit, BlockingWork};
 use super::problem::{HandlerResult, Problem};
 use axum::http::StatusCode;
 
-/// Runs what asks the store and may wait, to its end. It has the request's place until then.
+/// Runs work that may block to its end, even if the caller disconnects. It holds the request's permit until then.
 pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> HandlerResult<T> {
@@ -19,7 +19,7 @@ pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     }
 }
 
-/// The same for what only reads: it is given up when nobody waits for the answer any more.
+/// The same for work that only reads; it is cancelled when its caller no longer waits.
 pub async fn reading<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> HandlerResult<T> {
     let (working, _waiting) = BlockingWork::new();
     blocking(move || working.run(work)).await

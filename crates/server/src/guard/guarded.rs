@@ -1,4 +1,4 @@
-//! What every request goes through before it is answered: who calls, a place among those in work, a time limit, counting.
+//! The middleware of all API routes: it identifies the caller, gets a permit, limits the time and counts the request.
 
 use crate::App;
 use crate::app::request_ids::REQUEST_ID;
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 use stook_store::{DEFAULT_TENANT, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes of a body that are read at most, whatever is done with them.
+/// Max bytes read of a body that is too long.
 const DRAINED: usize = 16 << 20;
 
-/// Puts routes of a class behind the guard.
+/// Adds the guard to the routes of a class.
 pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
     router.route_layer(from_fn_with_state((app.clone(), class), guard))
 }
 
-/// Gives answers of what is not guarded their ids: of routes, and of what is none.
+/// Adds a request id to responses of routes without a guard, and to those of unknown paths.
 pub async fn numbered(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let id = app.requests.id(&request);
     let mut response = next.run(request).await;
@@ -81,8 +81,8 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
     response
 }
 
-/// What a future gives, or nothing after `time` and as many milliseconds as `patience` says by then. One that is ready at once costs
-/// no timer.
+/// Returns the result of a future, or `None` if it is not ready after `time` plus the milliseconds in `patience`, which is read when `time` is over.
+/// A future that is ready at once needs no timer.
 async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
@@ -95,7 +95,7 @@ async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Out
     }
 }
 
-/// A request with all of its body, so that who sends slowly has no place meanwhile.
+/// Receives the complete body of a request, so that a slow sender holds no permit.
 async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
     let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
@@ -104,7 +104,7 @@ async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
         let next = next.map_err(Problem::unread)?;
         length += next.len();
         if length > app.options.body {
-            // some more is read, so that its sender gets the response
+            // read on, so that the sender gets the response instead of a connection reset
             if length > DRAINED {
                 break;
             }
@@ -124,18 +124,18 @@ async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
 }
 
-/// How a request is admitted.
+/// What the admission of a request needs.
 struct Admission<'a> {
     class: RequestClass,
     counted: &'a RequestCounters,
-    /// Milliseconds that it may take beyond its time.
+    /// Milliseconds that it may take in addition to the time limit.
     patience: &'a AtomicU64,
 }
 
 async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Request, next: Next) -> Response {
     let Admission { class, counted, patience } = *admission;
     let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
-        // most requests have none, and no room for what reads one
+        // boxed, because most requests have no body and should not carry this large future
         match Box::pin(receive_body(app, request)).await {
             Ok(request) => request,
             Err(problem) => return problem.into_response(),
@@ -153,7 +153,7 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
             let given_up = || Problem::unavailable("the request timed out; a change may still be applied").into_response();
             within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
         }
-        // their place is theirs until the last byte is sent
+        // the permit is held until the last byte is sent
         RequestClass::Bulk | RequestClass::Watch => {
             let response = place.clone().during(next.run(request)).await;
             response.map(|body| Body::new(BodyWithPermit { body, _place: place }))
@@ -161,7 +161,7 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
     }
 }
 
-/// A body that keeps something until it is sent.
+/// A body that holds a permit until it is sent.
 struct BodyWithPermit<T> {
     body: Body,
     _place: T,
@@ -187,7 +187,7 @@ impl<T: Unpin> axum::body::HttpBody for BodyWithPermit<T> {
     }
 }
 
-/// Counts a request as long as it has no answer, also one whose peer goes away.
+/// Counts a request as in flight until it has a response, or is dropped because its peer disconnects.
 struct InFlightGuard<'a>(&'a App);
 
 impl<'a> InFlightGuard<'a> {
@@ -203,7 +203,7 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// The tenant in a path, if it could be one.
+/// Returns the tenant named in a path if it is a valid name, else `-`.
 fn tenant_in(path: &str) -> &str {
     let named = path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default());
     if Tenant::new(named).is_ok() { named } else { "-" }

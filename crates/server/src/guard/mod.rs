@@ -1,8 +1,8 @@
-//! What every request goes through before a handler sees it, and what it takes with it.
+//! What happens to every request before its handler runs.
 //!
-//! `guarded` is the way: `access` says who calls, `admission` whether the request is processed now, waits or is refused. `request` gives
-//! handlers what was sent, checked, and `blocking` runs what may wait. `problem` is the answer to a request that cannot be done, and `pace`
-//! watches how slowly a peer sends or takes.
+//! `guarded` is the middleware. `access` identifies the caller, and `admission` decides whether the request is processed now, waits or is refused.
+//! `request` gives handlers the checked parts of a request, and `blocking` runs work that may block. `problem` is the response to a request that
+//! cannot be fulfilled, and `pace` limits how slowly a peer may send or receive.
 
 pub mod access;
 pub mod admission;

@@ -1,5 +1,5 @@
-//! How slowly a peer may send or take: it stands still for a limited time, and is not slower than a rate on the whole. Who sends a byte
-//! now and then holds nothing for ever.
+//! Limits how slowly a peer may send or receive. It may pause for a limited time, and its overall rate has a minimum, so that a peer that sends a
+//! byte now and then does not hold a connection forever.
 
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
@@ -11,10 +11,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Bytes that a peer moves in a second at least, the time aside that it may stand still.
+/// Min bytes per second, not counting the time it may pause.
 const RATE: u64 = 8 << 10;
 
-/// How long a peer was waited for, and what it has moved.
+/// How long a peer has been waited for, and how many bytes it has moved.
 pub struct TransferRate {
     stall: Duration,
     waited: Duration,
@@ -24,12 +24,15 @@ pub struct TransferRate {
 }
 
 impl TransferRate {
-    /// For a peer that may stand still so long.
+    /// For a peer that may pause for `stall`.
     pub fn new(stall: Duration) -> Self {
         Self { stall, waited: Duration::ZERO, moved: 0, since: None, timer: None }
     }
 
-    /// What was polled, and how many bytes that are; an error when the peer is too slow.
+    /// Passes on the result of a poll and counts its bytes, or fails if the peer is too slow.
+    ///
+    /// # Errors
+    /// `TimedOut` when the peer is too slow.
     pub fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<T>, bytes: impl FnOnce(&T) -> u64) -> Poll<io::Result<T>> {
         match polled {
             Poll::Ready(value) => {
@@ -49,14 +52,14 @@ impl TransferRate {
     }
 }
 
-/// The body of a request, sent at a pace.
+/// The body of a request, with a minimum rate.
 pub struct RateCheckedBody {
     body: Body,
     pace: TransferRate,
 }
 
 impl RateCheckedBody {
-    /// A body whose peer may stand still so long; none where there is none.
+    /// Wraps a body whose peer may pause for `stall`; a body that is empty stays empty.
     pub fn body<B>(body: B, stall: Duration) -> Body
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -95,7 +98,7 @@ mod tests {
     #[tokio::test]
     async fn who_stands_still_or_trickles_is_too_slow() {
         let stall = Duration::from_millis(100);
-        // how long a peer is borne that moves so many bytes every few milliseconds
+        // returns how long a peer is tolerated that moves `bytes` every `every` milliseconds
         let borne = async |bytes: u64, every: u64| {
             let (mut pace, began) = (TransferRate::new(stall), Instant::now());
             loop {

@@ -1,4 +1,4 @@
-//! What a request is answered that cannot be done: problem details (RFC 9457), always with a sentence that says what to do.
+//! The response to a request that cannot be fulfilled: problem details (RFC 9457), always with a sentence that says what to do.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,46 +9,46 @@ use stook_store::StoreError;
 /// The media type of problem details.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// An answer that is not what was asked for.
+/// An error response.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// HTTP status.
     pub status: StatusCode,
-    /// What is wrong, for the person who reads it.
+    /// What is wrong, for people.
     pub detail: String,
-    /// Everything that is wrong, where there is more than one thing.
+    /// All errors, if there are several.
     pub errors: Vec<String>,
-    /// More members, and headers.
+    /// Additional members of the JSON object, and headers.
     pub(crate) members: Vec<(String, Json)>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Results of handlers.
+/// The result of a handler.
 pub type HandlerResult<T = Response> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem of this status.
+    /// A problem with this status.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), errors: Vec::new(), members: Vec::new(), headers: Vec::new() }
     }
 
-    /// The request makes no sense.
+    /// 400: the request cannot be understood.
     pub fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// Several things are wrong with what was sent.
+    /// 422: there are errors in what was sent.
     pub fn wrong(errors: Vec<String>) -> Self {
         let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} errors", errors.len()) };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
-    /// There is no such thing.
+    /// 404: there is no such thing.
     pub fn missing(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// A body that did not come, or did not come in time.
+    /// 400 or 408: the body could not be read, or was sent too slowly.
     pub fn unread(error: axum::Error) -> Self {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(own) = cause {
@@ -60,12 +60,12 @@ impl Problem {
         Self::bad(format!("the body could not be read: {error}"))
     }
 
-    /// Not now; the caller is told when to try again.
+    /// 503, with `Retry-After`.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
-    /// A problem as another part of the process said it.
+    /// A problem from the JSON of another response of this process.
     pub fn of_json(status: StatusCode, json: &Json) -> Self {
         let text = |name: &str| json[name].as_str();
         let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("unknown reason"));
@@ -81,7 +81,7 @@ impl Problem {
         problem
     }
 
-    /// As it is answered.
+    /// Returns the problem details as JSON.
     pub fn to_json(&self) -> Json {
         let title = self.status.canonical_reason().unwrap_or("Problem");
         let mut body = json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail });
@@ -94,19 +94,19 @@ impl Problem {
         body
     }
 
-    /// With a header.
+    /// Adds a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// With a member.
+    /// Adds a member.
     pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
         self.members.push((name.to_owned(), value.into()));
         self
     }
 
-    /// With everything that is wrong.
+    /// Sets the list of all errors.
     pub fn errors(mut self, errors: Vec<String>) -> Self {
         self.errors = errors;
         self

@@ -1,4 +1,4 @@
-//! What handlers are given of a request, checked: tenant, path, query parameters, body.
+//! The checked parts of a request that handlers get: tenant, path, query parameters, body.
 
 use crate::App;
 use crate::guard::access::Caller;
@@ -18,36 +18,36 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
 
-/// What the guard found out about a request.
+/// What the guard has determined about a request.
 #[derive(Clone)]
 pub struct GuardedRequest {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// What it is counted as.
+    /// Its counters.
     pub counted: Arc<RequestCounters>,
-    /// How much longer than others it may take, in milliseconds.
+    /// Milliseconds that it may take in addition to the time limit.
     pub patience: Arc<AtomicU64>,
 }
 
-/// A request, its body aside.
+/// A request without its body.
 pub struct RequestContext {
-    /// What requests share.
+    /// What all requests share.
     pub app: Arc<App>,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// Whose records.
+    /// The tenant.
     pub tenant: Tenant,
-    /// Values in the path by name.
+    /// Path parameters by name.
     path: RawPathParams,
-    /// Parameters after the question mark.
+    /// Query parameters.
     pub params: QueryParams,
-    /// Headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// What it is counted as.
+    /// Its counters.
     pub counters: Arc<RequestCounters>,
-    /// How much longer than others it may take, in milliseconds.
+    /// Milliseconds that it may take in addition to the time limit.
     pub extra_time: Arc<AtomicU64>,
-    /// The index of the collection it is about, where the route is one of a collection.
+    /// The collection of the route, if the route belongs to one.
     collection: CollectionId,
 }
 
@@ -78,47 +78,47 @@ impl FromRequestParts<Arc<App>> for RequestContext {
 }
 
 impl RequestContext {
-    /// The store is about to be asked.
+    /// Counts that the request has reached the store.
     pub fn reaches_store(&self) {
         self.counters.stage(RequestStep::StoreReached);
     }
 
-    /// A value in the path.
+    /// Returns a path parameter.
     pub fn segment(&self, name: &str) -> &str {
         self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The same request, about a collection.
+    /// Returns the request with its collection set.
     pub fn about(self, collection: CollectionId) -> Self {
         Self { collection, ..self }
     }
 
-    /// The collection it is about.
+    /// Returns the collection of the route.
     pub fn collection(&self) -> CollectionId {
         self.collection
     }
 
-    /// The collection's name.
+    /// Returns the collection's name.
     pub fn name(&self) -> &str {
         &self.definition(self.collection).name
     }
 
-    /// The definition of a collection.
+    /// Returns the definition of a collection.
     pub fn definition(&self, collection: CollectionId) -> &Collection {
         &self.app.catalogue.collections[collection]
     }
 
-    /// The key in the path, or in `?key=` where the path says `-`.
+    /// Returns the key in the path, or in `?key=` if the path has `-`.
     ///
     /// # Errors
-    /// 400 when it cannot be one.
+    /// 400 when it is not a valid key.
     pub fn key(&mut self) -> HandlerResult<Key> {
         let named = if self.segment("key") == "-" { self.params.one("key")? } else { None };
         let text = named.unwrap_or_else(|| self.segment("key").to_owned());
         Key::new(text).map_err(|error| Problem::bad(error.to_string()))
     }
 
-    /// A header's text.
+    /// Returns the text of a header.
     ///
     /// # Errors
     /// 400 when it is not text.
@@ -127,7 +127,7 @@ impl RequestContext {
         text.map_err(|_| Problem::bad(format!("the header {name} is not text")))
     }
 
-    /// The body as JSON.
+    /// Reads the body as JSON.
     ///
     /// # Errors
     /// 400, 413 or 415.
@@ -141,7 +141,7 @@ impl RequestContext {
         stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
     }
 
-    /// The whole body, which the guard has read.
+    /// Returns the complete body, which the guard has received already.
     ///
     /// # Errors
     /// 400 or 413 when it cannot be read.
@@ -149,7 +149,7 @@ impl RequestContext {
         to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
     }
 
-    /// The body as a JSON object.
+    /// Reads the body as a JSON object.
     ///
     /// # Errors
     /// 400, 413, 415 or 422.
@@ -164,19 +164,19 @@ impl RequestContext {
     }
 }
 
-/// JSON as handlers take it.
+/// The media types of a JSON body.
 pub const JSON: &[&str] = &["application/json"];
 
 /// The media types of a merge patch.
 pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
-/// Integers that every JSON reader keeps.
+/// The largest integer that every JSON reader represents exactly: 2^53 - 1.
 pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
 
-/// Refuses members of a body that nobody asked for.
+/// Refuses members of a body that the handler has not taken out.
 ///
 /// # Errors
-/// 422 when members are left that nobody asked for.
+/// 422 when there is one.
 pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
     match sent.keys().next() {
         None => Ok(()),
@@ -184,7 +184,7 @@ pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
     }
 }
 
-/// Parameters after the question mark. Every one must be asked for by the handler before [`QueryParams::end`].
+/// Query parameters. A handler must read every parameter that was sent before it calls [`QueryParams::end`].
 #[derive(Debug, Default)]
 pub struct QueryParams {
     unused: Vec<(String, String)>,
@@ -195,7 +195,7 @@ impl QueryParams {
     /// Reads `a=b&c=d`.
     ///
     /// # Errors
-    /// 400 when it is not UTF-8 or holds what no text of a record can.
+    /// 400 when it is not UTF-8 or contains a NUL character.
     pub fn parse(query: &str) -> HandlerResult<Self> {
         let strict = |part: &str| {
             let spaced = part.replace('+', " ");
@@ -210,13 +210,13 @@ impl QueryParams {
         Ok(Self { unused: left, known: Vec::new() })
     }
 
-    /// All values of a parameter, in their order.
+    /// Returns all values of a parameter, in their order.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
         self.known.push(name);
         self.all_named(name)
     }
 
-    /// The same for names that are not known beforehand.
+    /// The same for names that come from the definition.
     pub fn all_named(&mut self, name: &str) -> Vec<String> {
         let (own, others) = std::mem::take(&mut self.unused).into_iter().partition(|(known, _)| known == name);
         self.unused = others;
@@ -224,22 +224,22 @@ impl QueryParams {
         own.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// All that was sent, in its order.
+    /// Returns all remaining parameters, in their order.
     #[cfg(feature = "pages")]
     pub fn into_pairs(self) -> Vec<(String, String)> {
         self.unused
     }
 
-    /// The first value of a parameter, whether it is asked for or not.
+    /// Returns the first value of a parameter without marking it as read.
     #[cfg(feature = "pages")]
     pub fn first(&self, name: &str) -> Option<&str> {
         self.unused.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that may stand once.
+    /// Returns a parameter that may be given once.
     ///
     /// # Errors
-    /// 400 when it stands more than once.
+    /// 400 when it is given more than once.
     pub fn one(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
         let mut all = self.all(name);
         if all.len() > 1 {
@@ -248,10 +248,10 @@ impl QueryParams {
         Ok(all.pop())
     }
 
-    /// A number from `least` to `most`.
+    /// Returns a whole number from `least` to `most`.
     ///
     /// # Errors
-    /// 400 when it is none.
+    /// 400 when it is not such a number.
     pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> HandlerResult<Option<u64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -259,7 +259,7 @@ impl QueryParams {
         number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is a whole number from {least} to {most}")))
     }
 
-    /// `true` or `false`.
+    /// Returns a flag, `true` or `false`; false if it is not given.
     ///
     /// # Errors
     /// 400 when it is neither.
@@ -271,10 +271,10 @@ impl QueryParams {
         }
     }
 
-    /// Nothing may be left.
+    /// Refuses parameters that the handler has not read.
     ///
     /// # Errors
-    /// 400 that names what is not known.
+    /// 400 with the name of the first one.
     pub fn end(&self) -> HandlerResult<()> {
         let Some((name, _)) = self.unused.first() else { return Ok(()) };
         let hint = match did_you_mean(name, self.known.iter().copied()) {
@@ -286,7 +286,7 @@ impl QueryParams {
     }
 }
 
-/// Bytes of percent-encoded text; nothing when an escape is broken.
+/// Decodes percent-encoded text; `None` if an escape is broken.
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

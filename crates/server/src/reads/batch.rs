@@ -1,11 +1,11 @@
-//! Questions of several requests, taken together by one thread and answered each with its own.
+//! Queues that combine the reads of several requests: one thread takes them together and answers each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use stook_store::{Result, StoreError};
 use tokio::sync::oneshot;
 
-/// What waits for a thread, taken together.
+/// Requests that wait for a thread, which takes several of them together.
 pub struct BatchQueue<T> {
     waiting: Mutex<Vec<T>>,
     arrived: Condvar,
@@ -20,13 +20,13 @@ impl<T> BatchQueue<T> {
     pub fn join(&self, one: T) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(one);
-        // where others wait, a thread is on its way
+        // if other requests are waiting already, a thread has been notified
         if waiting.len() == 1 {
             self.arrived.notify_one();
         }
     }
 
-    /// Waits for some and takes as many of them as `most` says, one at least.
+    /// Waits for requests and takes the first `most(waiting)` of them, but at least one. `None` once the queue is closed and empty.
     pub fn take(&self, most: impl Fn(&[T]) -> usize) -> Option<Vec<T>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while waiting.is_empty() {
@@ -49,7 +49,7 @@ impl<T> BatchQueue<T> {
     }
 }
 
-/// How many of those who wait are asked for at once.
+/// Returns how many of the waiting requests fit into one batch of `most` elements, where a request has `size` elements.
 pub fn together<T>(waiting: &[T], most: usize, size: impl Fn(&T) -> usize) -> usize {
     let mut all = 0;
     let fits = |ask: &&T| {
@@ -59,7 +59,7 @@ pub fn together<T>(waiting: &[T], most: usize, size: impl Fn(&T) -> usize) -> us
     waiting.iter().take_while(fits).count()
 }
 
-/// Answers all who asked together: each with its own of what was found, or that it failed.
+/// Sends each request of a batch its part of what was found, or an error. Only the first request gets the original error.
 pub fn answer<T, F, V>(asks: Vec<T>, mut found: Result<F>, own: impl Fn(&F, &T) -> V, whom: impl Fn(T) -> oneshot::Sender<Result<V>>) {
     for ask in asks {
         let answer = match &found {
@@ -70,7 +70,7 @@ pub fn answer<T, F, V>(asks: Vec<T>, mut found: Result<F>, own: impl Fn(&F, &T) 
     }
 }
 
-/// The error of a question that was asked for several at once, for the others.
+/// The error for the other requests of a batch whose read failed.
 pub fn batch_failed() -> StoreError {
     StoreError::ReadOnly("another lookup in the same batch failed".into())
 }

@@ -1,13 +1,13 @@
 //! An exact cache of records and lists of keys.
 //!
-//! Every read asks the store for its commit number. An entry remembers the commit number at which it was read; a commit of this process notes
-//! its own number in the slot of each key it wrote. An entry is used if its number is not less than its slot's, so nothing is ever removed
-//! and a slow read cannot put back an old value. If the commit number is one that this process has not made, another process has
-//! written: older entries are not used any more.
+//! Every read gets the store's current commit number. An entry remembers the commit number at which it was read. A commit of this process notes its
+//! own number in the slot of each key it wrote. An entry is used if its number is not less than its slot's, so nothing is ever removed and a slow
+//! read cannot put back an old value. If the current commit number was not made by this process, another process has written, and all older entries
+//! are no longer used.
 //!
-//! On a server the question costs a round trip. One answer then serves all requests that wait for it, commits are not known key by key, and an entry that is
-//! not current is checked by its version before the record is read again. A store without a commit number is asked for the version of every
-//! record that is used, and lists of keys are not cached.
+//! On a server, getting the commit number costs a round trip. One round trip then serves all requests that wait for it, commits are not known key by
+//! key, and an entry that is not current is checked by its version before the record is read again. If a store has no commit number, the version of
+//! every record is checked before it is used, and lists of keys are not cached.
 
 use super::record::ServedRecord;
 use quick_cache::sync::Cache as Map;
@@ -20,34 +20,34 @@ use stook_catalogue::key::Key;
 use stook_store::plan::PlanColumn;
 use stook_store::{ChangedRecord, CommitObserver, Store, Tenant};
 
-/// Slots that remember the last commit of the keys that fall into them.
+/// Number of slots. A slot remembers the last commit of all keys that hash to it.
 const SLOTS: usize = 1 << 16;
 
-/// A record's place.
+/// The address of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Whose.
+    /// The tenant.
     pub tenant: Tenant,
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
-    /// Its key.
+    /// The record's key.
     pub key: Key,
 }
 
-/// A list: keys of the records with a value in a column.
+/// Identifies a cached list: the keys of the records with a value in a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyListId {
-    /// Whose.
+    /// The tenant.
     pub tenant: Tenant,
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// The column.
     pub column: PlanColumn,
-    /// The value, packed.
+    /// The value, packed as bytes.
     pub value: Vec<u8>,
 }
 
-/// A moment at which something was read.
+/// The state of the store that a read has seen: a commit number, and the epoch, which grows when another process has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ReadPoint {
     epoch: u64,
@@ -75,7 +75,7 @@ impl Weighter<KeyListId, CacheEntry<Arc<[Key]>>> for EntryWeigher {
     }
 }
 
-/// Records and lists that were read.
+/// The cache of records and of lists of keys.
 pub struct RecordCache {
     records: Map<Place, CacheEntry<Arc<ServedRecord>>, EntryWeigher>,
     lists: Map<KeyListId, CacheEntry<Arc<[Key]>>, EntryWeigher>,
@@ -84,22 +84,22 @@ pub struct RecordCache {
     near: bool,
 }
 
-/// Questions for the stand, counted.
+/// Counts reads of the commit number, so that requests can share them.
 #[derive(Default)]
 struct CommitChecks {
     begun: u64,
-    /// The last that was answered, and its answer.
+    /// The last read that has finished, and its result in `moment`.
     done: u64,
     moment: Option<ReadPoint>,
 }
 
-/// What is known of commits.
+/// What this process knows about commits.
 struct CommitTracker {
-    /// The cache is exact up to this stand.
+    /// All changes up to this commit number are known, key by key.
     applied: AtomicI64,
-    /// Grows when another process has written.
+    /// Grows when another process has written; then no older entry is used.
     era: AtomicU64,
-    /// The stand that this process is making, once it makes one.
+    /// The last commit number that this process has announced.
     committing: Mutex<Option<i64>>,
     slots: Box<[AtomicI64]>,
     hasher: DefaultHashBuilder,
@@ -118,7 +118,7 @@ impl CommitTracker {
         self.slot((tenant, collection))
     }
 
-    /// Another process has written up to `stand`.
+    /// Another process has written, up to this commit number.
     fn begin_era(&self, stand: i64) {
         self.era.fetch_add(1, Ordering::SeqCst);
         self.applied.store(stand, Ordering::SeqCst);
@@ -146,16 +146,19 @@ impl CommitObserver for CommitTracker {
     }
 }
 
-/// How a cached record may be used.
+/// Whether a cached record may be used without a check.
 pub enum CachedRecord {
-    /// As it is.
+    /// It is current.
     Exact(Arc<ServedRecord>),
-    /// If the store still has it in its version.
+    /// It may be used if the store still has the same version.
     Unchecked(Arc<ServedRecord>),
 }
 
 impl RecordCache {
-    /// A cache of about `bytes`, which learns of the store's commits.
+    /// Creates a cache of about `bytes` bytes that observes the store's commits.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
         let stands = Arc::new(CommitTracker {
             applied: AtomicI64::new(0),
@@ -178,7 +181,7 @@ impl RecordCache {
         })
     }
 
-    /// The moment that a read that begins now is of, or nothing when every use must be checked.
+    /// Returns the read point of a read that begins now, or `None` if the store has no commit number, so that every use must be checked.
     ///
     /// # Errors
     /// When the store fails.
@@ -188,7 +191,7 @@ impl RecordCache {
         if stand > stands.applied.load(Ordering::SeqCst) {
             let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
             if *making == Some(stand) {
-                // this process's commit, seen before it was reported: what is read now is at least that new, what is cached is not.
+                // this process's own commit, seen before it was reported: what is read now is at least that new, but cached entries are not
                 return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
             }
             if stand > stands.applied.load(Ordering::SeqCst) {
@@ -198,8 +201,8 @@ impl RecordCache {
         Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }))
     }
 
-    /// The same for all requests in flight together: one question answers everybody who came before it was asked. Whoever comes lets
-    /// the others come first.
+    /// The same as [`Self::now`], shared by all requests that arrive before the commit number is read. A request first yields, so that more requests
+    /// can arrive.
     ///
     /// # Errors
     /// When the store fails.
@@ -216,7 +219,7 @@ impl RecordCache {
         Ok(checks.moment)
     }
 
-    /// Whether everything that was committed before `now` is known of.
+    /// Whether all commits up to `now` are known.
     fn is_exact(&self, now: ReadPoint) -> bool {
         now.commit_number <= self.stands.applied.load(Ordering::SeqCst)
     }
@@ -225,7 +228,7 @@ impl RecordCache {
         read.epoch == now.epoch && read.commit_number >= slot.load(Ordering::SeqCst) && self.is_exact(now)
     }
 
-    /// A record as it is at `now`, or with the version it must still have where there is no such moment.
+    /// Returns a cached record: exact if it is current at `now`; otherwise, if checking it is worthwhile or `now` is `None`, unchecked.
     pub fn record(&self, place: &Place, now: Option<ReadPoint>) -> Option<CachedRecord> {
         let entry = self.records.get(place)?;
         match now {
@@ -235,37 +238,37 @@ impl RecordCache {
                 if self.is_current(entry.moment, now, slot) {
                     return Some(CachedRecord::Exact(entry.value));
                 }
-                // to read it anew costs no more where the store is near
+                // on a near store, reading the record again costs no more than checking its version
                 (!self.near).then(|| CachedRecord::Unchecked(entry.value))
             }
         }
     }
 
-    /// Remembers a record read at or after `read`.
+    /// Caches a record that was read at `read` or later.
     pub fn put_record(&self, place: Place, read: Option<ReadPoint>, value: Arc<ServedRecord>) {
         self.records.insert(place, CacheEntry { moment: read.unwrap_or_default(), value });
     }
 
-    /// A list as it is at `now`.
+    /// Returns a cached list if it is current at `now`.
     pub fn list(&self, place: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
         let (now, entry) = (now?, self.lists.get(place)?);
         let slot = self.stands.of_lists(&place.tenant, place.collection);
         self.is_current(entry.moment, now, slot).then_some(entry.value)
     }
 
-    /// Remembers a list read at or after `read`.
+    /// Caches a list that was read at `read` or later.
     pub fn put_list(&self, place: KeyListId, read: Option<ReadPoint>, value: Arc<[Key]>) {
         if let Some(moment) = read {
             self.lists.insert(place, CacheEntry { moment, value });
         }
     }
 
-    /// Records in it.
+    /// Number of records in the cache.
     pub fn records(&self) -> usize {
         self.records.len()
     }
 
-    /// Bytes in it, about.
+    /// Approximate size in bytes.
     pub fn size(&self) -> u64 {
         self.records.weight() + self.lists.weight()
     }

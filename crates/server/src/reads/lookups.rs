@@ -1,5 +1,5 @@
-//! Lookups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
-//! is asked of the store together, by a few threads, so that many requests cost few statements.
+//! Lookups by key and by value. What the cache has is returned at once. A few threads read everything else from the store, combining what several
+//! requests need, so that many requests cost few statements.
 
 use super::batch::BatchQueue;
 use super::cache::{KeyListId, RecordCache};
@@ -17,10 +17,10 @@ use stook_store::plan::PlanColumn;
 use stook_store::{Result, Store, StoreError, Tenant};
 use tokio::sync::oneshot;
 
-/// Most keys of a list that the cache keeps.
+/// Max keys of a list that is cached.
 const MAX_KEPT: usize = 10_000;
 
-/// Threads that read records.
+/// Number of threads that read records.
 const THREADS: usize = 2;
 /// Lookups through the cache.
 pub struct LookupService {
@@ -29,7 +29,7 @@ pub struct LookupService {
 }
 
 impl LookupService {
-    /// Lookups with a cache of about `cache` bytes, or none.
+    /// Creates lookups with a cache of about `cache` bytes; 0 means no cache.
     ///
     /// # Errors
     /// When the store fails.
@@ -65,7 +65,7 @@ impl LookupService {
         self.inner.cache.as_ref()
     }
 
-    /// Lookups of one request, which sees what was committed before now, or later.
+    /// Begins the lookups of one request. They see everything committed before this call, and possibly later commits.
     ///
     /// # Errors
     /// When the store fails.
@@ -82,7 +82,7 @@ impl LookupService {
         Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
     }
 
-    /// The same on a thread that may wait: every lookup is done when it is asked for.
+    /// The same on a thread that may block: every lookup runs on that thread.
     ///
     /// # Errors
     /// When the store fails.
@@ -90,21 +90,21 @@ impl LookupService {
         Ok(RequestLookups { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: MissPolicy::Inline, missed: AtomicBool::new(false) })
     }
 
-    /// Whether a question to the store costs less than to hand it to another thread: of a request with several lookups the cache
-    /// is asked first, then one thread does them all.
+    /// Whether a read from the store costs less than handing it to another thread. A request with several lookups then tries the cache first, and
+    /// otherwise one thread does them all.
     pub fn are_near(&self) -> bool {
         self.inner.near
     }
 }
 
-/// How what the cache does not have is looked up.
+/// How a lookup is done that the cache cannot answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissPolicy {
-    /// Together with what other requests ask for, by other threads.
+    /// By other threads, combined with the lookups of other requests.
     Batched,
-    /// Not at all: the lookup fails, and [`RequestLookups::has_missed`] says so.
+    /// Not at all: the lookup fails and [`RequestLookups::has_missed`] returns true.
     CacheOnly,
-    /// By this thread, which may wait.
+    /// By the calling thread, which may block.
     Inline,
 }
 
@@ -118,17 +118,17 @@ pub struct RequestLookups<'r> {
 }
 
 impl RequestLookups<'_> {
-    /// How what the cache does not have is looked up.
+    /// How a lookup is done that the cache cannot answer.
     pub fn way(&self) -> MissPolicy {
         self.way
     }
 
-    /// Whether the cache did not have something that was looked for there only.
+    /// Whether a lookup with [`MissPolicy::CacheOnly`] was not answered by the cache.
     pub fn has_missed(&self) -> bool {
         self.missed.load(Ordering::Relaxed)
     }
 
-    /// Fails a lookup that the cache cannot answer.
+    /// Records that the cache could not answer a lookup, and fails it.
     ///
     /// # Errors
     /// Always.
@@ -137,7 +137,7 @@ impl RequestLookups<'_> {
         Err(StoreError::Other("not in the cache".into()))
     }
 
-    /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
+    /// Returns records by key, in the order of `keys`; `None` for those that do not exist.
     ///
     /// # Errors
     /// When the store fails.
@@ -159,7 +159,7 @@ impl RequestLookups<'_> {
         received.await.unwrap_or_else(|_| Err(ending()))
     }
 
-    /// One record by key.
+    /// Returns one record by key.
     ///
     /// # Errors
     /// When the store fails.
@@ -167,9 +167,9 @@ impl RequestLookups<'_> {
         Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
     }
 
-    /// For each value the keys of all records that have it in a column, in the order of keys; nothing where these are more than
-    /// [`MAX_FOUND`](super::MAX_FOUND) records together. The lists are of one moment: a record that goes from one of the values to another
-    /// is in one of them.
+    /// Returns for each value the keys of all records that have it in a column, in key order; `None` if these are more than
+    /// [`MAX_FOUND`](super::MAX_FOUND) records in total. All lists show the same state of the store: a record that changes from one of the values to
+    /// another is in exactly one of them.
     ///
     /// # Errors
     /// When the store fails.
@@ -181,7 +181,7 @@ impl RequestLookups<'_> {
             inner.metrics.cached(CachedKind::List, lists.len(), 0);
             return Ok(Some(lists));
         }
-        // lists of different moments could both be without a record that has gone from one to the other: all are read together
+        // cached and new lists are not combined: a record that has changed from one value to another might be missing in both
         let found = match self.way {
             MissPolicy::CacheOnly => return self.miss(),
             MissPolicy::Inline => inner.find_keys(tenant, collection, column, values)?,

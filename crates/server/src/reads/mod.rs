@@ -1,7 +1,7 @@
 //! Lookups: records by key and keys by value, through an exact cache.
 //!
-//! `lookups` is what a request uses, `cache` what it finds there at once, `reader` what is read from the store meanwhile, with `batch` for
-//! several requests together. `record` is what is found.
+//! Requests use `lookups`, which answers from `cache` if possible. `reader` reads everything else from the store, and `batch` combines the reads of
+//! several requests. `record` is a record as it is served.
 
 mod batch;
 pub mod cache;

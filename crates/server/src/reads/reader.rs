@@ -1,4 +1,4 @@
-//! Reads from the store what the cache does not have: what several requests ask for meanwhile, by one question.
+//! Reads from the store what the cache does not have. Requests that wait at the same time share one read.
 
 use super::batch::{BatchQueue, answer, batch_failed, together};
 use super::cache::{CachedRecord, Place, ReadPoint, RecordCache};
@@ -15,15 +15,16 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{ReadDetail, Result, Store, StoreError, Tenant};
 use tokio::sync::oneshot;
 
-/// Keys asked for at once.
+/// Max keys that one read combines.
 const TOGETHER: usize = 2_000;
-/// Values of which lists are asked for at once.
+/// Max values whose lists one read combines.
 const LISTS_TOGETHER: usize = 200;
 
-/// What a request sees: everything committed before. Nothing without a cache; nothing inside where the store has no stand.
+/// The read point of a request, which sees everything committed before it. The outer `None` means no cache; the inner `None` means that the store has
+/// no commit number.
 pub type VisibleFrom = Option<Option<ReadPoint>>;
 
-/// Records of one collection that somebody asks for.
+/// A request for records of one collection.
 pub struct RecordsRequest {
     pub tenant: Tenant,
     pub collection: CollectionId,
@@ -32,7 +33,7 @@ pub struct RecordsRequest {
     pub answer: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
 }
 
-/// Lists of keys that somebody asks for: of records that have one of these values in a column.
+/// A request for lists of keys: for each value, of the records that have it in a column.
 pub struct KeyListsRequest {
     pub tenant: Tenant,
     pub collection: CollectionId,
@@ -44,10 +45,10 @@ pub struct KeyListsRequest {
 /// Keys of records with a value in common.
 pub type KeyList = Arc<[Key]>;
 
-/// Lists of several values, all of them whole; nothing where they have too many records to be looked up. There is no list that was cut.
+/// Complete lists for several values, or `None` if there are too many records to look up. A list is never cut.
 pub type KeyLists = Option<Vec<KeyList>>;
 
-/// Most records that one lookup by values finds.
+/// Max records that one lookup by values finds.
 pub const MAX_FOUND: usize = 50_000;
 
 pub struct LookupState {
@@ -57,18 +58,18 @@ pub struct LookupState {
     pub metrics: Arc<Metrics>,
     pub asks: BatchQueue<RecordsRequest>,
     pub lists: BatchQueue<KeyListsRequest>,
-    /// Requests that begin, where the stand is not at hand.
+    /// Requests that begin while reading the commit number needs a round trip.
     pub read_point_requests: BatchQueue<oneshot::Sender<Result<Option<ReadPoint>>>>,
     pub near: bool,
 }
 
 impl LookupState {
-    /// The moment of a read that begins now: none without a cache, none inside where every use is checked.
+    /// Returns the read point of a read that begins now: the outer `None` means no cache, the inner `None` that every use must be checked.
     pub fn now(&self) -> Result<VisibleFrom> {
         self.cache.as_ref().map(|cache| cache.now(&*self.store)).transpose()
     }
 
-    /// All of these, if the cache has them as they are now.
+    /// Returns all of these records if the cache has them and all are current.
     pub fn cached(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: Option<ReadPoint>) -> Option<Vec<Option<Arc<ServedRecord>>>> {
         let (cache, now) = (self.cache.as_ref()?, now?);
         let mut found = Vec::with_capacity(keys.len());
@@ -83,7 +84,7 @@ impl LookupState {
         Some(found)
     }
 
-    /// Tells requests that begin which moment it is; one question is for all that came before it.
+    /// Gives beginning requests their read point. One read of the commit number serves all requests that arrived before it.
     pub fn tell_moments(&self) {
         while let Some(beginners) = self.read_point_requests.take(|waiting| waiting.len()) {
             let mut moment = self.now();
@@ -100,12 +101,12 @@ impl LookupState {
     pub fn serve_lists(&self) {
         while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
             let mut groups: HashMap<(Tenant, CollectionId, PlanColumn), Vec<KeyListsRequest>> = HashMap::new();
-            // whoever has gone is not asked for
+            // requests whose caller has disconnected are dropped
             for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
             }
             for ((tenant, collection, column), asks) in groups {
-                // each value once
+                // read each value only once
                 let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
                 let mut values = Vec::new();
                 for value in asks.iter().flat_map(|ask| &ask.values) {
@@ -116,7 +117,7 @@ impl LookupState {
                 }
                 let found = self.find_keys(&tenant, collection, column, &values);
                 if asks.len() > 1 && matches!(found, Ok(None)) {
-                    // too many for one of them, or only together
+                    // too many records for one of the requests, or only for all of them together
                     self.answer_one_by_one(&tenant, (collection, column), asks);
                     continue;
                 }
@@ -129,7 +130,7 @@ impl LookupState {
         }
     }
 
-    /// Answers those who asked together each for itself; who asks for the same is answered the same.
+    /// Answers the requests of a batch one by one. Requests for the same values share one read.
     fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (CollectionId, PlanColumn), asks: Vec<KeyListsRequest>) {
         let mut known: HashMap<Vec<Vec<u8>>, KeyLists> = HashMap::new();
         for ask in asks {
@@ -155,11 +156,11 @@ impl LookupState {
                 let mut keys: Vec<Key> = asks.iter().flat_map(|ask| ask.keys.iter().cloned()).collect();
                 keys.sort_unstable();
                 keys.dedup();
-                // what is current at the last moment is so for all
+                // a record that is current at the latest read point is current for all requests
                 let now = asks.iter().map(|ask| ask.now).max().flatten();
                 let found = self.read(&tenant, collection, &keys, now);
                 if let (Err(StoreError::Damaged(_)), 2..) = (&found, asks.len()) {
-                    // one record that cannot be read is nothing to those who ask for others
+                    // a damaged record must not fail requests for other records
                     for ask in asks {
                         let found = self.read(&tenant, collection, &ask.keys, ask.now);
                         let found = found.map(|found| ask.keys.iter().map(|key| found.get(key).cloned()).collect());
@@ -174,7 +175,7 @@ impl LookupState {
         }
     }
 
-    /// Living records among `keys`.
+    /// Returns those of the records that exist.
     pub fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: VisibleFrom) -> Result<HashMap<Key, Arc<ServedRecord>>> {
         let mut found: HashMap<Key, Arc<ServedRecord>> = HashMap::with_capacity(keys.len());
         let mut missing: Vec<Key> = Vec::new();
@@ -219,7 +220,7 @@ impl LookupState {
         Ok(found)
     }
 
-    /// The lists of some values, by one question: they are of one moment.
+    /// Reads the lists of some values in one query, so that all show the same state of the store.
     pub fn find_keys(&self, tenant: &Tenant, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let test = if let [only] = values { Comparison::Equal(only.clone()) } else { Comparison::In(values.to_vec()) };
         let mut plan = QueryPlan::all(tenant.clone(), collection);
@@ -232,7 +233,7 @@ impl LookupState {
             return Ok(None);
         }
         let mut lists: Vec<Vec<Key>> = vec![Vec::new(); values.len()];
-        // folded columns find what is equal but for case
+        // a folded column also finds values that differ in case
         let fold = |value: &Value| match (value, column) {
             (Value::Text(text), PlanColumn::Field(index)) if self.catalogue.collections[collection].fields[index].fold => {
                 Value::text(stook_catalogue::fold::fold(text))
@@ -258,7 +259,7 @@ impl LookupState {
     }
 }
 
-/// A value as bytes: equal values, equal bytes.
+/// Encodes a value so that equal values have equal bytes.
 pub fn packed(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     put_value(&mut out, value);

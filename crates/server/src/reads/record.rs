@@ -12,18 +12,18 @@ use stook_store::{StoredRecord, Version};
 /// A record as readers see it.
 #[derive(Debug)]
 pub struct ServedRecord {
-    /// Version, golden values, state; without what is in `texts`.
+    /// Version, golden values and state, without the values in `texts`.
     pub stored: StoredRecord,
-    /// Values of type json by field, as text: parsed they would take three times the memory.
+    /// Values of type json by field, kept as text because parsed values take three times the memory.
     texts: Vec<(FieldId, Box<str>)>,
     /// Its entity tag.
     pub etag: HeaderValue,
-    /// The same as JSON text, made when it is first asked for.
+    /// The record as JSON text, made on first use.
     json: OnceLock<Bytes>,
 }
 
 impl ServedRecord {
-    /// A record that was read.
+    /// Prepares a stored record for serving.
     pub fn new(mut stored: StoredRecord, collection: &Collection) -> Self {
         let mut texts = Vec::new();
         for (index, value) in stored.golden.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl ServedRecord {
         Self { etag: etag(stored.version, collection), stored, texts, json: OnceLock::new() }
     }
 
-    /// The value of a golden field.
+    /// Returns the golden value of a field.
     pub fn field(&self, index: FieldId) -> Cow<'_, Value> {
         match self.texts.iter().find(|(known, _)| *known == index) {
             Some((_, text)) => Cow::Owned(serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))),
@@ -43,12 +43,12 @@ impl ServedRecord {
         }
     }
 
-    /// The value of a field of type json, as the text that is kept of it.
+    /// Returns the text of a field of type json.
     pub fn text(&self, index: FieldId) -> Option<&str> {
         self.texts.iter().find(|(known, _)| *known == index).map(|(_, text)| &**text)
     }
 
-    /// The record as JSON.
+    /// Returns the record as JSON.
     pub fn to_json(&self, collection: &Collection) -> serde_json::Value {
         if self.texts.is_empty() {
             return stook_engine::record::to_json(collection, &self.stored);
@@ -57,12 +57,12 @@ impl ServedRecord {
         stook_engine::record::to_json(collection, &StoredRecord { golden, ..self.stored.clone() })
     }
 
-    /// The record as JSON text.
+    /// Returns the record as JSON text.
     pub fn json(&self, collection: &Collection) -> Bytes {
         self.json.get_or_init(|| self.to_json(collection).to_string().into()).clone()
     }
 
-    /// Bytes of memory, about, its JSON text included.
+    /// Approximate memory in bytes, including the JSON text.
     pub fn size(&self) -> usize {
         let values = self.stored.golden.iter().chain(&self.stored.state);
         let texts: usize = self.texts.iter().map(|(_, text)| 40 + 2 * text.len()).sum();
@@ -78,7 +78,8 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// The entity tag of a version: its revision, and where values are settled after it, how often that was.
+/// Returns the entity tag of a version: its revision and, if values of the collection are settled later, the number of later writes that left the
+/// content unchanged.
 pub fn etag(version: Version, collection: &Collection) -> HeaderValue {
     let tag = match version.touches {
         touch @ 1.. if collection.settles() => format!("\"{}-{touch}\"", version.revision),
