@@ -1,4 +1,4 @@
-//! The paths of the API, each with its handler, behind the guard of its class.
+//! The paths of the API with their handlers, each behind the guard of its class.
 
 use crate::App;
 use crate::api::{coverage, deliver, export, health, history, jobs, metrics, openapi, queries, records, routes, runs, services, uploads};
@@ -18,7 +18,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::CollectionId;
 use tower_http::compression::CompressionLayer;
 
-/// The routes of an application.
+/// Returns all routes of an application.
 pub fn router(app: &Arc<App>) -> Router {
     openapi::shared(app);
     let v1 = Router::new()
@@ -74,13 +74,13 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(unknown::wrong_method.layer(numbered.clone()))
         .fallback(unknown::nothing_there.layer(numbered))
         .with_state(app.clone());
-    // pages ask the API as others do
+    // web pages call the API like any other client
     #[cfg(feature = "pages")]
     let api = pages::router(app, &api).merge(api);
     api
 }
 
-/// The routes of a collection's records.
+/// Returns the routes of one collection.
 fn of_collection(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
     let all = format!("/v1/{{tenant}}/{}", collection.name);
     let one = format!("{all}/{{key}}");

@@ -1,4 +1,4 @@
-//! Coverage by day and group, and what it counts.
+//! Coverage by day and group, and the children that a coverage counts.
 
 use crate::api::response::json_answer;
 use crate::guard::blocking::reading;
@@ -15,12 +15,12 @@ use stook_engine::settle::measured;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 
 const DAY: i64 = 86_400_000_000;
-/// Most rows that are read.
+/// Max rows that are read.
 const MOST_ROWS: u64 = 500_000;
-/// Most children that are shown of one parent.
+/// Max children shown for one parent.
 const MOST_CHILDREN: usize = 10_000;
 
-/// Shares of a day and group.
+/// The percentages of one day and group.
 #[derive(Default)]
 struct CoverageCell {
     rows: u64,
@@ -28,8 +28,8 @@ struct CoverageCell {
     min: f64,
 }
 
-/// `?collection=PARENT.COVERAGE&from=&until=`: how much was there of what was expected, by day and group. The day is that of the first
-/// time that rows have (`with:`).
+/// `?collection=PARENT.COVERAGE&from=&until=`: the percentages of a coverage by day and group. The day is that of the rows' first timestamp field,
+/// which `with:` gives them.
 pub async fn days(mut ctx: RequestContext) -> HandlerResult {
     let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
     let time = |text: Option<String>| match text {
@@ -81,7 +81,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
-/// `?collection=PARENT.COVERAGE&parent=KEY`: the children that are counted of one parent, by group and start.
+/// `?collection=PARENT.COVERAGE&parent=KEY`: the children of one parent that the coverage counts, by group and start.
 pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
     let parent = ctx.params.one("parent")?.ok_or_else(|| Problem::bad("say ?parent=KEY"))?;
@@ -114,7 +114,7 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
-/// The first time, the group and the percentage of a coverage's rows.
+/// Returns the first timestamp, the group and the percentage of a coverage's rows, if it has all of them.
 fn columns(collection: &Collection) -> Option<[FieldId; 3]> {
     collection.rows_of?;
     let time = collection.fields.position(|field| field.ty == FieldType::Timestamp)?;

@@ -1,4 +1,4 @@
-//! Documents that are written at once, and what became of each: for those who have a few and wait for them.
+//! Delivers documents: for callers who have a few and wait until they are written.
 
 use crate::api::response::json_answer;
 use crate::api::uploads::UploadParams;
@@ -12,7 +12,7 @@ use stook_engine::deliver::{self, DeliverResult};
 use stook_store::access::Role;
 use stook_store::journal::{DocumentOutcome, Issue, Outcome};
 
-/// JSON that is mapped where it arrives: to hand it to a thread that may wait costs as much.
+/// Max bytes of JSON that is mapped on the async thread, because handing it to a blocking thread would cost as much.
 const LITTLE: usize = 4 << 10;
 
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
@@ -33,7 +33,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     } else {
         blocking(move || map()?.submit(&*store)).await?
     };
-    // no thread waits for the disk
+    // no thread is blocked while the commit becomes durable
     let delivered = underway.end().await?;
     let failed = delivered.counts.of(Outcome::Failed);
     if failed > 0 && delivered.lines.iter().all(|line| line.outcome == Outcome::Failed) {

@@ -1,4 +1,4 @@
-//! Something that goes on, as server-sent events.
+//! Progress as server-sent events.
 
 use crate::App;
 use axum::body::Body;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often it is looked at.
+/// How often the state is read.
 const LOOK: Duration = Duration::from_millis(200);
-/// After so long without news somebody between learns that the connection lives.
+/// After this time without news a comment is sent, so that proxies do not close the connection.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Looks again and again: `progress` whenever what is seen has changed, `ended` when it is over. Nothing seen ends the stream.
+/// Calls `look` repeatedly and sends `progress` whenever its text has changed, and `ended` when its flag is true. `None` ends the stream.
 pub fn watch<L, F>(app: Arc<App>, look: L) -> Response
 where
     L: FnMut() -> F + Send + 'static,

@@ -1,4 +1,4 @@
-//! Whether the process runs, and whether it can answer requests now.
+//! Health checks: whether the process runs, and whether it can answer requests now.
 
 use crate::App;
 use crate::guard::problem::Problem;
@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// The process runs.
+/// Answers that the process runs.
 pub async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// Requests can be answered now.
+/// Answers whether requests can be processed now.
 pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.ending.load(Ordering::SeqCst) {
         return Err(Problem::unavailable("the server is shutting down"));
@@ -20,7 +20,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
     if let Some(reason) = app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
         return Err(Problem::unavailable(reason));
     }
-    // who could only answer that the definition is another one is not ready
+    // a server with an outdated definition, which could only refuse requests, is not ready
     let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
     match tokio::time::timeout(Duration::from_secs(5), asked).await {
         Ok(Ok(Ok(_))) => Ok("ready\n"),

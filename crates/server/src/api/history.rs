@@ -1,4 +1,4 @@
-//! How the last hour was: a point for every ten seconds, kept in memory.
+//! Metrics of the last hour: a point every ten seconds, kept in memory.
 
 use super::metrics::only_of;
 use crate::App;
@@ -16,10 +16,10 @@ use stook_store::access::Role;
 use stook_store::queue::ChunkState;
 use stook_store::vitals::StoreStats;
 
-/// From point to point.
+/// Time between two points.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Adds a point every ten seconds.
+/// Adds a point every ten seconds, forever.
 pub async fn keep(app: Arc<App>) {
     let (mut before, mut at) = (app.metrics.totals.read(), Instant::now());
     let mut stored_before = StoreStats::default();
@@ -63,10 +63,10 @@ pub async fn keep(app: Arc<App>) {
     }
 }
 
-/// The points, the oldest first.
+/// Returns the points, oldest first.
 ///
 /// # Errors
-/// Who is not an admin is refused, and who is one of a tenant where there are others.
+/// 403 for callers who are not admins, and for admins of one tenant if there are other tenants.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let caller = app.tokens.caller(request.headers())?;
     caller.need(Role::Admin)?;

@@ -1,4 +1,4 @@
-//! Import jobs by HTTP: listed, watched, cancelled; their chunks and documents.
+//! Jobs by HTTP: listing, watching and cancelling them; their chunks and documents.
 
 use super::events;
 use crate::api::response::json_answer;
@@ -18,10 +18,10 @@ use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
 
-/// Most jobs that are listed, or looked at.
+/// Max jobs that are listed or searched.
 pub const MOST_JOBS: u64 = 1_000;
 
-/// A job as it is shown.
+/// Returns a job as JSON.
 pub fn shown(job: &Job, now: i64) -> Json {
     let seconds = (job.finished.unwrap_or(now) - job.created) as f64 / 1e6;
     let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
@@ -48,7 +48,7 @@ pub fn shown(job: &Job, now: i64) -> Json {
     })
 }
 
-/// The job in the path, if it is the tenant's.
+/// Returns the job in the path, if it is the tenant's.
 async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
     let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
@@ -67,7 +67,7 @@ async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
     found.await?.filter(|job| job.tenant == ctx.tenant.as_str()).ok_or_else(nothing)
 }
 
-/// The tenant's newest jobs.
+/// Lists the tenant's newest jobs.
 pub async fn list(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, MOST_JOBS)?.unwrap_or(20) as usize;
     let troubled = ctx.params.flag("troubled")?;
@@ -82,7 +82,7 @@ pub async fn list(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "jobs": jobs }).to_string()))
 }
 
-/// One job.
+/// Returns one job.
 pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -101,7 +101,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, shown.to_string()))
 }
 
-/// What became of a job's documents.
+/// Returns the journal of a job.
 pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
     let after = ctx.params.number("after", 0, MOST_INTEGER as u64)?.unwrap_or(0);
@@ -116,7 +116,7 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "entries": entries, "next": next }).to_string()))
 }
 
-/// A document that failed, as it was read.
+/// Returns a failed document as it was read.
 pub async fn document(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -127,7 +127,7 @@ pub async fn document(ctx: RequestContext) -> HandlerResult {
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// Puts smaller chunks in the place of a dead or waiting one: `{"documents": N}`.
+/// Replaces a dead or waiting chunk by smaller ones: `{"documents": N}`.
 pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
@@ -148,7 +148,7 @@ pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "chunks": parts }).to_string()))
 }
 
-/// Chunks of a job that wait, are worked on or are dead.
+/// Lists the chunks of a job that wait, are leased or are dead.
 pub async fn chunks(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -158,7 +158,7 @@ pub async fn chunks(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "chunks": chunks }).to_string()))
 }
 
-/// Ends a job; what was committed stays.
+/// Cancels a job; what was committed stays.
 pub async fn cancel(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     ctx.params.end()?;
@@ -174,7 +174,7 @@ pub async fn cancel(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, shown(&ended.await?, ctx.app.store.clock()).to_string()))
 }
 
-/// Lets dead chunks wait again.
+/// Puts dead chunks back into the queue.
 pub async fn retry(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
@@ -184,7 +184,7 @@ pub async fn retry(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "chunks": again }).to_string()))
 }
 
-/// A job as server-sent events.
+/// Sends the progress of a job as server-sent events.
 pub async fn events(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let id = job(&ctx).await?.id;
@@ -193,7 +193,7 @@ pub async fn events(ctx: RequestContext) -> HandlerResult {
         let own = app.clone();
         async move {
             let job = tokio::task::spawn_blocking(move || own.store.job(id)).await.ok()?.ok()?;
-            // a rate changes with the time, which is no news
+            // computed at the time of creation, because a rate that changes with the time is no news
             Some((shown(&job, job.created).to_string(), job.state.is_final() && job.chunks_left == 0))
         }
     };

@@ -1,4 +1,4 @@
-//! What is counted, as text; of one tenant alone for who may see no more.
+//! Metrics in the text format of Prometheus. An admin of one tenant sees only that tenant's.
 
 use crate::App;
 use crate::guard::access::Caller;
@@ -11,19 +11,19 @@ use std::sync::Arc;
 use stook_store::access::Role;
 use stook_store::{StoreError, Tenant};
 
-/// Everything that is counted.
+/// Returns the metrics.
 ///
 /// # Errors
-/// Who is not an admin is refused.
+/// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let text = counted(&app, request.headers()).await?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }
 
-/// Everything that is counted, or what is of a tenant for who may see no more, as text.
+/// Returns the metrics that a caller may see, as text.
 ///
 /// # Errors
-/// Who is not an admin is refused.
+/// 403 for callers who are not admins.
 pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
     let caller = app.tokens.caller(headers)?;
     caller.need(Role::Admin)?;
@@ -55,7 +55,7 @@ pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Prob
     })
 }
 
-/// The tenant whose numbers a caller sees, and no other's; nothing for who may see all, or where there is no other.
+/// Returns the tenant whose metrics alone a caller may see; `None` if the caller may see all, or there is no other tenant.
 ///
 /// # Errors
 /// When the store fails.
@@ -66,7 +66,7 @@ pub async fn only_of(app: &Arc<App>, caller: &Caller) -> Result<Option<Tenant>, 
     Ok(if all.iter().all(|tenant| *tenant == own) { None } else { Some(own) })
 }
 
-/// What is counted of a tenant.
+/// Keeps the lines of a tenant.
 fn of_tenant(text: &str, tenant: &str) -> String {
     let label = format!("tenant=\"{tenant}\"");
     let is_own = |line: &&str| line.starts_with('#') || line.split_once('{').is_some_and(|(_, rest)| rest.contains(&label));

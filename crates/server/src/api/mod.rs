@@ -1,7 +1,7 @@
 //! The handlers of the API: one file for each resource.
 //!
-//! A handler gets a checked request and returns a response or a problem. `routes` are the paths that a definition declares, `openapi`
-//! describes all paths, and `response`, `rows` and `events` are forms of responses that several handlers use.
+//! A handler gets a checked request and returns a response or a problem. `routes` are the paths that a definition declares, `openapi` describes all
+//! paths, and `response`, `rows` and `events` are parts of responses that several handlers use.
 
 pub mod coverage;
 pub mod deliver;

@@ -1,4 +1,4 @@
-//! Queries: a page of their rows, what narrows them, and how services answer them.
+//! Queries: pages of rows, facets, completions, and the state of services.
 
 use super::events;
 use super::response::json_answer;
@@ -22,26 +22,26 @@ use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_ask_all_collections, resolve, resolve_all_collections};
 
-/// Most rows of a page.
+/// Max rows of a page.
 pub const MOST_ROWS: u64 = 10_000;
-/// Rows of a page when none are named.
+/// Default rows of a page.
 pub const ROWS: u64 = 50;
-/// Most rows left out at the front; further on `after` goes on by key.
+/// Max rows that `idx` skips; beyond that, `after` continues by key.
 pub const MOST_OFFSET: u64 = 1_000_000;
-/// Seconds that a query waits for services when it does not say.
+/// Default seconds that a query waits for services.
 const WAIT: u64 = 20;
-/// Most seconds that a query waits for services.
+/// Max seconds that a query waits for services.
 pub const MOST_WAIT: u64 = 300;
 const ASK: &str = "ask is needed, always, later or never";
-/// Characters of the longest text that goes on.
+/// Max characters of a text to complete.
 pub const MOST_TYPED: usize = 4_000;
-/// Longest query.
+/// Max bytes of a query.
 const LONGEST: usize = 16_384;
 
-/// A query resolved against the definition.
+/// Compiles a query against the definition.
 ///
 /// # Errors
-/// 400 with the place of the mistake.
+/// 400 with the position of the mistake.
 pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
     if text.len() > LONGEST {
         return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
@@ -52,14 +52,14 @@ pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<Compile
     let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
     let now = app.store.clock();
     let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
-        // tags that are queries are asked of the store
+        // the queries of tags are read from the store
         true => reading(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
         false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
     };
     resolved.map_err(|problem| misread(text, &problem))
 }
 
-/// What is wrong with a query, at its place.
+/// Converts an error in a query to a problem with its position.
 fn misread(text: &str, problem: &Diagnostic) -> Problem {
     let shown = render("query", text, std::slice::from_ref(problem), false);
     let detail = match &problem.help {
@@ -69,10 +69,10 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
     Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
 }
 
-/// A query of several collections, where it is one.
+/// Compiles a query of all collections; `None` if it is not one.
 ///
 /// # Errors
-/// 400 with the place of the mistake.
+/// 400 with the position of the mistake.
 pub async fn of_all_collections(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
     if text.len() > LONGEST || !may_ask_all_collections(text) {
         return Ok(None);
@@ -82,7 +82,7 @@ pub async fn of_all_collections(ctx: &RequestContext, text: &str) -> HandlerResu
     found.transpose().map_err(|problem| misread(text, &problem))
 }
 
-/// The records of several collections, where the query is of all of them. Services are not asked.
+/// Answers a query of all collections; `None` if it is not one. Nothing is fetched from services.
 async fn of_all(ctx: &RequestContext, page: &QueryRequest) -> HandlerResult<Option<Response>> {
     let Some(all) = of_all_collections(ctx, &page.query).await? else { return Ok(None) };
     if page.explain || page.by_source || page.after.is_some() {
@@ -131,7 +131,7 @@ pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     ask(ctx, page).await
 }
 
-/// The same as a JSON object, for long queries.
+/// The same as a JSON object in the body, for long queries.
 pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
@@ -183,7 +183,7 @@ async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
     ctx.reaches_store();
     let asks = !page.explain && ctx.app.fetcher.concerns(&compiled.plan, &compiled.aggregates);
     if let Some(wait) = page.wish.time.filter(|_| asks) {
-        // who waits for services on purpose is not cut off meanwhile
+        // a caller who chose to wait for services is not cut off by the request time limit
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
@@ -200,7 +200,7 @@ async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
     .await
 }
 
-/// The answer to a query whose services had not answered: it waits for them again.
+/// Answers a query whose services had not finished; waits for them again.
 pub async fn again(mut ctx: RequestContext) -> HandlerResult {
     let wait = ctx.params.number("wait", 0, MOST_WAIT)?;
     ctx.params.end()?;
@@ -213,7 +213,7 @@ pub async fn again(mut ctx: RequestContext) -> HandlerResult {
     ask(ctx, page).await
 }
 
-/// `?q=QUERY`: values of fields among what it finds, with the queries that ask for those alone. Services are not asked.
+/// `?q=QUERY`: facets of the records that the query finds, with the query for each value. Nothing is fetched from services.
 pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
     ctx.params.end()?;
@@ -224,7 +224,7 @@ pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
 }
 
-/// `?q=QUERY`: how services answer it, as server-sent events; they are asked if that is needed.
+/// `?q=QUERY`: the state of the query's services as server-sent events; fetches are started if needed.
 pub async fn events(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
     ctx.params.end()?;
@@ -236,7 +236,7 @@ pub async fn events(mut ctx: RequestContext) -> HandlerResult {
         async move {
             let wish = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
             let said = tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
-            // how long one is asked changes with the time, which is no news
+            // the reason of a running fetch changes with the time, which is no news
             let shown =
                 |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
             let all: Vec<Json> = said.iter().map(shown).collect();
@@ -250,7 +250,7 @@ fn is_running(status: &ServiceStatus) -> bool {
     status.state() == "running"
 }
 
-/// `?q=TEXT`: words that a text may go on with.
+/// `?q=TEXT`: completions of the text.
 pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=TEXT")) };
     ctx.params.end()?;
@@ -264,12 +264,12 @@ pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "completions": shown }).to_string()))
 }
 
-/// The word of `ask`.
+/// Reads the value of `ask`.
 fn when_of(text: Option<&str>) -> Option<FetchPolicy> {
     text.map_or(Some(FetchPolicy::default()), FetchPolicy::named)
 }
 
-/// Goes on after a key, which costs the same wherever it is.
+/// Continues after a key, which costs the same at every position.
 fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResult<()> {
     use stook_store::plan::{Comparison, Condition, PlanColumn};
     let plan = &mut compiled.plan;
@@ -283,7 +283,7 @@ fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResu
     Ok(())
 }
 
-/// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
+/// Returns the rows and the state of the services. The status is 202 while a service is running: repeating the query waits for it.
 fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option<&[ServiceStatus]>) -> stook_engine::Result<Response> {
     let store = &*app.store;
     let is_running = said.is_some_and(|said| said.iter().any(is_running));
@@ -319,7 +319,7 @@ fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option
         }
         return Ok(with_services(body));
     }
-    // rows and their number are of one moment
+    // rows and total are read from one snapshot
     let (rows, total) = match page.total && page.form == RowFormat::Json {
         true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
         false => (store.find(&compiled.plan)?.rows, None),

@@ -1,4 +1,4 @@
-//! Records: one, many, why they are so, edits.
+//! Records: reading one or many, explaining, editing.
 
 use super::response::{json_answer, percent};
 use super::transitions::{call_of, used_before};
@@ -23,19 +23,19 @@ use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_n
 use stook_store::access::Role;
 use stook_store::{ReadDetail, Version};
 
-/// Most keys of one lookup.
+/// Max keys of one lookup.
 pub const MOST_KEYS: usize = 1_000;
 
-/// What `If-Match` or `If-None-Match` names.
+/// The entity tags in `If-Match` or `If-None-Match`.
 enum EntityTags {
     /// `*`: any version.
     Any,
-    /// These; nothing for a tag that this server did not give, which matches no version.
+    /// These versions; `None` for a tag that this server cannot have made, which matches no version.
     Versions(Vec<Option<Version>>),
 }
 
 impl EntityTags {
-    /// Whether it names a version that satisfies a condition.
+    /// Whether it includes a version that satisfies a condition.
     fn name(&self, is_meant: impl Fn(&Version) -> bool) -> bool {
         match self {
             Self::Any => true,
@@ -44,10 +44,10 @@ impl EntityTags {
     }
 }
 
-/// No record has this revision.
+/// A revision that no record has.
 const NO_REVISION: i64 = -1;
 
-/// Revisions that `If-Match` or `If-None-Match` names, whatever was settled after them, as edits take them: an empty list for `*`.
+/// Returns the revisions in `If-Match` or `If-None-Match`, without what was settled later, in the form that edits take: an empty list for `*`.
 fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec<i64>>> {
     Ok(tags(ctx, name)?.map(|tags| match tags {
         EntityTags::Any => Vec::new(),
@@ -55,7 +55,7 @@ fn revisions(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<Vec
     }))
 }
 
-/// What `If-Match` or `If-None-Match` names, if it was sent.
+/// Reads `If-Match` or `If-None-Match`, if it was sent.
 fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<EntityTags>> {
     let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.trim() == "*" {
@@ -65,7 +65,7 @@ fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<EntityTa
     for tag in text.split(',').map(str::trim) {
         let weak = tag.strip_prefix("W/");
         let quoted = weak.unwrap_or(tag).strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        // a tag that this server did not give stands for no revision
+        // a tag that this server cannot have made matches no revision
         let strong = quoted.filter(|_| weak.is_none() || name != header::IF_MATCH);
         let version = strong.and_then(|tag| {
             let (revision, touch) = tag.split_once('-').filter(|(revision, _)| !revision.is_empty()).unwrap_or((tag, "0"));
@@ -80,7 +80,7 @@ fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
     Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
 }
 
-/// Fields that hold the key of another record, each with the collection of that one.
+/// Returns the fields that hold keys of other records, each with the collection of those.
 fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
     let name = |index: CollectionId| catalogue.collections[index].name.as_str();
     let fields = &catalogue.collections[collection].fields;
@@ -90,12 +90,12 @@ fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
         .filter(|link| link.child_collection == collection)
         .map(|link| (fields[link.field].name.clone(), name(link.target_collection).into()));
     let coverage = catalogue.collections[collection].rows_of.map(|coverage| catalogue.coverages[coverage].parent);
-    // a coverage's row has its parent's key in a field of its name
+    // a row of a coverage has its parent's key in a field with the name of the parent's collection
     let parent = coverage.map(|parent| (name(parent).to_owned(), Json::from(name(parent))));
     own.chain(parent).collect()
 }
 
-/// The arguments of a transition.
+/// Describes the arguments of a transition.
 fn arguments(transition: &Transition) -> Json {
     let shown = |argument: &TransitionArgument| {
         let choices: Vec<Json> = argument.one_of.iter().map(|value| value.to_json(&argument.ty)).collect();
@@ -104,7 +104,7 @@ fn arguments(transition: &Transition) -> Json {
     Json::Object(transition.args.iter().map(shown).collect())
 }
 
-/// What the catalogue has; with `?counts=true` how much of it.
+/// Returns what the catalogue contains; with `?counts=true` also the number of records and whether values are stale.
 pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
     let counts = ctx.params.flag("counts")?;
     ctx.params.end()?;
@@ -175,14 +175,14 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
-/// One record by the key in the path.
+/// Returns one record by the key in the path.
 pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
     one(ctx, collection, key).await
 }
 
-/// One record by `?key=`.
+/// Returns one record by `?key=`.
 pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let Some(text) = ctx.params.one("key")? else {
@@ -224,7 +224,7 @@ async fn one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> Han
     Ok(response)
 }
 
-/// Many records by key: `{"collection": C, "keys": [...]}`.
+/// Returns many records by key: `{"collection": C, "keys": [...]}`.
 pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
@@ -260,7 +260,7 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, out))
 }
 
-/// Reads a record with its contributions and shows something of it.
+/// Reads a record with its contributions and makes a response of it.
 async fn whole(
     ctx: &RequestContext,
     collection: CollectionId,
@@ -279,7 +279,7 @@ async fn whole(
     reading(read).await?.ok_or_else(|| not_there(ctx, key))
 }
 
-/// Where a record's values come from.
+/// Explains a record.
 pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let deleted = ctx.params.flag("deleted")?;
@@ -309,7 +309,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     whole(&ctx, collection, &key, deleted, show).await
 }
 
-/// The newest document a record keeps, or that of a `?contributor=`, as it was delivered.
+/// Returns the newest kept document of a record, or that of a `?contributor=`, as it was delivered.
 pub async fn document(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let contributor = ctx.params.one("contributor")?;
@@ -323,7 +323,7 @@ pub async fn document(mut ctx: RequestContext) -> HandlerResult {
     whole(&ctx, collection, &key, false, show).await
 }
 
-/// What transitions did to a record, newest first.
+/// Returns the change log of a record, newest first.
 pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
@@ -350,34 +350,34 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "entries": shown, "next": next }).to_string()))
 }
 
-/// A new record.
+/// Creates a record.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
     change(ctx, collection, None, Some((body, JSON)), EditAction::Create).await
 }
 
-/// What `api` says of a record, whole.
+/// Replaces the contribution of `api` to a record.
 pub async fn put(mut ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), Some((body, JSON)), EditAction::Put).await
 }
 
-/// What `api` says of a record, changed.
+/// Changes the contribution of `api` to a record.
 pub async fn patch(mut ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), Some((body, PATCH)), EditAction::Patch).await
 }
 
-/// `api` says that a record is gone.
+/// Contributes for `api` that a record does not exist.
 pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
 }
 
-/// The response to an edit that was done, the first time and whenever the same call comes again.
+/// The response to an edit that was done, also when the same idempotent call is repeated.
 fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer) -> Response {
     let definition = ctx.definition(collection);
     let Some(record) = &answer.record else { return StatusCode::NO_CONTENT.into_response() };

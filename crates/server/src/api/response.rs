@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 
-/// JSON text as an answer.
+/// Makes a response of JSON text.
 pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(body.into()));
     *response.status_mut() = status;
@@ -13,7 +13,7 @@ pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
     response
 }
 
-/// A key as a segment of a path.
+/// Percent-encodes a text as a segment of a path.
 pub fn percent(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     text.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -10,12 +10,12 @@ use stook_query::ResultColumn;
 pub const CSV: &str = "text/csv; charset=utf-8; header=present";
 pub const NDJSON: &str = "application/x-ndjson";
 
-/// A row as an object.
+/// Returns a row as an object.
 pub fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
     headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty))).collect()
 }
 
-/// Rows as text with its media type, where that is wanted.
+/// Returns rows as text with its media type; `None` for JSON.
 pub fn as_lines(form: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
     let (media, text) = match form {
         RowFormat::Json => return None,

@@ -1,4 +1,4 @@
-//! Runs of the lab, from the folder that the server was told: measurements are no tenant's, an admin sees them.
+//! Lab runs from the folder given to the server. They belong to no tenant; only admins see them.
 
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
@@ -12,7 +12,7 @@ use stook_report::run::Run;
 use stook_report::{ReportError, compare, show};
 use stook_store::access::Role;
 
-/// What the name of a run may be, as a pattern.
+/// The pattern of run names.
 pub const NAME: &str = "^[A-Za-z0-9_-]+$";
 
 fn folder(ctx: &RequestContext) -> HandlerResult<PathBuf> {
@@ -24,7 +24,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Names of runs with their sizes, the newest first.
+/// Lists runs with their sizes, newest first.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let folder = folder(&ctx)?;
@@ -57,7 +57,7 @@ fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
     Run::read(&folder.join(format!("{name}.json"))).map_err(|error| if matches!(error, ReportError::File(..)) { missing() } else { failed(error) })
 }
 
-/// A run as its file has it.
+/// Returns the file of a run.
 pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
@@ -65,7 +65,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, run.await?))
 }
 
-/// A run as something to look at; with `?beside=NAME` what is otherwise in that one.
+/// Returns the report of a run, or with `?beside=NAME` its comparison with another run.
 pub async fn report(mut ctx: RequestContext) -> HandlerResult {
     let beside = ctx.params.one("beside")?;
     ctx.params.end()?;

@@ -1,4 +1,4 @@
-//! Services that are asked, and how things stand with them.
+//! Services and their state.
 
 use crate::api::response::json_answer;
 use crate::guard::problem::HandlerResult;
@@ -6,7 +6,7 @@ use crate::guard::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
-/// Each source that is asked: what it last answered this process, and how many questions are on their way.
+/// Lists the sources of services: the latest answer in this process, and the number of fetches in progress.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let all = ctx.app.fetcher.services(&ctx.tenant).into_iter().map(|(status, running)| {

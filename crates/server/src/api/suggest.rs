@@ -1,4 +1,4 @@
-//! Free text: queries that it may mean.
+//! Suggests queries for a free text.
 
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use stook_query::{MAX_TEXT, Suggestion, suggest};
 
-/// `?text=TEXT`: at most four queries, best first. `learning` says that not all values have been read yet.
+/// `?text=TEXT`: at most four queries, best first. `learning` is true while the vocabulary does not cover all values yet.
 pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.one("text")? else {
         return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));

@@ -1,4 +1,4 @@
-//! What is counted, summed up for people: requests by route and work by stage with their times, and how things stand.
+//! Metrics summarised for people: requests by route and tasks by kind with their durations, and the current state.
 
 use super::metrics;
 use crate::App;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Sums since the process began, those with most time first; of a tenant alone for who may see no more.
+/// Returns sums since the process started, largest total time first. An admin of one tenant sees only that tenant's.
 ///
 /// # Errors
-/// Who is not an admin is refused.
+/// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> HandlerResult<Response> {
     let text = metrics::counted(&app, request.headers()).await?;
     Ok(json_answer(StatusCode::OK, of_text(&text).to_string()))
@@ -42,7 +42,7 @@ fn of_text(text: &str) -> Json {
     })
 }
 
-/// A line of Prometheus' text.
+/// A line of the Prometheus text format.
 struct Sample<'t> {
     name: &'t str,
     labels: Vec<(&'t str, &'t str)>,
@@ -53,7 +53,7 @@ impl<'t> Sample<'t> {
     fn of(line: &'t str) -> Option<Self> {
         let (head, value) = line.rsplit_once(' ').filter(|(head, _)| !head.starts_with('#'))?;
         let (name, labels) = head.split_once('{').map_or((head, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
-        // routes have braces and commas have none: a label ends with its quote
+        // routes contain braces, but no `",`: a label ends with its quote
         let labels =
             labels.split("\",").filter_map(|label| label.split_once("=\"")).map(|(name, value)| (name, value.trim_end_matches('"'))).collect();
         Some(Self { name, labels, value: value.parse().ok()? })
@@ -69,12 +69,12 @@ impl<'t> Sample<'t> {
 struct HistogramSummary {
     count: f64,
     sum: f64,
-    /// Upper bounds, and how many were at most that.
+    /// Upper bounds with the number of values at most that, by the bound's bits.
     buckets: BTreeMap<u64, (f64, f64)>,
 }
 
 impl HistogramSummary {
-    /// Histograms of a name by two labels, those with most time first.
+    /// Sums the histograms of a name by two labels, largest total time first.
     fn all<'t>(samples: &[Sample<'t>], name: &str, by: [&str; 2]) -> Vec<([&'t str; 2], Self)> {
         let mut all: BTreeMap<[&str; 2], Self> = BTreeMap::new();
         for sample in samples {
@@ -95,9 +95,9 @@ impl HistogramSummary {
         all
     }
 
-    /// The bound that 99 of 100 are below; nothing when it is longer than all bounds.
+    /// Returns the bound that 99 % of the values are within; `None` if that is above the largest bound.
     fn tail(&self) -> Option<f64> {
-        // bits of positive numbers are in the order of the numbers
+        // positive floats and their bits have the same order
         self.buckets.values().find(|(_, below)| *below >= self.count * 0.99).map(|(bound, _)| *bound).filter(|bound| bound.is_finite())
     }
 }

@@ -1,4 +1,4 @@
-//! Tags by HTTP: an admin defines them, who may write gives manual ones to records.
+//! Tags by HTTP: admins define them, and the role write may assign manual ones to records.
 
 use crate::App;
 use crate::api::response::json_answer;
@@ -22,10 +22,10 @@ use stook_store::access::Role;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::tag::TagDefinition;
 
-/// Most records that a tag is given to, or taken from, by one call.
+/// Max records that one call adds a tag to or removes it from.
 pub const MOST_RECORDS: usize = 1_000;
 
-/// That there is no tag of the name in the path, and which one may be meant.
+/// The problem that the tag in the path does not exist, with a suggestion.
 async fn missing(ctx: &RequestContext) -> Problem {
     let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
     match reading(move || app.store.tags(&tenant, index)).await {
@@ -34,7 +34,7 @@ async fn missing(ctx: &RequestContext) -> Problem {
     }
 }
 
-/// A collection's tags.
+/// Lists a collection's tags.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
@@ -43,7 +43,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
 }
 
-/// One tag.
+/// Returns one tag.
 pub async fn one(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
@@ -55,7 +55,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
     }
 }
 
-/// What became of a wish: the tag, with advice on its definition and the job that evaluates it.
+/// Saves a tag and returns it, with advice on its definition and the job that evaluates it.
 async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult<Json> {
     ctx.reaches_store();
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
@@ -75,8 +75,8 @@ async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult
     .await
 }
 
-/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it. With `?preview=true`
-/// nothing is made: what the XPath would find among some records, or the query among all.
+/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: creates a tag; workers evaluate it. With `?preview=true` nothing is
+/// saved: the response says what the XPath finds among some records, or the query among all.
 pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     let preview = ctx.params.flag("preview")?;
@@ -92,7 +92,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
 }
 
-/// Most keys of records that a preview names.
+/// Max keys in a preview.
 const NAMED: usize = 20;
 
 async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
@@ -112,14 +112,14 @@ async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
-/// The query of a tag.
+/// Compiles the query of a tag.
 fn query_of(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<CompiledQuery, EngineError> {
     let tag = stook_query::TagQuery { collection: index, name, text, planned: &[] };
     let checked = stook_query::check_tag(&tag, &app.catalogue, &*app.store, tenant)?;
     checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
 }
 
-/// What carries a tag that is a query.
+/// Finds the records that carry a tag that is a query.
 fn found_by(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str, &str)) -> Result<tags::TagPreview, EngineError> {
     let found = query_of(app, tenant, index, (name, text))?;
     let records = app.store.count(&QueryPlan::all(tenant.clone(), index))? as usize;

@@ -1,4 +1,4 @@
-//! Whose records there are.
+//! Tenants by HTTP.
 
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
@@ -7,7 +7,7 @@ use crate::guard::request::RequestContext;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
-/// The tenants a caller may see: its own, or all.
+/// Lists the tenants a caller may see: its own, or all.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let tenants = match &ctx.caller.tenant {

@@ -1,4 +1,4 @@
-//! Tokens by HTTP. A tenant's admin sees and makes those of the tenant.
+//! Tokens by HTTP. A tenant's admin sees and makes the tokens of that tenant.
 
 use crate::api::response::json_answer;
 use crate::guard::access::new_token;
@@ -19,7 +19,7 @@ fn shown(token: &Token) -> Json {
     json!({ "id": id, "tenant": token.tenant.as_ref().map(|tenant| tenant.as_str()), "role": token.role.name(), "name": token.name, "created": show_timestamp(*created) })
 }
 
-/// The tenant's tokens.
+/// Lists the tenant's tokens.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;
@@ -30,7 +30,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "tokens": own }).to_string()))
 }
 
-/// `{"role": R, "name": N}`: a new token; its secret is shown this once.
+/// `{"role": R, "name": N}`: makes a token; its secret is shown only in this response.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Admin)?;
     ctx.params.end()?;

@@ -16,15 +16,15 @@ use stook_engine::transition::{self, RefusalReason, TransitionRequest, Transitio
 use stook_store::IdempotentCall;
 use stook_store::access::Role;
 
-/// The header by which a caller says that two requests are one.
+/// The header by which a repeated request is recognised.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Longest key.
+/// Max bytes of an idempotency key.
 const LONGEST_KEY: usize = 255;
 
-/// The call of a request with an idempotency key. `target` is what is called, `sent` the whole request.
+/// Returns the idempotent call of a request that has an idempotency key. `target` is what is called, `sent` the complete request.
 ///
 /// # Errors
-/// 400 when the key is none.
+/// 400 when the key is not valid.
 pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<Option<IdempotentCall>> {
     let Some(key) = ctx.header(IDEMPOTENCY_KEY)? else { return Ok(None) };
     if key.is_empty() || key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
@@ -47,7 +47,7 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
 /// Prepares a transition of a collection by name.
 ///
 /// # Errors
-/// 404 for one that is not known, 422 for wrong arguments.
+/// 404 for an unknown transition, 422 for wrong arguments.
 pub fn prepare(
     ctx: &RequestContext,
     collection: CollectionId,
@@ -71,7 +71,7 @@ pub fn prepare(
     Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
 }
 
-/// `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
+/// Applies a transition: `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
 pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     let collection = ctx.collection();
@@ -90,7 +90,7 @@ pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerRe
     }
 }
 
-/// The arguments of a call: a JSON object, or no body.
+/// Reads the arguments of a call: a JSON object, or no body.
 async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String, Json>> {
     if axum::body::HttpBody::is_end_stream(&body) {
         return Ok(Map::new());
@@ -98,10 +98,10 @@ async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String
     ctx.object(body, JSON).await
 }
 
-/// What became of a transition: its answer, or nothing where there is no record.
+/// Returns the response of a transition, or `None` if there is no such record.
 ///
 /// # Errors
-/// When it was refused, or is another call than before.
+/// When it was refused, conflicted with other requests, or its idempotency key was used for another request.
 pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
     match ended {
         TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
@@ -112,7 +112,7 @@ pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
     }
 }
 
-/// That a call by the same key was another one.
+/// The problem that an idempotency key was used for another request.
 pub fn used_before() -> Problem {
     Problem::wrong(vec!["this idempotency key was used for another request".into()])
 }
@@ -123,7 +123,7 @@ fn refused(reasons: Vec<RefusalReason>) -> Problem {
     Problem::new(StatusCode::from_u16(code).unwrap_or(StatusCode::CONFLICT), texts.join("; ")).errors(texts)
 }
 
-/// `{"query": Q, "transition": T, "args": {...}}`: the transition of one record that the query finds and does not refuse it.
+/// `{"query": Q, "transition": T, "args": {...}}`: applies a transition to one record that the query finds and that allows it.
 pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.need(Role::Write)?;
     ctx.params.end()?;
@@ -150,7 +150,7 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.reaches_store();
     let app = ctx.app.clone();
     let mut random = [0; 8];
-    // without randomness callers only meet more often
+    // without randomness, callers only collide more often
     let _ = getrandom::fill(&mut random);
     let turn = u64::from_le_bytes(random);
     let ended = blocking(move || {

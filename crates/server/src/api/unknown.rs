@@ -1,4 +1,4 @@
-//! Paths that there are not, and methods that a path does not take.
+//! Unknown paths, and methods that a path does not support.
 
 use crate::App;
 use crate::guard::problem::Problem;
@@ -7,12 +7,12 @@ use axum::http::StatusCode;
 use std::sync::Arc;
 use stook_catalogue::diagnostic::did_you_mean;
 
-/// The path is known, the method is not one of its.
+/// The path does not support the method.
 pub async fn wrong_method(request: Request) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("method {} is not allowed here", request.method()))
 }
 
-/// The path is not known.
+/// There is no such path.
 pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Problem {
     let path = request.uri().path();
     let named = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();

@@ -42,7 +42,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     Ok(response)
 }
 
-/// What documents are, as their sender says.
+/// Parameters that describe uploaded documents.
 pub struct UploadParams {
     profile: Option<String>,
     source: Option<String>,
@@ -51,7 +51,7 @@ pub struct UploadParams {
     retires_all: bool,
 }
 
-/// A parameter that is a name.
+/// Reads a parameter that is a name.
 fn named(ctx: &mut RequestContext, parameter: &'static str) -> HandlerResult<Option<String>> {
     let named = ctx.params.one(parameter)?;
     let is_wrong = |named: &String| named.chars().count() > MOST_NAMED || named.chars().any(char::is_control);
@@ -82,7 +82,7 @@ impl UploadParams {
         self.name.as_deref().unwrap_or("documents")
     }
 
-    /// The same as bytes that come in, `size` of them if that is known.
+    /// Makes a request to import uploaded bytes, `size` of them if that is known.
     pub fn upload(self, ctx: &RequestContext, size: Option<u64>) -> UploadRequest {
         let name = format!("{UPLOADED}{}", self.name());
         UploadRequest {
@@ -96,7 +96,7 @@ impl UploadParams {
         }
     }
 
-    /// The same as a file.
+    /// Makes a request to import a file.
     fn request(self, ctx: &RequestContext, file: PathBuf) -> ImportRequest {
         let (files, tenant) = (vec![file], ctx.tenant.clone());
         ImportRequest { files, profile: self.profile, source: self.source, tenant, as_of: self.as_of, part: None, retires_all: self.retires_all }
@@ -117,21 +117,21 @@ async fn of_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<
     .await
 }
 
-/// Most characters of a name that comes with documents.
+/// Max characters of a name.
 pub const MOST_NAMED: usize = 255;
-/// Documents of a dry run.
+/// Limits of a dry run.
 const TRIED: DryRunLimits = DryRunLimits { documents: 1_000, troubles: 100 };
-/// Bytes that are taken for it.
+/// Max bytes of an upload that a dry run keeps.
 const MOST_TRIED: u64 = 64 << 20;
 
-/// What an import would make of its first documents; nothing is changed.
+/// Reports what an import would do with its first documents; nothing is changed.
 async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: Option<String>) -> HandlerResult {
     let failed = |error: std::io::Error| Problem::unavailable(format!("the disk is full: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let file = match path {
         Some(path) => own_file(ctx, &path)?,
         None => {
-            // rules may look at the name
+            // the rules that choose a source may test the file name
             let name = Path::new(described.name()).file_name().unwrap_or("documents".as_ref());
             let file = folder.path().join(name);
             let mut out = std::fs::File::create(&file).map_err(failed)?;
@@ -156,14 +156,14 @@ async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: 
     Ok(json_answer(StatusCode::OK, preview?.to_json().to_string()))
 }
 
-/// A file of the server that the caller names.
+/// Returns the path of a server file that the caller names.
 fn own_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
     let root = ctx.app.options.files.as_ref();
     let none = || Problem::new(StatusCode::FORBIDDEN, "importing files of the server is disabled; start it with --files DIR");
     inside(root.ok_or_else(none)?, path)
 }
 
-/// A file below the folder that is allowed, links followed.
+/// Resolves a path below the allowed folder, following symbolic links.
 fn inside(root: &Path, path: &str) -> HandlerResult<PathBuf> {
     let nothing = || Problem::missing(format!("there is no file {path:?} in the server's folder"));
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
@@ -195,7 +195,7 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
     let mut over = None;
     loop {
         let next = match stream.next().await {
-            // nothing is the end; whoever cuts takes silence for a peer that has gone
+            // an empty chunk marks the end; the reader takes a closed channel for a cut-off upload
             None => {
                 let _ = sender.send(Ok(Bytes::new())).await;
                 break;
@@ -212,7 +212,7 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
             over = Some(if taken > limit { too_long() } else { Problem::new(StatusCode::REQUEST_TIMEOUT, reason) });
             break;
         }
-        // whoever cuts has ended: because of an error, which it tells
+        // the splitting thread has ended with an error, which it returns below
         if sent.is_err() {
             break;
         }
@@ -225,7 +225,7 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
     }
 }
 
-/// Reads what comes in by another thread. An empty chunk is the end; without it the upload was cut off.
+/// Reads chunks from another thread. An empty chunk is the end; if the channel closes without one, the upload was cut off.
 struct UploadReader {
     receiver: tokio::sync::mpsc::Receiver<std::io::Result<Bytes>>,
     chunk: Bytes,

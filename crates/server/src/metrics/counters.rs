@@ -1,4 +1,4 @@
-//! What is counted, in the text format of Prometheus.
+//! Counters in the text format of Prometheus.
 
 use super::totals::ProcessTotals;
 use prometheus_client::encoding::text::encode;
@@ -15,7 +15,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use stook_store::vitals::StoreStats;
 
-/// Where a request is told apart.
+/// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: Arc<str>,
@@ -30,7 +30,7 @@ struct RequestStepLabels {
     stage: RequestStep,
 }
 
-/// How far a request has come. What is lost between two of them is lost there.
+/// The steps of a request. The difference between two counters is the number of requests that got no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum RequestStep {
@@ -71,7 +71,7 @@ struct CacheLabels {
     result: &'static str,
 }
 
-/// What the cache is asked for.
+/// What is looked up in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CachedKind {
     /// Records by key.
@@ -91,12 +91,12 @@ pub struct Metrics {
     connections: Gauge,
     gauges: Family<GaugeLabels, Gauge>,
     asked: Family<GaugeLabels, Counter>,
-    /// Hits and misses of records, and of lists.
+    /// Hits and misses of records and of lists.
     cached: [[Counter; 2]; 2],
     commits: Counter,
     written: Counter,
     writing: Counter<f64, AtomicU64>,
-    /// Sums over all labels, for the last hour.
+    /// Sums over all labels, for the history of the last hour.
     pub totals: ProcessTotals,
     work: Family<TaskLabels, Histogram, fn() -> Histogram>,
     outcomes: Family<TaskOutcomeLabels, Counter>,
@@ -155,14 +155,14 @@ impl Default for Metrics {
     }
 }
 
-/// Counters of one route, method and tenant, found once for a request.
+/// Counters of one route, method and tenant, so that a request finds them only once.
 pub struct RequestCounters {
-    /// The tenant, when that is known.
+    /// The tenant, or `-` if it is not known.
     pub tenant: Arc<str>,
     route: Arc<str>,
     stages: [Counter; 4],
     duration: Histogram,
-    /// Statuses that were answered so far.
+    /// Counters of the statuses returned so far.
     answers: RwLock<Vec<(u16, Counter)>>,
 }
 
@@ -170,7 +170,7 @@ pub struct RequestCounters {
 type CounterKey = (Box<str>, &'static str, Box<str>);
 
 impl RequestCounters {
-    /// The request has come so far.
+    /// Counts that the request has reached a step.
     pub fn stage(&self, stage: RequestStep) {
         self.stages[stage as usize].inc();
     }
@@ -182,7 +182,7 @@ impl RequestCounters {
 }
 
 impl Metrics {
-    /// The counters of a request.
+    /// Returns the counters of a request.
     pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
         let hash = self.hasher.hash_one((route, method, tenant));
         let fits = |labels: &CounterKey| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
@@ -207,7 +207,7 @@ impl Metrics {
         counted
     }
 
-    /// A request was answered.
+    /// Counts a finished request.
     pub fn answered(&self, request: &RequestCounters, status: u16, took: Duration) {
         request.stage(RequestStep::Completed);
         self.totals.answered(status, took);
@@ -239,13 +239,13 @@ impl Metrics {
         &self.connections
     }
 
-    /// The store was asked by a lookup.
+    /// Counts a read from the store by a lookup.
     pub fn asked(&self, what: &'static str) {
         self.totals.store_lookups.fetch_add(1, Ordering::Relaxed);
         self.asked.get_or_create(&GaugeLabels { what }).inc();
     }
 
-    /// The cache had some of what was looked up.
+    /// Counts hits and misses of the cache.
     pub fn cached(&self, kind: CachedKind, hits: usize, misses: usize) {
         let [of_hits, of_misses] = &self.cached[kind as usize];
         for (count, total, counter) in [(hits, &self.totals.hits, of_hits), (misses, &self.totals.misses, of_misses)] {
@@ -256,7 +256,7 @@ impl Metrics {
         }
     }
 
-    /// A chunk was committed, or a pass has settled something.
+    /// Counts a committed chunk or settle pass.
     pub fn worked(&self, stage: &stook_engine::work::TaskReport) {
         let tenant: Arc<str> = stage.tenant.as_str().into();
         self.work.get_or_create(&TaskLabels { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
@@ -277,12 +277,12 @@ impl Metrics {
         }
     }
 
-    /// How a thing stands when the metrics are read.
+    /// Sets a gauge; called when the metrics are read.
     pub fn set(&self, what: &'static str, value: u64) {
         self.gauges.get_or_create(&GaugeLabels { what }).set(value as i64);
     }
 
-    /// How the store does.
+    /// Sets the metrics of the store.
     pub fn store(&self, vitals: &StoreStats) {
         self.commits.inner().store(vitals.commits, Ordering::Relaxed);
         self.written.inner().store(vitals.rows, Ordering::Relaxed);
@@ -293,10 +293,10 @@ impl Metrics {
         self.set("store_bytes", vitals.bytes);
     }
 
-    /// Everything as text.
+    /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        // writing into memory does not fail
+        // writing to memory does not fail
         let _ = encode(&mut out, &self.registry);
         out
     }

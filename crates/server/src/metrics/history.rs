@@ -4,15 +4,15 @@ use serde_json::Value as Json;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// Points that are kept: an hour.
+/// Max points: an hour at one every ten seconds.
 const POINTS: usize = 360;
 
-/// Points of the last hour.
+/// The points of the last hour.
 #[derive(Default)]
 pub struct MetricsHistory(Mutex<VecDeque<Json>>);
 
 impl MetricsHistory {
-    /// Adds a point; the oldest is forgotten.
+    /// Adds a point; removes the oldest if there are too many.
     pub fn push(&self, point: Json) {
         if let Ok(mut points) = self.0.lock() {
             if points.len() >= POINTS {
@@ -22,7 +22,7 @@ impl MetricsHistory {
         }
     }
 
-    /// All of them, the oldest first.
+    /// Returns all points, oldest first.
     pub fn points(&self) -> Vec<Json> {
         self.0.lock().map(|points| points.iter().cloned().collect()).unwrap_or_default()
     }

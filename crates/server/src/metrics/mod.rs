@@ -1,4 +1,4 @@
-//! What the process counts of its requests and its work: in the format of Prometheus, as sums, and as points of the last hour.
+//! Metrics of requests and tasks: in the format of Prometheus, as sums, and as points of the last hour.
 
 mod counters;
 mod history;

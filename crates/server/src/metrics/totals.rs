@@ -1,27 +1,27 @@
-//! Sums over everything the process has done, from which rates and quantiles of a time follow.
+//! Sums since the process started, from which rates and quantiles of an interval are computed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Steps of time: they are told apart by a factor of the square root of two, from a microsecond to an hour.
+/// Number of latency buckets. Each bound is the square root of two times the one before, from a microsecond to about an hour.
 pub const STEPS: usize = 64;
 
-/// Sums over everything that was done, since the process began.
+/// Sums since the process started.
 #[derive(Default)]
 pub struct ProcessTotals {
-    /// Requests that failed here: status 500 and above.
+    /// Requests that failed with status 500 or above.
     pub failed: AtomicU64,
-    /// Documents that imports have dealt with.
+    /// Documents that imports have processed.
     pub documents: AtomicU64,
     /// Rows that settling has written.
     pub settled: AtomicU64,
-    /// Records that the cache had.
+    /// Cache hits, of records and lists.
     pub hits: AtomicU64,
-    /// Records that it had not.
+    /// Cache misses, of records and lists.
     pub misses: AtomicU64,
-    /// Questions asked of the store by lookups.
+    /// Reads from the store by lookups.
     pub store_lookups: AtomicU64,
-    /// Requests by how long they took.
+    /// Requests by duration.
     times: LatencyBuckets,
 }
 
@@ -34,7 +34,7 @@ impl Default for LatencyBuckets {
 }
 
 impl ProcessTotals {
-    /// A request was answered.
+    /// Counts a finished request.
     pub fn answered(&self, status: u16, took: Duration) {
         let step = (took.as_micros().max(1) as f64).log2() * 2.0;
         self.times.0[(step as usize).min(STEPS - 1)].fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl ProcessTotals {
         }
     }
 
-    /// The sums at this moment.
+    /// Returns the current sums.
     pub fn read(&self) -> TotalsSample {
         let one = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         TotalsSample {
@@ -53,16 +53,16 @@ impl ProcessTotals {
     }
 }
 
-/// Totals at a moment.
+/// The sums at one time.
 #[derive(Clone)]
 pub struct TotalsSample {
     /// Failed requests, documents, settled rows, hits, misses, lookups.
     pub counts: [u64; 6],
-    /// Requests by step of time.
+    /// Requests by latency bucket.
     pub times: [u64; STEPS],
 }
 
-/// The time within which so many of these requests were answered, in seconds.
+/// Returns the time in seconds within which this share of the requests was answered.
 pub fn quantile(times: &[u64; STEPS], share: f64) -> Option<f64> {
     let all: u64 = times.iter().sum();
     let mut seen = 0;

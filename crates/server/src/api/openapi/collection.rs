@@ -58,7 +58,7 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         add(one.clone(), "patch", patch.guarded());
     }
     let delete = operation("delete", "Delete a record").key().etags(&["If-Match"]).empty(204, "Deleted.").problems(&[409, 412, 422]).call_once();
-    // a record that others say exists later than this is still there
+    // other contributions may keep the record alive
     let delete = delete.json(200, "The record still exists because of other contributions.", reference(name));
     if is_written {
         add(one.clone(), "delete", delete.guarded());

@@ -1,5 +1,5 @@
-//! The API described in OpenAPI 3.1, made of the catalogue: every collection, transition and declared route with its types.
-//! Asked for with a token, it shows that token's tenant. A page shows the same to people (`pages/docs.rs`).
+//! The OpenAPI 3.1 document, made from the catalogue: every collection, transition and declared route with its types. A request with a token gets the
+//! document for that token's tenant. `pages/docs.rs` shows it as a web page.
 
 use super::jobs::job_schema;
 use super::schema::record_schema;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_store::Tenant;
 
-/// The document for a tenant, or for whoever asks.
+/// Makes the document for a tenant, or for all.
 pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
     let mut paths = Map::new();
     let tenant_schema = match tenant {
@@ -80,12 +80,12 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
     })
 }
 
-/// The document for whoever sends no token.
+/// Returns the document for requests without a token.
 pub fn shared(app: &App) -> &Bytes {
     app.openapi.get_or_init(|| document(&app.catalogue, None).to_string().into())
 }
 
-/// The document. Who sends a token is shown the token's tenant.
+/// Serves the document. A request with a token gets that of the token's tenant.
 pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
     let sent = request.headers().contains_key(header::AUTHORIZATION);
     let own = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| sent);

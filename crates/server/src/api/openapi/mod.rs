@@ -1,4 +1,4 @@
-//! The API described in OpenAPI 3.1: `document` puts together what the other files say of their paths, with `operation` and `schema`.
+//! The API described in OpenAPI 3.1: `document` combines the paths that the other files describe, using `operation` and `schema`.
 
 mod collection;
 mod document;

@@ -1,4 +1,4 @@
-//! An operation as it is described: parameters, body and responses.
+//! Builds the description of an operation: parameters, body and responses.
 
 use super::schema::{key, reference};
 use crate::guard::problem::PROBLEM_JSON;
@@ -80,7 +80,7 @@ impl Operation {
         self
     }
 
-    /// What every guarded operation may answer.
+    /// Adds the problems that every guarded operation may return.
     pub fn guarded(self) -> Json {
         self.problems(&[400, 401, 403, 404, 503]).0
     }

@@ -12,7 +12,7 @@ use stook_catalogue::value::FieldType;
 /// Describes a declared route.
 pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
     let asks = if let RouteAction::Query(ask) = &route.action { Some(ask.query) } else { None };
-    // a query that is no query is answered as well
+    // an invalid query gets a normal response
     let takes_any = matches!(&route.action, RouteAction::Query(ask) if ask.answers_mistakes);
     let id = format!("{}route_{}", if asks.is_some() { "ask_" } else { "" }, index + 1);
     let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
@@ -88,7 +88,7 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                 .fold(said(operation, 403, "The token does not allow it."), |operation, refusal| said(operation, refusal.code, "It was refused."))
         }
     };
-    // who has no token, or no place, is told so before the route is reached
+    // the guard may refuse a request before the route is reached
     operation.problems(&[401, 403, 503]).0
 }
 

@@ -1,4 +1,4 @@
-//! JSON schemas of what is sent and answered.
+//! JSON schemas of requests and responses.
 
 use crate::guard::request::MOST_INTEGER;
 use serde_json::{Map, Value as Json, json};
@@ -7,12 +7,12 @@ use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::edit_answer::{OVERRULED, WARNINGS};
 
-/// Text without NUL, which not every store keeps.
+/// A pattern for text without NUL, which not every store can keep.
 pub const NO_NUL: &str = "^[^\\u0000]*$";
-/// Text without control characters.
+/// A pattern for text without control characters.
 pub const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
-/// The schema of a value, as the API shows and takes it.
+/// Returns the schema of a value in requests.
 pub fn schema(ty: &FieldType) -> Json {
     match ty {
         FieldType::Text => json!({ "type": "string", "pattern": NO_NUL }),
@@ -39,7 +39,7 @@ pub fn schema(ty: &FieldType) -> Json {
     }
 }
 
-/// A geometry of GeoJSON. Its coordinates are not described further: rings and positions have rules that no schema says.
+/// A GeoJSON geometry. Its coordinates are not described further, because a schema cannot express the rules for rings and positions.
 fn geojson() -> Json {
     json!({
         "type": "object",
@@ -77,7 +77,7 @@ pub fn reference(name: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// A record as it is answered.
+/// Returns the schema of a record in responses.
 pub fn record_schema(collection: &Collection) -> Json {
     let mut members = Map::new();
     members.insert("key".into(), json!({ "type": "string" }));
@@ -94,7 +94,7 @@ pub fn record_schema(collection: &Collection) -> Json {
     json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
 }
 
-/// The schema of a value that is answered, which is not checked as sternly as one that is sent.
+/// Returns the schema of a value in responses, which is less strict than in requests.
 pub fn shown_schema(ty: &FieldType) -> Json {
     match ty {
         FieldType::Text | FieldType::Duration => json!({ "type": "string" }),
@@ -124,7 +124,7 @@ pub enum EditKind {
     Patch,
 }
 
-/// Fields as an edit takes them.
+/// Returns the schema of the fields of an edit.
 pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
     let patch = edit == EditKind::Patch;
     let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
@@ -140,7 +140,7 @@ pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
         let own = if patch || !needed(field) { nullable(own) } else { own };
         (field.name.clone(), own)
     };
-    // the path says a key that is a field
+    // for a PUT, a key that is a field is given by the path
     let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field);
     let required: Vec<&str> = contributed().filter(|field| !patch && needed(field) && !said(field)).map(|field| field.name.as_str()).collect();
     let members: Map<String, Json> = contributed().map(one).collect();
@@ -178,7 +178,7 @@ pub fn object() -> Json {
     json!({ "type": "object" })
 }
 
-/// An object with a list, and where it goes on.
+/// An object with a list, and the position after which the next page starts.
 pub fn list(name: &str, items: Json) -> Json {
     json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] })
 }

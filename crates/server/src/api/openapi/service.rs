@@ -1,4 +1,4 @@
-//! What the server says of itself: health, metrics and tenants.
+//! The server itself: health, metrics and tenants.
 
 use super::operation::Operation;
 use super::schema::{list, nullable, object, text};

@@ -1,4 +1,4 @@
-//! Columns of records as declared routes name, compare and show them.
+//! How declared routes find, compare and show columns of records.
 
 use super::fragment::JsonFragment;
 use crate::reads::ServedRecord;
@@ -24,7 +24,7 @@ pub fn column_named(collection: &Collection, name: &str) -> Option<RecordColumn>
     field.or_else(|| collection.state(name).map(|(index, _)| RecordColumn::State(index)))
 }
 
-/// A value of a record; of type json it is shown as the record keeps it.
+/// Returns a value of a record as JSON; one of type json is passed on as the text that the record keeps.
 pub fn shown<'l>(collection: &Collection, record: &ServedRecord, column: RecordColumn) -> JsonFragment<'l> {
     if let RecordColumn::Field(index) = column
         && collection.fields[index].golden_type() == &FieldType::Json
@@ -61,7 +61,7 @@ pub fn folds(collection: &Collection, column: RecordColumn) -> bool {
     matches!(column, RecordColumn::Field(index) if collection.fields[index].fold)
 }
 
-/// A value as such a column compares it.
+/// Returns the form of a value that such a column compares.
 pub fn form(value: &Value) -> Value {
     match value {
         Value::Text(text) => Value::text(fold(text)),
@@ -69,7 +69,7 @@ pub fn form(value: &Value) -> Value {
     }
 }
 
-/// Whether values are in one order here and in a store.
+/// Whether values of a type have the same order here as in a store.
 pub fn has_order(ty: &FieldType) -> bool {
     !ty.is_list() && !matches!(ty, FieldType::Json | FieldType::Ranges | FieldType::Geometry)
 }

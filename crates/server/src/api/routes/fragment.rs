@@ -1,11 +1,11 @@
-//! Answers of declared routes as they are composed: written as text once, at the end. To build them of JSON values would copy every
-//! name, and parse what records keep as text.
+//! Parts of responses of declared routes, which are written as text once, at the end. Building them from JSON values would copy every name, and parse
+//! values that records keep as text.
 
 use serde_json::Value as Json;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// What is shown of records: under the definition's names, and what records keep as text stays text.
+/// A part of a response. Names are borrowed from the definition, and values that records keep as text stay text.
 #[derive(Clone)]
 pub enum JsonFragment<'l> {
     /// Values.
@@ -19,7 +19,7 @@ pub enum JsonFragment<'l> {
 }
 
 impl JsonFragment<'_> {
-    /// Nothing.
+    /// Null.
     pub const NULL: Self = JsonFragment::Json(Json::Null);
 
     /// Whether an include found nothing.
@@ -40,12 +40,12 @@ impl JsonFragment<'_> {
         }
     }
 
-    /// What is inside of it, member by member.
+    /// Returns the value at a path of member names.
     pub fn inside(self, path: &[String]) -> Self {
         path.iter().fold(self, |shown, name| shown.member(name))
     }
 
-    /// The same as JSON values.
+    /// Converts it to JSON values.
     pub fn json(&self) -> Json {
         match self {
             JsonFragment::Json(json) => json.clone(),
@@ -55,7 +55,7 @@ impl JsonFragment<'_> {
         }
     }
 
-    /// The same as JSON text.
+    /// Converts it to JSON text.
     pub fn text(&self) -> String {
         let mut out = String::with_capacity(1_024);
         self.write(&mut out);

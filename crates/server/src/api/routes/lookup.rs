@@ -1,4 +1,4 @@
-//! Declared lookups: the response of one is made of its records and rows, where that costs least.
+//! Runs declared lookups on the thread where that costs least.
 
 use super::fragment::JsonFragment;
 use super::parameters::RouteParams;
@@ -11,22 +11,23 @@ use futures_util::FutureExt;
 use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::route::{LookupPart, LookupRoute, RouteAction};
 
-/// How often lookups are done anew because records were changed while they were looked up.
+/// How often a lookup is repeated because records were changed while it ran.
 const ATTEMPTS: usize = 10;
 
 fn restless() -> Problem {
     Problem::unavailable("the records are being changed too quickly to be read consistently; try again")
 }
 
-/// What a lookup answers.
+/// The response of a lookup.
 pub struct RouteResponse {
-    /// As JSON.
+    /// JSON text.
     pub text: String,
-    /// What is null because its expression has failed.
+    /// Expressions that failed; their values are null.
     pub failures: ExpressionFailures,
 }
 
-/// Does a route's lookups where that costs least.
+/// Runs a route's lookups. On a near store they are tried with the cache alone first, and otherwise run on one blocking thread; on a server they are
+/// combined with those of other requests.
 pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
     let looked = |request: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| {
         found.map(|shown| RouteResponse { text: shown.text(), failures: request.failures() })
@@ -62,7 +63,7 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
         for _ in 0..ATTEMPTS {
             let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
             let request = RouteRequest::new(&ctx, &given, looking);
-            // every lookup of this way is done when it is asked for
+            // with `MissPolicy::Inline` no lookup waits, so the future is ready at once
             let ended = answer(&request, find).now_or_never();
             if !request.has_moved() {
                 return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish"))).map(|found| looked(&request, found));
@@ -73,7 +74,7 @@ pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams
     .await
 }
 
-/// The answer of a lookup; nothing where its one record is missing.
+/// Returns the response of a lookup; `None` if its single record is missing.
 async fn answer<'l>(request: &RouteRequest<'_>, find: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
     let given = request.params;
     let look = &find.lookup;

@@ -1,6 +1,7 @@
-//! Declared routes: `serve` finds the route of a request and reads its `parameters`; then it is a `lookup`, a `query`, whose rows are made by `query_rows`, or a `transition`.
+//! Declared routes: `serve` finds the route of a request and reads its `parameters`. The route is a `lookup`, a `transition`, or a `query`, whose
+//! rows `query_rows` makes.
 //!
-//! A lookup finds `records` and makes `rows` of them, of which `columns` shows values and `fragment` writes JSON.
+//! A lookup finds `records` and makes `rows` of them; `columns` reads their values and `fragment` writes JSON.
 
 mod columns;
 mod fragment;

@@ -9,27 +9,27 @@ use stook_catalogue::route::{Param, ParamLocation};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
 
-/// How often a parameter may be repeated: so that it fits into a request's head.
+/// How often a parameter may be repeated, so that a request's head stays below its limit.
 pub const MOST_REPEATED: usize = 500;
 
-/// Parameters as they were sent.
+/// The parameters of a route with their values.
 pub struct RouteParams<'p> {
     pub all: &'p [Param],
     pub values: Vec<Option<Value>>,
 }
 
 impl RouteParams<'_> {
-    /// A text that a parameter gives; empty where it is not sent.
+    /// Returns the text of a parameter; empty if it was not sent.
     pub fn text(&self, index: usize) -> &str {
         self.values[index].as_ref().and_then(Value::as_text).unwrap_or_default()
     }
 
-    /// A number that a parameter gives; 0 where it is not sent.
+    /// Returns the number of a parameter; 0 if it was not sent.
     pub fn number(&self, index: usize) -> u64 {
         self.values[index].as_ref().and_then(Value::as_int).map_or(0, |number| number.max(0) as u64)
     }
 
-    /// All of them by name.
+    /// Returns all parameters by name.
     pub fn to_json(&self) -> Json {
         let shown =
             |(param, value): (&Param, &Option<Value>)| (param.name.clone(), value.as_ref().map_or(Json::Null, |value| value.to_json(&param.ty)));
@@ -37,7 +37,7 @@ impl RouteParams<'_> {
     }
 }
 
-/// Reads the parameters of a route, and checks them.
+/// Reads and checks the parameters of a route.
 pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) -> HandlerResult<Vec<Option<Value>>> {
     let has_body = params.iter().any(|param| param.place == ParamLocation::Body);
     let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
@@ -71,7 +71,7 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
     if problems.is_empty() { Ok(values) } else { Err(plain(Problem::wrong(problems))) }
 }
 
-/// What is wrong with a request to a declared route is 400.
+/// Changes 422 to 400, which declared routes use for all wrong parameters.
 fn plain(mut problem: Problem) -> Problem {
     if problem.status == StatusCode::UNPROCESSABLE_ENTITY {
         problem.status = StatusCode::BAD_REQUEST;

@@ -1,4 +1,4 @@
-//! Declared routes that ask a query: the answer when it is here, else a ticket to come back with.
+//! Declared routes that run a query: they return the result or, while services are running, a ticket to ask for it again.
 
 use super::parameters::RouteParams;
 use super::query_rows::{RowMaker, aggregated};
@@ -25,12 +25,12 @@ use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, QueryCondition, S
 use stook_store::StoreError;
 use stook_store::plan::PlanColumn;
 
-/// Rows of an answer without a limit that are in memory at a time.
+/// Rows held in memory at a time for a response without a limit.
 const BATCH: usize = 1_000;
-/// How long a caller that comes back is kept waiting.
+/// How long a request with a ticket waits for services.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Answers a query, or gives a ticket.
+/// Returns the result of a query, or a ticket.
 pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'_>) -> HandlerResult {
     let query = given.text(ask.query).to_owned();
     let mut compiled = match compiled(&ctx, &query).await {
@@ -54,13 +54,13 @@ pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'
         let shown = reading(move || asked.page()).await?;
         return Ok(json_answer(StatusCode::OK, shown.to_string()));
     }
-    // all rows have a place among the exports, until the last of them is sent
+    // a response with all rows holds a permit of the bulk class until its last byte is sent
     let place = AdmissionPermit::new(ctx.app.gate(RequestClass::Bulk).enter().await?, ctx.app.metrics.given_up().clone());
     let (asked, total) = reading(move || asked.total().map(|total| (asked, total))).await?;
     Ok(place.during(async move { streamed("application/json", move |out| asked.write(total, out)) }).await)
 }
 
-/// The answer to a query that nobody can answer.
+/// The response to an invalid query.
 fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Response {
     let one = |part: QueryPart| {
         Some(match part {
@@ -79,7 +79,7 @@ fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Resp
     json_answer(StatusCode::OK, Json::Object(shown).to_string())
 }
 
-/// A query of a route, and what became of the services that were asked for it.
+/// A query of a route, with the state of its services.
 struct QueryAnswer {
     app: Arc<App>,
     ask: QueryRoute,
@@ -89,7 +89,7 @@ struct QueryAnswer {
 }
 
 impl QueryAnswer {
-    /// Asks services; nothing if they are still asked after some time.
+    /// Fetches from services; `None` if some are still running after `time`.
     fn fetch(mut self, time: Duration) -> Result<Option<Self>, EngineError> {
         self.statuses = self.app.fetch(&self.compiled, FetchOptions { when: FetchPolicy::Needed, time: Some(time) })?;
         let is_running = self.statuses.iter().any(|status| status.state() == "running");
@@ -100,7 +100,7 @@ impl QueryAnswer {
         RowMaker::new(&self.app, (&self.ask, &self.query), &self.compiled, &self.statuses)
     }
 
-    /// An answer with the rows of its page.
+    /// Returns the response with the rows of one page.
     fn page(&self) -> Result<Json, EngineError> {
         let (rows, total) = if self.compiled.aggregates.is_empty() {
             let maker = self.row_maker();
@@ -120,12 +120,12 @@ impl QueryAnswer {
         Ok(Json::Object(self.ask.answer.iter().filter_map(one).collect()))
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     fn total(&self) -> Result<u64, EngineError> {
         Ok(self.app.store.count(&self.row_maker().plan())?)
     }
 
-    /// Writes an answer with all rows, some of which are in memory at a time.
+    /// Writes a response with all rows, of which only some are in memory at a time.
     fn write(&self, total: u64, out: &mut dyn Write) -> Result<(), EngineError> {
         let (verdict, maker) = (self.verdict(), self.row_maker());
         out.write_all(b"{").map_err(failed)?;
@@ -175,7 +175,7 @@ impl QueryAnswer {
         Ok(())
     }
 
-    /// One part of an answer besides its rows; nothing where there is nothing to say.
+    /// Returns one member of the response other than its rows; `None` if it is left out.
     fn part(&self, part: QueryPart, verdict: &Verdict, total: u64) -> Option<Json> {
         let Self { app, query, compiled, statuses, .. } = self;
         Some(match part {
@@ -210,11 +210,11 @@ impl QueryAnswer {
     }
 }
 
-/// What an answer is worth, by what became of its services.
+/// How complete a result is, from the state of its services.
 struct Verdict {
     state: &'static str,
     reasons: Vec<String>,
-    /// What is missing although it is enough.
+    /// What is missing although the result counts as complete.
     warnings: Vec<String>,
 }
 
@@ -245,13 +245,13 @@ impl Verdict {
     }
 }
 
-/// Whether two sources are asked for the same records.
+/// Whether two sources are fetched for the same records.
 fn is_beside(app: &App, one: &ServiceStatus, other: &ServiceStatus) -> bool {
     let collection = |status: &ServiceStatus| app.catalogue.source(&status.source).map(|(_, source)| source.feeds[0].collection);
     one.through == other.through && collection(one) == collection(other)
 }
 
-/// Whether a source says something of which the query has a condition, and none of the others does.
+/// Whether a source contributes to a field that the query has a condition on, and none of the others does.
 fn says_more(app: &App, compiled: &CompiledQuery, status: &ServiceStatus, others: &[&ServiceStatus]) -> bool {
     let says = |status: &ServiceStatus, field: FieldId| {
         app.catalogue.source(&status.source).is_some_and(|(_, source)| source.feeds[0].map.iter().any(|rule| rule.field == field))
@@ -263,7 +263,7 @@ fn says_more(app: &App, compiled: &CompiledQuery, status: &ServiceStatus, others
     tested.flatten().any(|field| says(status, field) && !others.iter().any(|other| says(other, field)))
 }
 
-/// What a condition compares with, in the database language of the original.
+/// The value of a condition in MongoDB's query language, which clients of the original service expect.
 fn compared(condition: &QueryCondition) -> Json {
     let values: Vec<Json> = condition
         .values
@@ -289,7 +289,7 @@ fn compared(condition: &QueryCondition) -> Json {
     }
 }
 
-/// A query in its parts, as clients of the original expect it.
+/// A parsed query in the form that clients of the original service expect.
 fn parsed(text: &str, collection: &str) -> Json {
     let Ok(query) = stook_query::parse(text) else { return json!({}) };
     let whole = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
@@ -297,7 +297,7 @@ fn parsed(text: &str, collection: &str) -> Json {
     for condition in &query.lookup.conditions {
         let own = compared(condition);
         match (spec.get_mut(&condition.path.text), own) {
-            // two bounds of one field
+            // two bounds of one field are merged
             (Some(Json::Object(known)), Json::Object(own)) => known.extend(own),
             (_, own) => drop(spec.insert(condition.path.text.clone(), own)),
         }

@@ -1,4 +1,4 @@
-//! The rows of a query as a declared route answers them: plain, or what each source says of a record.
+//! The rows of a query in a declared route: plain, or with what each source contributes to a record.
 
 use crate::App;
 use serde_json::{Map, Value as Json, json};
@@ -19,7 +19,7 @@ use stook_query::{CompiledQuery, NamedColumn, ResultColumn, named_columns};
 use stook_store::ReadDetail;
 use stook_store::plan::{Aggregate, PlanColumn, QueryPlan};
 
-/// The row of each aggregate of a query, with how many values it is of.
+/// Returns a row for each aggregate of a query, with the number of values it covers.
 pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, EngineError> {
     let collection = &app.catalogue.collections[compiled.plan.collection];
     let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
@@ -34,15 +34,15 @@ pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, Engi
     Ok(rows)
 }
 
-/// Makes rows of what the store finds.
+/// Makes rows of a response from rows of the store.
 pub struct RowMaker<'r> {
     app: &'r App,
     compiled: &'r CompiledQuery,
     collection: &'r Collection,
     statuses: &'r [ServiceStatus],
-    /// Whether a row is what each source says of the record.
+    /// Whether a row lists what each source contributes to the record.
     by_source: bool,
-    /// Names that are asked for, and the columns that they are.
+    /// Names in the query, with their columns.
     named: Vec<NamedColumn>,
 }
 
@@ -58,7 +58,7 @@ impl<'r> RowMaker<'r> {
         self.by_source && !self.compiled.plan.distinct && self.compiled.plan.each.is_none()
     }
 
-    /// What the store is asked for: columns, or, of records that are read, the key and what no source says.
+    /// Returns the plan for the store. If records are read for the rows, its columns are the key and the columns that no source contributes to.
     pub fn plan(&self) -> QueryPlan {
         if !self.reads_records() {
             return self.compiled.plan.clone();
@@ -67,7 +67,7 @@ impl<'r> RowMaker<'r> {
         QueryPlan { columns, ..self.compiled.plan.clone() }
     }
 
-    /// Columns that no source says: derived, read through links, and state.
+    /// Columns that no source contributes to: derived values, values through links, and state.
     fn unsaid(&self) -> impl Iterator<Item = (&'r PlanColumn, &'r ResultColumn)> {
         let collection = self.collection;
         let is_said = |column: &PlanColumn| matches!(column, PlanColumn::Field(field) if is_contributed(collection, *field));
@@ -75,7 +75,7 @@ impl<'r> RowMaker<'r> {
         columns.filter(move |(column, _)| !is_said(column) && **column != PlanColumn::Key)
     }
 
-    /// The rows of what was found by [`RowMaker::plan`].
+    /// Makes rows of what [`RowMaker::plan`] found.
     pub fn rows(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
         if self.reads_records() { self.of_records(found) } else { Ok(found.iter().map(|row| self.of_columns(row)).collect()) }
     }
@@ -91,7 +91,7 @@ impl<'r> RowMaker<'r> {
         let mut row = by_name(&self.named, &cells);
         let own = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
         add(&mut own[0], nested(cells));
-        // where the key is not among what is asked for, the first of that stands for the row
+        // if the query does not name the key, its first column represents the row
         let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
         let key = key_of(collection);
         let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
@@ -143,24 +143,24 @@ fn add(to: &mut Json, more: Json) {
     }
 }
 
-/// Whether sources give the values of a field, or of the list that it is a member of.
+/// Whether sources contribute to a field, or to the list that it is a member of.
 fn is_contributed(collection: &Collection, field: FieldId) -> bool {
     let of = collection.member(field).map_or(field, |(list, _)| list);
     collection.fields[of].derive.is_none()
 }
 
-/// The first column of a query besides the key, which stands for rows whose key is made of several fields.
+/// The first column of a query other than the key; it represents rows whose key is made of several fields.
 fn first_of(compiled: &CompiledQuery) -> &str {
     compiled.columns.iter().map(|heading| heading.name.as_str()).find(|name| *name != "key").unwrap_or("key")
 }
 
-/// Values under the names that the query asks for: `site dataset=D` has sites in its rows, wherever they are read.
+/// Values under the names that the query uses: the rows of `site dataset=D` have sites, wherever the values are read from.
 fn by_name<'n>(named: &'n [NamedColumn], cells: &[(&str, Json)]) -> Map<String, Json> {
     let value = |own: &'n NamedColumn| cells.iter().find(|(name, _)| *name == own.field).map(|(_, value)| value.clone());
     named.iter().filter_map(|own| Some((own.name.clone(), json!([{ own.member.as_str(): value(own)? }])))).collect()
 }
 
-/// What a contributor says of a field, or in its structs of a member.
+/// Returns a contributor's value of a field or, for a member of a list of structs, the member's values.
 fn said_of<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
     collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
@@ -169,7 +169,7 @@ fn key_of(collection: &Collection) -> &str {
     collection.key_field().map_or("key", |field| collection.fields[field].name.as_str())
 }
 
-/// Cells by name, those of members inside what they are members of: clients of the original walk from name to name.
+/// Nests cells by the parts of their names, because clients of the original service walk from name to name.
 fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
     let mut whole = Map::new();
     'cells: for (name, value) in cells {
@@ -177,7 +177,7 @@ fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
         let last = names.pop().unwrap_or(name);
         let mut place = &mut whole;
         for name in names {
-            // a list of structs that is shown itself has its members in it
+            // a list of structs that is a column itself contains its members already
             let Some(inner) = place.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
             place = inner;
         }
@@ -186,7 +186,7 @@ fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
     Json::Object(whole)
 }
 
-/// Where the values of a row are from, as clients of the original expect it.
+/// The origin of a row's values, as clients of the original service expect it.
 fn about((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
     json!({ "primary_key": format!("{collection}.{key}"), "record": 1, "system": systems, "api": calls })

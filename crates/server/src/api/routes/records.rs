@@ -1,4 +1,4 @@
-//! Records that a declared lookup finds: by the values of a column, or by a plan of the store.
+//! Finds the records of a declared lookup, by the values of a column or by a query plan.
 
 use super::columns::{folds, form, has_order, indexed, plan_column, value_of};
 use super::parameters::RouteParams;
@@ -19,31 +19,31 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::Store;
 use stook_store::plan::{Comparison, Condition, QueryPlan, SortKey};
 
-/// What the first lookup finds.
+/// The result of a route's own lookup.
 pub enum FirstLookup {
     /// All records.
     Records(Vec<Arc<ServedRecord>>),
-    /// Those of the page that is asked for, and how many there are.
+    /// The records of the requested page, and the total number.
     Page(Vec<Arc<ServedRecord>>, u64),
-    /// So many that none are answered.
+    /// More than the route's maximum; none are returned.
     TooMany(u64),
 }
 
-/// More records than one answer is made of.
+/// The problem that there are more records than one response may have.
 pub fn too_many(what: &str) -> Problem {
     Problem::bad(format!("{what} more than {MAX_FOUND} records, the limit of one response; narrow the request"))
 }
 
-/// One request's lookups.
+/// The lookups of one request.
 pub struct RouteRequest<'d> {
     pub ctx: &'d RequestContext,
     pub params: &'d RouteParams<'d>,
     pub looking: RequestLookups<'d>,
     pub shown_params: OnceLock<Json>,
-    /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
-    /// which nothing here knows.
+    /// Whether a record was changed after its key was found for one of several values and before it was read: it may now belong to another of the
+    /// values, and the lookup must be repeated.
     pub changed_meanwhile: AtomicBool,
-    /// What has failed of the route's expressions.
+    /// Failures of the route's expressions.
     pub failed: Mutex<ExpressionFailures>,
 }
 
@@ -70,7 +70,7 @@ impl RouteRequest<'_> {
         self.ctx.definition(look.collection)
     }
 
-    /// The records of the route's own lookup, before includes.
+    /// Returns the records of the route's own lookup, without includes.
     pub async fn first(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
         let look = &find.lookup;
         if let Some(first) =
@@ -89,7 +89,7 @@ impl RouteRequest<'_> {
         Ok(FirstLookup::Records(self.found(look, &rows).await?))
     }
 
-    /// The page that is asked for of more records than are looked at, as the store cuts it, or their number.
+    /// Returns the requested page if there are too many records to read all, as the store cuts it, or their number.
     async fn of_many(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
         let look = &find.lookup;
         let most = find.page.and_then(|page| page.max_rows).map(|most| self.params.number(most));
@@ -113,7 +113,7 @@ impl RouteRequest<'_> {
                 }
             }
             _ => {
-                // how many rows they would make is not known, but that they are too many to be answered
+                // the number of rows they would make is unknown, but it is too large
                 let total = if most.is_some() { self.asked(move |store| store.count(&plan)).await? } else { 0 };
                 match most.is_some_and(|most| total > most) {
                     true => Ok(FirstLookup::TooMany(total)),
@@ -123,13 +123,14 @@ impl RouteRequest<'_> {
         }
     }
 
-    /// What satisfies a lookup's conditions: keys, in their order.
+    /// The plan of a lookup's conditions, in key order.
     fn plan(&self, look: &Lookup) -> QueryPlan {
         let conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
         QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), look.collection) }
     }
 
-    /// The order of a route's rows as a store's, where that can cut its page: each record is one row, and both mean the same order.
+    /// The order of a route's rows for the store, if the store can cut the page: each record must be one row, and the order must be the same here and
+    /// in the store.
     fn sorted(&self, find: &LookupRoute) -> Option<Vec<SortKey>> {
         let look = &find.lookup;
         let collection = self.collection(look);
@@ -150,7 +151,7 @@ impl RouteRequest<'_> {
         look.sort.iter().map(sort).collect()
     }
 
-    /// Asks the store, in the way of this request.
+    /// Reads from the store according to this request's miss policy.
     async fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
         let app = self.ctx.app.clone();
         let ask = move || {
@@ -164,21 +165,21 @@ impl RouteRequest<'_> {
         }
     }
 
-    /// The records whose keys were found. What was changed since then may not satisfy the conditions any more.
+    /// Reads the records whose keys were found. A record that was changed since then may no longer satisfy the conditions.
     async fn found(&self, look: &Lookup, rows: &[Vec<Value>]) -> HandlerResult<Vec<Arc<ServedRecord>>> {
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
         let records = self.looking.records(look.collection, &keys).await?;
         Ok(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect())
     }
 
-    /// Values that a condition compares with; nothing when it is none.
+    /// Returns the values that a condition compares with; `None` if its parameter was not sent.
     pub fn values<'v>(&'v self, condition: &LookupCondition, parent: Option<(&'v Collection, &'v ServedRecord)>) -> Option<Cow<'v, [Value]>> {
         let (value, ty) = match (condition.operand, parent) {
             (OperandSource::Param(index), _) => (Cow::Borrowed(self.params.values[index].as_ref()?), &self.params.all[index].ty),
             (OperandSource::Parent(column), Some((collection, record))) => value_of(collection, record, column),
             (OperandSource::Parent(_), None) => return None,
         };
-        // keys are texts
+        // keys are compared as texts
         if condition.column == RecordColumn::Key && ty.element() != &FieldType::Text {
             return Some(value.elements().iter().map(|value| Value::text(value.show(ty.element()))).collect());
         }
@@ -221,7 +222,7 @@ impl RouteRequest<'_> {
         })
     }
 
-    /// Records by the values of a column, for several groups of values at once, each once in a group; nothing where they are too many.
+    /// Returns for each group of values the records that have one of them in a column, each record once; `None` if there are too many.
     pub async fn by_values(
         &self,
         look: &Lookup,
@@ -229,7 +230,7 @@ impl RouteRequest<'_> {
         groups: Vec<Cow<'_, [Value]>>,
     ) -> HandlerResult<Option<Vec<Vec<Arc<ServedRecord>>>>> {
         let key_of = |value: &Value| value.as_text().and_then(|text| Key::new(text).ok());
-        // most often one record is looked for, or what belongs to one
+        // the most common case: one record, or the records that belong to one
         if let [values] = groups.as_slice()
             && let [value] = &**values
         {
@@ -286,7 +287,7 @@ impl RouteRequest<'_> {
         if groups.len() > 1 && column != RecordColumn::Key && lists.iter().zip(&distinct).any(is_behind) {
             self.changed_meanwhile.store(true, Ordering::Relaxed);
         }
-        // a record that has several of the values, or is found by several spellings of one, is one record
+        // a record that has several of the values, or is found by several spellings of one, is listed once
         let of_lists = |own: &Vec<usize>| -> Vec<Arc<ServedRecord>> {
             let mut seen = std::collections::HashSet::new();
             let all = own.iter().flat_map(|list| lists[*list].iter()).map(|key| at[key]);

@@ -1,4 +1,4 @@
-//! Rows of a declared lookup: its records with what is included of others, in their order, as the route shows them.
+//! Makes the rows of a declared lookup: adds includes to its records, sorts and projects them.
 
 use super::columns::{cel_null, column_named, shown, value_of};
 use super::fragment::JsonFragment;
@@ -18,7 +18,7 @@ use stook_catalogue::value::{FieldType, Value};
 type LookupFuture<'f, T> = Pin<Box<dyn Future<Output = HandlerResult<T>> + Send + 'f>>;
 
 impl RouteRequest<'_> {
-    /// What an include finds for each parent.
+    /// Returns what an include finds for each parent.
     fn include<'f, 'l: 'f>(
         &'f self,
         look: &'l Lookup,
@@ -41,7 +41,7 @@ impl RouteRequest<'_> {
         })
     }
 
-    /// Includes, order and projection of groups of records: the rows of each group, one at most where one is looked for.
+    /// Adds includes to groups of records, sorts and projects them. A lookup for a single record keeps at most one row of each group.
     pub fn finish<'f, 'l: 'f>(&'f self, look: &'l Lookup, groups: Vec<Vec<Arc<ServedRecord>>>) -> LookupFuture<'f, Vec<Vec<JsonFragment<'l>>>> {
         Box::pin(async move {
             let collection = self.collection(look);

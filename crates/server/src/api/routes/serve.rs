@@ -1,7 +1,7 @@
-//! Serves declared routes: lookups with includes, in bulk, and transitions, under the paths and with the errors that are declared.
+//! Serves declared routes under the paths, and with the errors, that the definition declares.
 //!
-//! A lookup takes its records by key, or by the values of an indexed field; each include is looked up once for all records it
-//! is for. Nothing of an answer is kept: records and lists of keys are, by the cache.
+//! A lookup finds its records by key, or by the values of an indexed field; each include is looked up once for all records. Responses are not cached;
+//! records and lists of keys are.
 
 use super::lookup::{RouteResponse, look_up};
 use super::parameters::{RouteParams, parameters};
@@ -21,13 +21,13 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::route::{Method, RouteAction};
 
-/// The header that says of an answer which expressions have failed: the body has the form that the catalogue declares.
+/// The header that lists failed expressions; the body has only the members that the catalogue declares.
 const WARNING: HeaderName = HeaderName::from_static("stook-warning");
 
-/// Most failures that an answer says, because servers in between limit the size of a head.
+/// Max failures in the headers, because proxies limit the size of a head.
 const MOST_WARNINGS: usize = 5;
 
-/// The routes of a catalogue.
+/// Returns the declared routes of a catalogue.
 pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
     let mut router = Router::new();
     for (index, route) in catalogue.routes.iter().enumerate() {
@@ -54,7 +54,7 @@ async fn serve(app: Arc<App>, ctx: Result<RequestContext, Problem>, body: Body, 
     answered.unwrap_or_else(|problem| as_declared(&app.catalogue, problem))
 }
 
-/// A problem in the form that the catalogue declares.
+/// Converts a problem to the form that the catalogue declares.
 fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
     let Some(member) = &catalogue.error_member else { return problem.into_response() };
     let said = match problem.errors.as_slice() {
