@@ -1,4 +1,4 @@
-//! Coverage: what of each parent is there, group by group, and when something had which value.
+//! Coverage: how much of each parent's expected children there is, by group, and runs of values over time.
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::timeline::{TimelineLane, TimelineMark, drawing, extent, seconds};
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_query::as_value;
 
-/// Rows that are drawn.
+/// Rows of a page.
 const ROWS: u64 = 500;
-/// Days of a calendar, the last ones.
+/// Days of a calendar: the last ones.
 const DAYS: usize = 31;
-/// Groups of a calendar that is open at first.
+/// Max groups for which a calendar is open at first.
 const OPEN_GROUPS: usize = 24;
-/// Records of a group that are drawn one by one; more are drawn as pieces.
+/// Max records of a group that are drawn one by one; adjacent ones of more are drawn as one piece.
 const MOST_PIECES: usize = 60;
-/// Records of a group that are listed.
+/// Max records of a group that are listed.
 const LISTED: usize = 100;
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`
@@ -55,7 +55,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             _ => parents.push((parent, vec![row])),
         }
     }
-    // groups of one parent are drawn along time, beside what was planned of it; sums over other coverages count no records
+    // groups of one parent are drawn along time, together with the parent's own interval; sums over other coverages count no records
     let (mut planned, mut counted) = (None, None);
     if let Some(parent) = visit.param("parent") {
         planned = span(&*visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await?);
@@ -64,7 +64,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         counted = visit.ask("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
     }
     let total = answer["total"].as_u64().unwrap_or(0);
-    // coverages whose rows have no time have no days
+    // rows without a time cannot be shown by day
     let days = match visit.param("parent") {
         None if own["fields"].get("percentage").is_some() => visit.ask("/coverage", &[("collection", name)]).await.ok(),
         _ => None,
@@ -115,7 +115,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new(format!("Coverage: {name}"), body))
 }
 
-/// Percentages by day and group; each leads to its rows.
+/// Percentages by day and group; each links to its rows.
 fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
     let cells = items(&answer["days"]);
     let mut days: Vec<&str> = cells.iter().map(|cell| named(cell, "day")).collect();
@@ -155,7 +155,7 @@ fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
     }
 }
 
-/// What is not all there is not shown as if it were.
+/// Rounds down, so that an incomplete group is not shown as 100 %.
 fn share(percent: f64) -> String {
     format!("{:.1}", (percent * 10.0).floor() / 10.0)
 }
@@ -170,7 +170,7 @@ fn share_kind(percent: f64) -> &'static str {
     }
 }
 
-/// A bar for each group: what is there of what is expected.
+/// A bar for each group: the share of what is expected.
 fn bars(visit: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
     let along = visit.to("coverage", &[("collection", name), ("parent", parent)]);
     html! {
@@ -205,7 +205,7 @@ fn bar(percent: Option<f64>) -> Markup {
     }
 }
 
-/// The first two times of a record that are called alike, up to `start` and `stop`.
+/// The first interval of a record: two times whose names differ only in the endings `start` and `stop`.
 fn span(record: &Json) -> Option<(f64, f64)> {
     members(record).find_map(|(name, start)| {
         let stop = &record[format!("{}stop", name.strip_suffix("start")?)];
@@ -227,7 +227,7 @@ fn gaps(gaps: &Json) -> Markup {
     }
 }
 
-/// What is there of what was planned of one parent, group by group along time; each piece leads to its record, each gap to its row.
+/// What there is of one parent by group along time; each piece links to its record, each gap to its row.
 fn timeline(visit: &PageContext, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
     let child = named(counted, "collection");
     let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(span_of);
@@ -266,7 +266,7 @@ fn swatch(kind: &str) -> Markup {
     html! { svg.swatch viewBox="0 0 10 10" width="10" height="10" aria-hidden="true" { rect class=(kind) width="10" height="10" {} } }
 }
 
-/// The records that a row counts.
+/// Returns the records that a row counts.
 fn children<'j>(counted: &'j Json, row: &Json) -> &'j [Json] {
     items(&counted["groups"]).iter().find(|own| own["group"] == row["group"]).map(|own| items(&own["children"])).unwrap_or_default()
 }
@@ -291,7 +291,8 @@ fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
     }
 }
 
-/// Records in the order of their starts, each with its interval; many that would be drawn over each other are one piece.
+/// Returns records in the order of their starts, each with its interval; if there are many, records that would be drawn over each other are one
+/// piece.
 fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
     let mut all: Vec<(f64, f64, &[Json])> = Vec::new();
     let merges = children.len() > MOST_PIECES;
@@ -309,7 +310,7 @@ fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
     all
 }
 
-/// Runs of values along time, a lane for each parent; each run leads to its row.
+/// Runs of values along time, a row for each parent; each run links to its row.
 fn runs(visit: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
     let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| span_of(row));
     let Some(extent) = extent(spans) else { return html! {} };
@@ -327,7 +328,7 @@ fn runs(visit: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], paren
     drawing(&parents.iter().map(lane).collect::<Vec<_>>(), extent, "Values over time")
 }
 
-/// The rows of a parent's runs.
+/// The rows of a parent's runs, as a table.
 fn run_rows(rows: &[&Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
@@ -339,7 +340,7 @@ fn run_rows(rows: &[&Json]) -> Markup {
     }
 }
 
-/// The interval of what has a start and a stop.
+/// Returns the interval from `start` to `stop`.
 fn span_of(json: &Json) -> Option<(f64, f64)> {
     Some((seconds(json["start"].as_str()?)?, seconds(json["stop"].as_str()?)?))
 }

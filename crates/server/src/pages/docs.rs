@@ -1,5 +1,5 @@
-//! The documentation of this version under `/docs`, with search, and the API of the catalogue at hand among it. It is the same for every
-//! catalogue and says nothing of records: it needs no token.
+//! The documentation of this version under `/docs`, with search, and with the API of the served catalogue. It contains no records, so it needs no
+//! token.
 
 mod operations;
 
@@ -16,10 +16,10 @@ use stook_docs::view::{self, OwnPage, SEARCH, Surroundings};
 use stook_docs::{Address, Docs, VERSION, tree};
 use tower_http::compression::CompressionLayer;
 
-/// Made when somebody looks at them first, in a few milliseconds.
+/// Made on first use, in a few milliseconds.
 static DOCS: LazyLock<Docs> = LazyLock::new(|| Docs::new(Address::Server));
 
-/// The path of the page about the API of the catalogue at hand.
+/// The path of the page about the served catalogue's API.
 const OPERATIONS: &str = "operations";
 
 /// The routes of the documentation.
@@ -38,7 +38,7 @@ async fn start(State(pages): State<Arc<WebPages>>) -> Response {
     with_surroundings(&pages, |around| answer(&pages, StatusCode::OK, ("", "Documentation"), "", &view::start(&DOCS, around)))
 }
 
-/// A page or a picture; another name of a page leads to it.
+/// A page or a picture; another name of a page redirects to it.
 async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> Response {
     if let Some(page) = DOCS.page(&path) {
         return answer(&pages, StatusCode::OK, (&page.path, &page.title), "", &view::page(&DOCS, page));
@@ -58,7 +58,7 @@ async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> R
     }
 }
 
-/// `?q=WORDS`: the sections that have them.
+/// `?q=WORDS`: the sections that contain the words.
 async fn search(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
     let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
     let searched = params.first("q").unwrap_or_default().trim();
@@ -66,7 +66,7 @@ async fn search(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -
     answer(&pages, StatusCode::OK, (SEARCH, &title), searched, &view::results(&DOCS, searched, &DOCS.search(searched)))
 }
 
-/// A page of the documentation, in its frame.
+/// A page of the documentation in its frame.
 fn answer(pages: &WebPages, status: StatusCode, (path, title): (&str, &str), searched: &str, main: &Markup) -> Response {
     with_surroundings(pages, |around| {
         let body = view::body(&DOCS, around, path, searched, main);
@@ -74,14 +74,14 @@ fn answer(pages: &WebPages, status: StatusCode, (path, title): (&str, &str), sea
     })
 }
 
-/// What this server adds to the documentation: the way back to its catalogue, and the catalogue's own API.
+/// Passes on what this server adds to the documentation: a link to its catalogue, and the catalogue's API.
 fn with_surroundings(pages: &WebPages, show: impl FnOnce(&Surroundings) -> Response) -> Response {
     let (home, title) = (format!("Catalogue {}", pages.app.catalogue.name), operations_title(pages));
     let purpose = "Every path of this catalogue, with parameters, bodies and answers, made from its definition.";
     show(&Surroundings { home: Some(("/", &home)), own: Some(OwnPage { path: OPERATIONS, title: &title, purpose }) })
 }
 
-/// The title of the page about the API of the catalogue at hand.
+/// The title of the page about the served catalogue's API.
 fn operations_title(pages: &WebPages) -> String {
     format!("The API of {}", pages.app.catalogue.name)
 }

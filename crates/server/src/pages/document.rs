@@ -1,4 +1,4 @@
-//! A document as those who know its format read it: MARC by fields, XML folded, JSON indented.
+//! Documents in the usual form of their format: MARC by fields, XML as a tree that can be folded, JSON indented.
 
 use super::shown::short;
 use maud::{Markup, html};
@@ -7,36 +7,36 @@ use stook_formats::marc::{MarcRecord, show_tag};
 use stook_formats::tree::{NodeKind, QualifiedName, XmlTree};
 use stook_formats::{Document, ParseContext, detect};
 
-/// Characters of a text that are shown.
+/// Max characters of a text.
 const MOST_TEXT: usize = 200_000;
-/// Characters of one value.
+/// Max characters of one value.
 const MOST_VALUE: usize = 4_000;
-/// Elements and fields that are shown.
+/// Max elements of XML.
 const MOST_NODES: usize = 10_000;
-/// Levels of elements that are shown.
+/// Max levels of elements.
 const MOST_LEVELS: usize = 128;
-/// Elements that are open at first are not deeper than this.
+/// Elements above this depth are open at first.
 const OPEN: usize = 2;
 
-/// A document by what it looks like; what cannot be read is shown as text.
+/// Shows a document in its format; one that cannot be parsed is shown as text.
 pub fn shown(bytes: &[u8]) -> Markup {
     let parsed = detect(bytes).and_then(|syntax| Document::parse(bytes, syntax, &ParseContext::new(syntax, &[])).ok());
     match parsed {
         Some(Document::Marc(record)) => marc(&record),
         Some(Document::Xml(tree)) => xml(&tree),
-        // what is too deep to be indented is shown as it is
+        // JSON that is nested too deeply to be indented is shown as it is
         Some(Document::Json(own)) if !own.is_deep() => json(own.value().clone()),
         Some(Document::Json(_) | Document::Csv(_)) | None => text(bytes),
     }
 }
 
 fn text(bytes: &[u8]) -> Markup {
-    // MARC has separators that nobody sees
+    // separators of MARC are invisible
     let whole = String::from_utf8_lossy(bytes).replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
     html! { pre tabindex="0" { (short(&whole, MOST_TEXT)) } }
 }
 
-/// Fields with tag, indicators and subfields, as cataloguers have them before them.
+/// Fields with tag, indicators and subfields, as cataloguers know them.
 fn marc(record: &MarcRecord<'_>) -> Markup {
     html! {
         div.wide tabindex="0" {
@@ -49,7 +49,7 @@ fn marc(record: &MarcRecord<'_>) -> Markup {
                             @if field.is_control() {
                                 td {} td { code { (short(field.data, MOST_VALUE)) } }
                             } @else {
-                                // a blank indicator is written so that it is seen
+                                // a blank indicator is shown as #
                                 td { code { @for indicator in field.indicators() { (if indicator == " " { "#" } else { indicator }) } } }
                                 td { @for (code, value) in field.subfields() { span.subfield { "‡" (code) } " " bdi { (short(value, MOST_VALUE)) } " " } }
                             }
@@ -66,7 +66,7 @@ fn xml(tree: &XmlTree<'_>) -> Markup {
     html! { div.xml { (element(tree, tree.element(), 0, &mut room)) @if room == 0 { p.quiet { "…" } } } }
 }
 
-/// An element: on one line if there is only text in it, else folded.
+/// An element: on one line if it contains only text, else folded.
 fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
     if *room == 0 {
         return html! {};
@@ -103,7 +103,7 @@ fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Mar
     }
 }
 
-/// JSON; members that are documents themselves are shown as such.
+/// JSON; texts that are XML documents are shown below it as such.
 fn json(mut whole: Json) -> Markup {
     let mut inside = Vec::new();
     take_documents(&mut whole, &mut String::new(), &mut inside);
@@ -113,7 +113,7 @@ fn json(mut whole: Json) -> Markup {
     }
 }
 
-/// Takes texts that are XML out of a value, with their paths.
+/// Replaces texts that are XML in a value, and collects them with their paths.
 fn take_documents(value: &mut Json, path: &mut String, found: &mut Vec<(String, XmlTree<'static>)>) {
     match value {
         Json::String(text) if text.trim_start().starts_with('<') => {

@@ -1,4 +1,4 @@
-//! Home: what there is, what is going on, what needs somebody.
+//! The home page: collections, services, jobs, and what needs attention.
 
 use super::import::title;
 use super::shown::{count, done_of, items, members, moment, named, plain, state, text};
@@ -11,17 +11,17 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// The tenant's path alone.
+/// Redirects from the tenant's path to its home page.
 pub async fn front(visit: PageContext) -> Response {
     Redirect::to(&visit.to("home", &[])).into_response()
 }
 
-/// Who needs somebody, collections with their numbers, services, and the newest jobs.
+/// What needs attention, collections with their numbers, services, and the newest jobs.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new("Home", now(&visit).await?.shown(&visit)))
 }
 
-/// `?known=HASH`: the same as a part of a page, where it is another now.
+/// `?known=HASH`: the body of the page, if it has changed.
 pub async fn part(visit: PageContext) -> Response {
     match now(&visit).await {
         Ok(HomeBody { hash, .. }) if visit.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
@@ -29,16 +29,16 @@ pub async fn part(visit: PageContext) -> Response {
     }
 }
 
-/// How things stand.
+/// The body of the home page.
 struct HomeBody {
     body: Markup,
-    /// Whether it will soon be otherwise.
+    /// Whether it will soon change.
     goes_on: bool,
     hash: String,
 }
 
 impl HomeBody {
-    /// It asks for itself again, soon where something goes on. What has not changed is left as it is, with what has the focus.
+    /// It reloads itself, more often while something is in progress. If it has not changed it is not replaced, so that the focus is kept.
     fn shown(&self, visit: &PageContext) -> Markup {
         let again = if self.goes_on { "every 2s" } else { "every 15s" };
         html! { div hx-get=(visit.to("home/now", &[("known", &self.hash)])) hx-trigger=(again) hx-swap="outerHTML" { (self.body) } }
@@ -138,7 +138,7 @@ async fn now(visit: &PageContext) -> HandlerResult<HomeBody> {
     Ok(HomeBody { body, goes_on, hash })
 }
 
-/// Services that are asked, with what they said last.
+/// Services with their latest answers.
 fn services_table(services: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
@@ -172,7 +172,7 @@ fn job_link(visit: &PageContext, job: &Json) -> Markup {
     html! { a href=(visit.to("job", &[("id", &id)])) { (title(job).to_lowercase()) } }
 }
 
-/// Imports as rows.
+/// Jobs as rows.
 pub fn jobs_table(visit: &PageContext, jobs: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {

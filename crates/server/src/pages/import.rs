@@ -1,4 +1,4 @@
-//! Imports: a file is sent, its job is watched, its journal read.
+//! Imports: uploading a file, watching its job, reading its journal.
 
 use super::home::jobs_table;
 use super::layout::{confirmed, csrf};
@@ -14,12 +14,12 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use stook_store::access::Role;
 
-/// Dead chunks that are listed.
+/// Max dead chunks that are listed.
 const MOST_DEAD: usize = 20;
 /// Lines of a journal on a page.
 const LINES: u64 = 100;
 
-/// Where a file is given.
+/// The page with the form for uploads.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let jobs = visit.ask("/jobs", &[("limit", "50")]).await?;
@@ -50,7 +50,7 @@ fn upload_form(visit: &PageContext, overview: &Json) -> Markup {
     }
 }
 
-/// Takes a form with a file, and passes it on as it comes.
+/// Receives a form with a file, and streams the file to the API.
 pub async fn upload(visit: PageContext, mut form: Multipart) -> Response {
     let visit = Arc::new(visit);
     let wrong = |error: axum::extract::multipart::MultipartError| Problem::bad(format!("the form could not be read: {error}"));
@@ -79,7 +79,7 @@ pub async fn upload(visit: PageContext, mut form: Multipart) -> Response {
     }
 }
 
-/// Sends a file to the API while it arrives.
+/// Streams a file to the API while it arrives.
 async fn pass_on(visit: &PageContext, by: &str, tries: bool, mut field: axum::extract::multipart::Field<'_>) -> HandlerResult<Json> {
     let name = field.file_name().unwrap_or("file").to_owned();
     let mut params = vec![("name", name.as_str())];
@@ -97,7 +97,7 @@ async fn pass_on(visit: &PageContext, by: &str, tries: bool, mut field: axum::ex
                 Err(error) => Err(std::io::Error::other(error.to_string())),
             };
             let failed = next.is_err();
-            // who refuses takes no more
+            // an API call that was refused reads no more
             if sender.send(next).await.is_err() || failed {
                 return;
             }
@@ -107,7 +107,7 @@ async fn pass_on(visit: &PageContext, by: &str, tries: bool, mut field: axum::ex
     json_of(response).await
 }
 
-/// What a dry run found.
+/// The result of a dry run.
 fn tried(seen: &Json) -> Markup {
     html! {
         p { "Nothing was changed. Go back to import the file." }
@@ -133,14 +133,14 @@ fn tried(seen: &Json) -> Markup {
     }
 }
 
-/// Outcomes that there are.
+/// The outcomes that occurred, with their numbers.
 fn counts(is_tagging: bool, counts: &Json) -> Markup {
     const OUTCOMES: [&str; 8] = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"];
     let number = |name: &str| counts[name].as_u64().unwrap_or(0);
     html! { dl { @for name in OUTCOMES { @if number(name) > 0 { dt { (outcome(is_tagging, name)) } dd { (count(number(name))) } } } } }
 }
 
-/// `?id=JOB&errors=true&after=`: an import and its journal.
+/// `?id=JOB&errors=true&after=`: a job and its journal.
 pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let id = number_of(visit.param("id"), "an import")?;
     let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
@@ -160,7 +160,7 @@ pub async fn job(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let body = html! {
         div #progress data-events=[(!is_over(&job)).then(|| visit.to("job/events", &[("id", id)]))]
             hx-get=(visit.to("job", &[("id", id), ("part", "1")])) hx-trigger="news" { (progress) }
-        // not in the part that is replaced: a question that somebody is answering would close
+        // outside the part that is replaced, which would close an open confirmation
         (actions(&visit, id, &job, &chunks))
         section {
             h2 { "Journal" }
@@ -199,13 +199,13 @@ fn is_tagging(job: &Json) -> bool {
     job["kind"] == "tags"
 }
 
-/// What a job is, with its number.
+/// The title of a job.
 pub fn title(job: &Json) -> String {
     let what = if is_tagging(job) { "Evaluation" } else { "Import" };
     format!("{what} {}", job["id"])
 }
 
-/// What became of a document; records gain and lose tags.
+/// The name of an outcome; a job that evaluates tags has names of its own.
 fn outcome(is_tagging: bool, name: &str) -> &str {
     match name {
         "created" if is_tagging => "gained",
@@ -218,7 +218,7 @@ fn is_over(job: &Json) -> bool {
     !job["finished"].is_null()
 }
 
-/// How far a job is. It is replaced while somebody looks at it, so it has nothing to press.
+/// The progress of a job. It contains nothing to press, because it is replaced while the visitor looks at it.
 fn progress(visit: &PageContext, id: &str, job: &Json) -> Markup {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (number("documents"), number("planned"));
@@ -241,7 +241,7 @@ fn progress(visit: &PageContext, id: &str, job: &Json) -> Markup {
             @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
             @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd {
                     bdi { (named(file, "name")) }
-                    // of an upload it is not always known before
+                    // the size of an upload may be unknown
                     @if let Some(bytes) = file["bytes"].as_u64().filter(|bytes| *bytes > 0) { ", " (count(bytes)) " bytes" }
                 } }
         }
@@ -253,7 +253,7 @@ fn progress(visit: &PageContext, id: &str, job: &Json) -> Markup {
     }
 }
 
-/// What can be done with a job.
+/// Buttons to change a job.
 fn actions(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
     html! {
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
@@ -264,7 +264,7 @@ fn actions(visit: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
     }
 }
 
-/// Chunks that are tried no more, each with why, and a way to split into smaller chunks ones of it.
+/// Dead chunks, each with the reason, and a form to split it into smaller ones.
 fn dead_chunks(visit: &PageContext, id: &str, chunks: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
@@ -298,7 +298,7 @@ fn smaller(chunk: &Json) -> u64 {
     (chunk["documents"].as_u64().unwrap_or(0) / 10).max(1)
 }
 
-/// `?job=JOB&number=DOCUMENT`: a document that failed, as it was read.
+/// `?job=JOB&number=DOCUMENT`: a failed document as it was read.
 pub async fn document(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let (id, number) = (number_of(visit.param("job"), "an import")?, number_of(visit.param("number"), "a document")?);
     let errors = [("errors", "true"), ("limit", "1"), ("after", &number.parse::<u64>().map_or(0, |number| number.saturating_sub(1)).to_string())];
@@ -319,7 +319,7 @@ pub async fn document(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new(format!("Document {number}"), body))
 }
 
-/// What forms that change a job send.
+/// Fields of all forms that change a job.
 fn of_job(visit: &PageContext, id: &str, what: &str) -> Markup {
     html! { (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(what); }
 }
@@ -337,7 +337,7 @@ fn cancel(visit: &PageContext, id: &str) -> Markup {
     confirmed("cancel", "it", &visit.to("job/change", &[]), &of_job(visit, id, "cancel"))
 }
 
-/// Cancels a job, lets its dead chunks wait again, or makes smaller ones of them.
+/// Cancels a job, retries its dead chunks, or splits one of them.
 pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (id, what) = (number_of(form.get("id"), "an import")?, form.need("do")?);
     match what {
@@ -353,7 +353,7 @@ pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResu
     Ok(Redirect::to(&visit.to("job", &[("id", id)])).into_response())
 }
 
-/// How a job goes on, as server-sent events.
+/// The progress of a job as server-sent events.
 pub async fn events(visit: PageContext) -> Response {
     match number_of(visit.param("id"), "an import") {
         Ok(id) => visit.get(&visit.api(&format!("/jobs/{id}/events"), &[])).await,

@@ -1,4 +1,4 @@
-//! The lab: runs with their tables and pictures, and two of them side by side.
+//! Lab runs with their tables and pictures, and comparisons of two.
 
 use super::shown::{count, items, moment, named, plain};
 use super::visit::{PageContext, RenderedPage};
@@ -31,7 +31,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     })
 }
 
-/// All runs; each leads to itself, or beside `other`.
+/// All runs; each links to its report, or to its comparison with `other`.
 fn list(visit: &PageContext, runs: &Json, other: Option<&str>) -> Markup {
     let to = |name: &str| match other {
         Some(other) => visit.to("lab", &[("run", other), ("beside", name)]),
@@ -62,14 +62,14 @@ fn sections(report: &Json) -> Markup {
                 @if !named(section, "title").is_empty() { h2 { (named(section, "title")) } }
                 @for words in items(&section["words"]) { p { (plain(words)) } }
                 @if section["table"].is_object() { (table(&section["table"])) }
-                // drawn by this program from numbers; names in it are escaped there
+                // drawn by this program from numbers; it escapes names
                 @if let Some(picture) = section["picture"].as_str() { div.picture { (PreEscaped(picture)) } }
             }
         }
     }
 }
 
-/// The first columns are names, the others numbers.
+/// A table whose first columns are names and the others numbers.
 fn table(table: &Json) -> Markup {
     let kind = |place: usize| (place as u64 >= table["names"].as_u64().unwrap_or(0)).then_some("number");
     html! {

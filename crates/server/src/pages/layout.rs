@@ -1,4 +1,4 @@
-//! The frame of pages.
+//! The frame of web pages.
 
 use super::visit::PageContext;
 use crate::guard::problem::Problem;
@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use stook_store::access::Role;
 
-/// Nothing but what this server sends is loaded or run.
+/// The content security policy: nothing is loaded or run except what this server sends.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; \
                       frame-ancestors 'none'; base-uri 'none'";
 
-/// HTML as an answer.
+/// Makes a response of HTML.
 pub fn html(status: StatusCode, page: Markup) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -23,7 +23,7 @@ pub fn html(status: StatusCode, page: Markup) -> Response {
     (status, headers, page.into_string()).into_response()
 }
 
-/// A document of its own.
+/// A complete HTML document.
 pub fn document(title: &str, body: &Markup) -> Markup {
     let version = env!("CARGO_PKG_VERSION");
     html! {
@@ -45,7 +45,7 @@ pub fn document(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A page with everything around it.
+/// A page with navigation and footer.
 pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
     let here = match visit.path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
         "record" | "facets" => "search",
@@ -85,12 +85,12 @@ pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
     document(&format!("{title} · {}", visit.catalogue()), &whole)
 }
 
-/// The mark of a form.
+/// The hidden field that protects a form against cross-site requests.
 pub fn csrf(visit: &PageContext) -> Markup {
     html! { input type="hidden" name="csrf" value=(visit.csrf()); }
 }
 
-/// A change that cannot be taken back: it is asked for, and then confirmed. `whom` is said to who does not see what is beside it.
+/// A button for a change that cannot be undone, which must be confirmed. `whom` names its object for screen readers.
 pub fn confirmed(what: &str, whom: &str, action: &str, fields: &Markup) -> Markup {
     html! {
         details.sure {
@@ -100,7 +100,7 @@ pub fn confirmed(what: &str, whom: &str, action: &str, fields: &Markup) -> Marku
     }
 }
 
-/// What is wrong, in words.
+/// Shows a problem.
 pub fn trouble(problem: &Problem) -> Markup {
     let shown = problem.members.iter().find(|(name, _)| name == "shown").and_then(|(_, shown)| shown.as_str());
     html! {
@@ -114,7 +114,7 @@ pub fn trouble(problem: &Problem) -> Markup {
     }
 }
 
-/// A problem without a frame: of who has none.
+/// A page with a problem, for requests without a known visitor.
 pub fn bare(problem: &Problem) -> Response {
     let body = html! { main.narrow { h1 { "Something went wrong" } (trouble(problem)) p { a href="/" { "Back to the home page" } } } };
     html(problem.status, document("Something went wrong", &body))

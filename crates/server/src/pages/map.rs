@@ -1,28 +1,28 @@
-//! Geometries as a map: each a shape that leads to its record, on a grid of meridians and parallels.
+//! Geometries on a map with meridians and parallels; each shape links to its record.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use stook_catalogue::value::{FieldType, Geometry, Value, from_json};
 
-/// Points that the shapes of a map have together at most.
+/// Max points of all shapes of a map.
 const MOST_POINTS: usize = 3_000;
-/// Shapes that are filled more strongly, as few lie over each other.
+/// Up to this number, shapes are filled more strongly, because few overlap.
 const FEW: usize = 10;
-/// Degrees that a map shows at least.
+/// Min degrees that a map shows.
 const LEAST: f64 = 0.5;
-/// How many times wider than high a map is: it shows more of its surroundings where it would be higher, or flatter.
+/// The allowed ratio of width to height. A map outside this range is enlarged to it.
 const RATIO: std::ops::RangeInclusive<f64> = 1.6..=2.5;
-/// Distances between meridians, and between parallels, in degrees.
+/// Possible distances between meridians, and between parallels, in degrees.
 const STEPS: [f64; 12] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0];
 
-/// What is drawn: what it is called, where it leads, and where it is.
+/// A geometry to draw, with its label and link.
 pub(super) struct Place {
     pub label: String,
     pub href: Option<String>,
     pub geometry: Json,
 }
 
-/// A map of what can be read of the places; nothing if that is nothing. `id` tells the maps of a page apart.
+/// Draws a map of the readable geometries; empty if there are none. `id` distinguishes the maps of a page.
 pub(super) fn map(id: &str, label: &str, places: &[Place]) -> Markup {
     let read = |place: &Place| match from_json(&place.geometry, &FieldType::Geometry, None) {
         Ok(Value::Geometry(geometry)) => Some(geometry),
@@ -55,20 +55,20 @@ pub(super) fn map(id: &str, label: &str, places: &[Place]) -> Markup {
                         }
                     }
                 }
-                // what lies west of the antimeridian on a map that goes on behind it
+                // on a map that extends across the antimeridian: a copy of all shapes, moved by 360 degrees
                 @if view.east > 180.0 { use href={ "#" (id) } x="360" aria-hidden="true" {} }
             }
         }
     }
 }
 
-/// The part of the Earth that a map shows, in degrees. East of the antimeridian longitudes go on above 180.
+/// The part of the Earth that a map shows, in degrees. Longitudes beyond the antimeridian exceed 180.
 struct View {
     west: f64,
     south: f64,
     east: f64,
     north: f64,
-    /// How much shorter a degree of longitude is than one of latitude.
+    /// The length of a degree of longitude relative to one of latitude.
     narrowed: f64,
 }
 
@@ -99,14 +99,14 @@ impl View {
         format!("{:.4} {:.4} {:.4} {:.4}", self.x(self.west), -self.north, self.x(self.east - self.west), self.height())
     }
 
-    /// The least distance that gives few meridians and parallels.
+    /// The smallest distance that gives at most about eight lines.
     fn step(&self) -> f64 {
         let longer = self.x(self.east - self.west).max(self.height());
         STEPS.into_iter().find(|step| longer / step <= 8.0).unwrap_or(90.0)
     }
 }
 
-/// From where to where longitudes reach that leave out the widest gap between them.
+/// Returns the range of longitudes that leaves out the widest gap.
 fn around(mut spans: Vec<(f64, f64)>) -> (f64, f64) {
     spans.sort_by(|one, other| one.0.total_cmp(&other.0));
     let first = spans.first().map_or(0.0, |span| span.0);
@@ -117,17 +117,17 @@ fn around(mut spans: Vec<(f64, f64)>) -> (f64, f64) {
         }
         end = end.max(*high);
     }
-    // the gap across the antimeridian is that of a map that does not go on behind it
+    // the range does not cross the antimeridian if the gap there is the widest
     if first + 360.0 - end >= widest { (first, end) } else { found.unwrap_or((first, end)) }
 }
 
-/// The multiples of a step between two numbers.
+/// Returns the multiples of a step between two numbers.
 fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
     let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
     (first..=last).map(move |number| number as f64 * step)
 }
 
-/// A longitude or a latitude as maps write it.
+/// Formats a longitude or a latitude.
 fn degrees(value: f64, above: &str, below: &str) -> String {
     let value = if value > 180.0 {
         value - 360.0

@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 use stook_report::svg;
 
-/// Requests by route, stages of imports, and how things stand.
+/// Requests by route, tasks by kind, and the current state.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let summary = visit.ask_at("/metrics/summary").await?;
-    // that is of all tenants: who is of one sees only what is counted of that
+    // the history covers all tenants, so an admin of one tenant may not see it
     let history = visit.ask_at("/metrics/history").await.ok();
     let body = html! {
         @if let Some(history) = &history { section { h2 { "The last hour" } (curves(history)) } }
@@ -25,7 +25,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new("Metrics", body))
 }
 
-/// What is drawn together: a title, a unit, and what of each point.
+/// The charts: title, unit, and members of a point.
 const CURVES: [(&str, &str, &[&str]); 8] = [
     ("Requests", "per second", &["requests", "failed"]),
     ("Response times", "seconds", &["p50", "p99"]),
@@ -37,7 +37,7 @@ const CURVES: [(&str, &str, &[&str]); 8] = [
     ("Store: share of time spent writing", "seconds", &["writing"]),
 ];
 
-/// Curves of what was not always nothing.
+/// Charts of values that were not always zero.
 fn curves(history: &Json) -> Markup {
     let points = items(&history["points"]);
     let minutes = |place: usize| (place as f64 + 1.0 - points.len() as f64) * history["every"].as_f64().unwrap_or(0.0) / 60.0;
@@ -81,13 +81,13 @@ fn table(what: &str, rows: &[Json]) -> Markup {
     }
 }
 
-/// A number, bytes as people read them.
+/// Formats a number, or bytes as MB.
 fn standing(what: &str, number: &Json) -> String {
     let number = number.as_u64().unwrap_or(0);
     if what.ends_with("bytes") { format!("{:.1} MB", number as f64 / 1e6) } else { count(number) }
 }
 
-/// Seconds; nothing is longer than what is told apart.
+/// Formats seconds; null is above the largest bucket.
 fn time(seconds: &Json) -> String {
     match seconds.as_f64() {
         None => "longer".into(),

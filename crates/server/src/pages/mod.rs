@@ -1,7 +1,7 @@
-//! Pages: what a person would rather look at than read.
+//! Web pages for people.
 //!
-//! A page is the rendering of answers of the API, which are asked for inside the process by whoever looks, with their token: pages know
-//! no records, and may do nothing that the API refuses. `.json` after the path of a page gives the answers instead.
+//! A page renders responses of the API, which it calls inside the process with the visitor's token: pages do not access records themselves, and may
+//! do nothing that the API refuses. `.json` after the path of a page returns the responses instead.
 
 mod assets;
 mod coverage;
@@ -33,21 +33,21 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use visit::{PageContext, RenderedPage, SubmittedForm};
 
-/// What pages share.
+/// What all pages share.
 pub struct WebPages {
     app: Arc<App>,
     /// The API, guarded.
     api: Router,
-    /// Makes forms of this process, for these visitors, told from others.
+    /// The secret from which forms get their CSRF tokens.
     secret: [u8; 32],
-    /// Marks of forms that were sent and must not be sent twice, the newest ones.
+    /// One-time marks of submitted forms that must not be submitted twice, newest last.
     sent: Mutex<VecDeque<String>>,
 }
 
-/// The routes of pages over an API.
+/// Returns the routes of the pages; `api` is the API that they call.
 pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let mut secret = [0; 32];
-    // without randomness every form is refused, see `Form::check`
+    // without randomness the secret stays zero and every form is refused, see `SubmittedForm::check`
     let _ = getrandom::fill(&mut secret);
     let pages = Arc::new(WebPages { app: app.clone(), api: api.clone(), secret, sent: Mutex::default() });
     let both = |path: &str, page: MethodRouter<Arc<WebPages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
@@ -87,12 +87,12 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .with_state(pages)
 }
 
-/// A path that is no page.
+/// Answers paths that are no page.
 async fn nothing_there(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Err(Problem::missing(format!("page not found: {}", visit.path)))
 }
 
-/// A page: what it shows, or what is wrong, in the same frame.
+/// Makes a route of a page; problems are shown in the same frame.
 fn page<F, A>(show: F) -> MethodRouter<Arc<WebPages>>
 where
     F: Fn(Arc<PageContext>) -> A + Clone + Send + Sync + 'static,
@@ -105,7 +105,7 @@ where
     })
 }
 
-/// A form that was sent: where it leads, or what is wrong.
+/// Makes a route of a form, after checking its CSRF token.
 fn change<F, A>(work: F) -> MethodRouter<Arc<WebPages>>
 where
     F: Fn(Arc<PageContext>, SubmittedForm) -> A + Clone + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! A record: what it is, who says what of it, what it belongs to, what was done with it and what can be done.
+//! A record: its values with their contributions, related records, change log, and transitions.
 
 use super::layout::csrf;
 use super::map::{Place, map};
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use stook_query::as_value;
 use stook_store::access::Role;
 
-/// Collections that are asked what belongs to a record.
+/// Max links that are searched for related records.
 const MOST_LINKS: usize = 24;
-/// Keys of linked records that are shown at once; others are folded.
+/// Max keys of linked records shown at once; others are folded.
 const MOST_AT_ONCE: usize = 20;
-/// Folded ones.
+/// Max folded keys.
 const MOST_AT_ALL: usize = 1_000;
-/// Characters of such a key.
+/// Max characters of such a key.
 const MOST_KEY: usize = 160;
-/// Documents that are shown; of others there is a way to keep them.
+/// Max documents that are shown; others can be downloaded.
 const MOST_DOCUMENTS: usize = 8;
 
 /// `?collection=C&key=K`
@@ -56,7 +56,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new(key, body))
 }
 
-/// State with the transitions that change it.
+/// State, with the transitions that change it.
 fn states(visit: &PageContext, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
     let transitions: Vec<(&str, &[Json])> =
         items(&own["transitions"]).iter().filter_map(|name| Some((name.as_str()?, items(&explained["transitions"][name.as_str()?])))).collect();
@@ -104,8 +104,7 @@ fn input(name: &str, about: &Json) -> Markup {
     }
 }
 
-/// Golden values, and what every contributor says: the winning value is marked, those that are told apart from it stand out where
-/// the definition has them flagged.
+/// Golden values and the value of every contributor. Winning values are marked; other values are highlighted if the definition flags conflicts.
 fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
     let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|one| named(one, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
@@ -174,7 +173,7 @@ fn maps(own: &Json, explained: &Json) -> Markup {
     }
 }
 
-/// Keys of linked records: a way to each of them. Some are `planned`, known before there is such a record.
+/// Links to the records with these keys. Those that are `planned` do not exist yet.
 pub(super) fn linked(visit: &PageContext, target: &str, keys: &Json, planned: &[Json]) -> Markup {
     let all = match keys {
         Json::Array(keys) => keys.as_slice(),
@@ -213,12 +212,12 @@ fn why(field: &Json) -> String {
     std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(most).collect::<Vec<_>>().join("; ")
 }
 
-/// Records of other collections whose links name this one.
+/// Records of other collections that link to this one.
 async fn belonging(visit: &PageContext, all: &[Json], collection: &str, key: &str) -> Markup {
     let mut rows = Vec::new();
     for (other, field, is_indexed) in linking(all, collection).into_iter().take(MOST_LINKS) {
         let query = format!("{other} {field}={}", as_value(key));
-        // where no index finds them all records would be read to count them
+        // without an index, counting would read all records
         let number = if is_indexed {
             let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
             counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64())
@@ -242,7 +241,7 @@ async fn belonging(visit: &PageContext, all: &[Json], collection: &str, key: &st
     }
 }
 
-/// Collections whose records name one of this collection, each with the field that does, and whether an index finds them.
+/// Returns the collections whose records may link to this collection, each with the field, and whether it is indexed.
 fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str, bool)> {
     let mut found = Vec::new();
     for other in all {
@@ -275,7 +274,7 @@ fn history(log: &Json) -> Markup {
     }
 }
 
-/// Documents as they were delivered, one of each contributor who is heard.
+/// Documents as they were delivered, one of each contributor that counts.
 async fn documents(visit: &PageContext, collection: &str, key: &str, explained: &Json) -> Markup {
     let kept = items(&explained["contributions"]).iter().filter(|one| one["raw_bytes"].is_u64() && one["says"] != "retired");
     let mut all = Vec::new();
@@ -298,7 +297,7 @@ async fn documents(visit: &PageContext, collection: &str, key: &str, explained: 
     html! { @for one in all { (one) } }
 }
 
-/// A transition that was asked for by a form: `arg.NAME` are its arguments.
+/// Applies a transition from a form; its arguments are `arg.NAME`.
 pub async fn transition(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (collection, key, name) = (form.need("collection")?, form.need("key")?, form.need("transition")?);
     let overview = visit.ask("", &[]).await?;
@@ -308,7 +307,7 @@ pub async fn transition(visit: Arc<PageContext>, form: SubmittedForm) -> Handler
     let mut arguments = Map::new();
     for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
         let Some(argument) = sent.strip_prefix("arg.") else { continue };
-        // what is no text is what JSON takes it for
+        // an argument of another type than text is read as JSON
         let is_text = named(&own["arguments"][name][argument], "type") == "text";
         let read = if is_text { None } else { serde_json::from_str(text).ok() };
         arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));

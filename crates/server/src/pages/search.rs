@@ -1,4 +1,4 @@
-//! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
+//! Search: a query, its rows, its errors shown at their position, and suggestions.
 
 use super::layout::trouble;
 use super::map::{Place, map};
@@ -14,15 +14,15 @@ use std::sync::Arc;
 
 /// Rows of a page.
 const ROWS: u64 = 50;
-/// Rows of a page of very long ones.
+/// Rows of a page if the rows are very long.
 const FEW: u64 = 5;
-/// Seconds that services are waited for; what they say later is there when somebody looks again.
+/// Seconds to wait for services; later answers are shown when the page is reloaded.
 const WAIT: &str = "5";
-/// Columns that are shown of records with many fields.
+/// Max columns shown unless all are requested.
 const COLUMNS: usize = 6;
-/// Characters of rows that are shown as JSON.
+/// Max characters of rows shown as JSON.
 const MOST_JSON: usize = 200_000;
-/// Characters of a value that is a link.
+/// Max characters of a value in a link.
 const MOST_VALUE: usize = 60;
 
 /// `?q=QUERY&idx=&view=table|json&all=`
@@ -32,14 +32,14 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         let body = html! { (form(&visit, "", &overview)) (begin(&visit, &overview)) };
         return Ok(RenderedPage::new("Search", body));
     };
-    // what has no value yet is gone on with, not asked
+    // a query without its value yet gets completions and is not run
     if is_begun(query) {
         let body = html! { (form(&visit, query, &overview)) (ahead(&visit, query).await?) };
         return Ok(RenderedPage::new("Search", body));
     }
     let idx = place_of(visit.param("idx"))?;
     let asked = async |rows: u64| {
-        // one more than is shown says whether there are more; all are counted after the page, which takes longer
+        // one more row than is shown tells whether there are more; counting all takes longer and follows later
         let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(rows + 1).to_string()), ("wait", WAIT)];
         visit.ask("/query", &params).await
     };
@@ -59,7 +59,7 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new("Search", html! { (form(&visit, query, &overview)) (body) }))
 }
 
-/// Whether a query ends where a value is to stand.
+/// Whether a query ends where a value is missing.
 fn is_begun(query: &str) -> bool {
     query.trim_end().ends_with('=')
 }
@@ -77,7 +77,7 @@ fn form(visit: &PageContext, query: &str, overview: &Json) -> Markup {
     }
 }
 
-/// `?q=QUERY`: how many rows there are. A part of a page.
+/// `?q=QUERY`: the total number of rows. A part of a page.
 pub async fn total(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let params = [("q", visit.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
     let answer = visit.ask("/query", &params).await?;
@@ -98,17 +98,17 @@ fn begin(visit: &PageContext, overview: &Json) -> Markup {
     }
 }
 
-/// A page of what was found.
+/// A page of results.
 struct ResultsPage<'v> {
     visit: &'v PageContext,
     query: &'v str,
     idx: u64,
-    /// How many rows it has at most.
+    /// Max rows of the page.
     rows: u64,
 }
 
 impl ResultsPage<'_> {
-    /// The same from another row on, or in another form.
+    /// Returns the path of the same query from another row, or in another form.
     fn with(&self, idx: u64, view: Option<&str>, all: bool) -> String {
         let idx = idx.to_string();
         let mut params = vec![("q", self.query)];
@@ -173,14 +173,14 @@ fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
     }
 }
 
-/// Rows as lines of values with tabs between them, as other programs take them.
+/// Rows as lines of values separated by tabs, for other programs.
 fn lines(answer: &Json, rows: &[Json]) -> String {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let cell = |row: &Json, name: &str| plain(&row[name]).replace(['\t', '\n', '\r'], " ");
     rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect::<Vec<_>>().join("\t") + "\n").collect()
 }
 
-/// What services had to say.
+/// The state of the services.
 fn services(visit: &PageContext, query: &str, said: &Json, again: &str) -> Markup {
     html! {
         @if items(said).iter().any(|service| service["state"] == "running") {
@@ -192,8 +192,7 @@ fn services(visit: &PageContext, query: &str, said: &Json, again: &str) -> Marku
     }
 }
 
-/// Of many columns those that are shown, in the order of the definition: the key and what people look for first, lists, structs and
-/// what most rows have not last.
+/// Chooses columns to show, in the order of the definition: the key and indexed fields first; lists, structs and mostly empty columns last.
 fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) -> Vec<&'n str> {
     let collection = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
     let rank = |name: &str| {
@@ -232,12 +231,12 @@ fn maps(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> M
     }
 }
 
-/// Rows, with a link to each record.
+/// Rows with links to their records.
 fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
-    // a field that is the key says it again
+    // a field that is the key repeats it
     let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
     let told: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
     let shown = if all { names.clone() } else { chosen(overview, answer, rows, &told) };
@@ -274,7 +273,7 @@ fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all
     }
 }
 
-/// Queries that were perhaps meant, with the reasons.
+/// Suggested queries with their reasons.
 fn suggested(visit: &PageContext, meant: &Json) -> Markup {
     let all = items(&meant["suggestions"]);
     html! {
@@ -293,7 +292,7 @@ fn suggested(visit: &PageContext, meant: &Json) -> Markup {
     }
 }
 
-/// `?q=QUERY&part=1`: values of fields, each with the query that asks for those alone.
+/// `?q=QUERY&part=1`: facets, each value with the query for it.
 pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let query = visit.param("q").unwrap_or_default();
     let answer = visit.ask("/query/facets", &[("q", query)]).await?;
@@ -330,17 +329,17 @@ pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage { part: visit.param("part").is_some(), ..RenderedPage::new(query, body) })
 }
 
-/// `?q=TEXT`: how the text goes on, and queries that were perhaps meant. A part of a page.
+/// `?q=TEXT`: completions and suggested queries. A part of a page.
 pub async fn suggestions(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let text = visit.param("q").unwrap_or_default();
-    // a query of its own language needs no guess
+    // a text in the query language needs no suggestions
     let is_query = text.contains(['=', '|', '<', '>']);
     let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
     let body = html! { (ahead(&visit, text).await?) (suggested(&visit, &meant)) };
     Ok(RenderedPage::part(body))
 }
 
-/// What the last word of a text could become.
+/// Completions of the last word of a text.
 async fn ahead(visit: &PageContext, text: &str) -> HandlerResult<Markup> {
     let found = visit.ask("/query/completions", &[("q", text)]).await?;
     let found = items(&found["completions"]);
@@ -351,13 +350,13 @@ async fn ahead(visit: &PageContext, text: &str) -> HandlerResult<Markup> {
     })
 }
 
-/// `?q=QUERY`: how services answer, as server-sent events.
+/// `?q=QUERY`: the state of services as server-sent events.
 pub async fn events(visit: PageContext) -> Response {
     let path = visit.api("/query/events", &[("q", visit.param("q").unwrap_or_default())]);
     visit.get(&path).await
 }
 
-/// `?q=QUERY`: what was found, to be kept.
+/// `?q=QUERY`: the results as a download.
 pub async fn download(visit: PageContext) -> Response {
     let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
     let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);

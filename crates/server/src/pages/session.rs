@@ -1,4 +1,4 @@
-//! Signing in: a token of the API, kept in a cookie that no script reads and no other site sends.
+//! Signing in: the token is kept in a cookie that scripts cannot read and other sites cannot send.
 
 use super::visit::{CARRIED, SubmittedForm};
 use super::{WebPages, layout};
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use std::sync::Arc;
 
-/// The name of the cookie. Browsers keep one for all ports of a machine: servers beside each other have each their own.
+/// The name of the cookie. It contains the port, because browsers share cookies between all ports of a host.
 fn cookie(sent: &HeaderMap) -> String {
     let host = sent.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     match host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -19,7 +19,7 @@ fn cookie(sent: &HeaderMap) -> String {
     }
 }
 
-/// What the API is sent for a visitor: their token, and where they come from.
+/// Returns the headers of API calls for a visitor: their token, and `Host` and `Origin`.
 pub fn headers(sent: &HeaderMap) -> HeaderMap {
     let mut own = HeaderMap::new();
     for name in CARRIED {
@@ -30,7 +30,7 @@ pub fn headers(sent: &HeaderMap) -> HeaderMap {
     let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
     let own_name = cookie(sent);
     let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == own_name).map(|(_, token)| token);
-    // a program may send the token as it does to the API
+    // programs may send the token as in the API
     let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()).or_else(|| sent.get(header::AUTHORIZATION).cloned());
     if let Some(bearer) = bearer {
         own.insert(header::AUTHORIZATION, bearer);
@@ -38,7 +38,7 @@ pub fn headers(sent: &HeaderMap) -> HeaderMap {
     own
 }
 
-/// The first page of who is known; others sign in.
+/// Redirects known visitors to their home page, others to the form for signing in.
 pub async fn front(State(pages): State<Arc<WebPages>>, sent: HeaderMap) -> Response {
     match pages.app.tokens.caller(&headers(&sent)) {
         Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response(),
@@ -46,7 +46,7 @@ pub async fn front(State(pages): State<Arc<WebPages>>, sent: HeaderMap) -> Respo
     }
 }
 
-/// `?to=PATH`: where a token is given, and where it leads.
+/// `?to=PATH`: the form for signing in; it leads to `to` afterwards.
 pub async fn form(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
     let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
     shown(&pages, StatusCode::OK, None, params.first("to").unwrap_or_default())
@@ -69,9 +69,9 @@ fn shown(pages: &WebPages, status: StatusCode, wrong: Option<&str>, to: &str) ->
     layout::html(status, layout::document("Sign in", &body))
 }
 
-/// Takes a token.
+/// Signs in with a token.
 pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
-    // nobody is signed in by somebody else's page
+    // other sites must not sign a visitor in
     if sent.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
         return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form has expired or comes from another site: sign in again"));
     }
@@ -98,7 +98,7 @@ pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: Su
     }
 }
 
-/// Forgets the token.
+/// Signs out.
 pub async fn leave(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     if let Err(problem) = form.check(&pages, &headers(&sent)) {
         return layout::bare(&problem);

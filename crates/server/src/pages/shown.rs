@@ -1,14 +1,14 @@
-//! Values as people read them.
+//! Formats values for people.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
-/// Characters of a text that are shown before the rest is folded.
+/// Characters of a text shown before the rest is folded.
 const LONG: usize = 160;
-/// Characters of the longest text that is shown at all.
+/// Max characters of a text.
 const LONGEST: usize = 20_000;
 
-/// A value. Texts are isolated: their direction is theirs alone.
+/// Shows a value. Texts are isolated, so that their writing direction does not affect others.
 pub fn value(json: &Json) -> Markup {
     match json {
         Json::Null => html! { span.none { "–" } },
@@ -32,7 +32,7 @@ pub fn value(json: &Json) -> Markup {
     }
 }
 
-/// Whether a text has the shape in which times are shown.
+/// Whether a text looks like a time.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     (20..=27).contains(&bytes.len())
@@ -42,7 +42,7 @@ fn is_time(text: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_digit() || b"-T:.Z".contains(byte))
 }
 
-/// A value on one line.
+/// Returns a value as plain text.
 pub fn plain(json: &Json) -> String {
     match json {
         Json::Null => String::new(),
@@ -51,7 +51,7 @@ pub fn plain(json: &Json) -> String {
     }
 }
 
-/// A text; the rest of a long one is folded.
+/// Shows a text; the rest of a long one is folded.
 pub fn text(text: &str) -> Markup {
     if text.chars().nth(LONG).is_none() {
         return html! { bdi { (text) } };
@@ -59,7 +59,7 @@ pub fn text(text: &str) -> Markup {
     html! { details { summary { bdi { (short(text, LONG)) } } bdi.long { (short(text, LONGEST)) } } }
 }
 
-/// At most so many characters.
+/// Shortens a text to `most` characters.
 pub fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{} …", &text[..end]),
@@ -67,7 +67,7 @@ pub fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// A whole number with narrow gaps.
+/// Formats a number with narrow spaces.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -80,29 +80,29 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// Members of an object, or of nothing.
+/// Returns the members of an object; none of anything else.
 pub fn members(json: &Json) -> impl Iterator<Item = (&String, &Json)> {
     json.as_object().into_iter().flatten()
 }
 
-/// Elements of a list, or of nothing.
+/// Returns the elements of a list; none of anything else.
 pub fn items(json: &Json) -> &[Json] {
     json.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A text member.
+/// Returns a text member; empty if there is none.
 pub fn named<'j>(json: &'j Json, name: &str) -> &'j str {
     json[name].as_str().unwrap_or_default()
 }
 
-/// A date and time without what nobody reads.
+/// Shows a time up to seconds.
 pub fn moment(json: &Json) -> Markup {
     let whole = json.as_str().unwrap_or_default();
     let shown = whole.split('.').next().unwrap_or_default().replace('T', " ");
     html! { time datetime=(whole) { (shown.trim_end_matches('Z')) } }
 }
 
-/// Documents of a job that are done, and of how many where those are more.
+/// Formats the number of processed documents of a job, and of how many if that differs.
 pub fn done_of(job: &Json) -> String {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (count(number("documents")), count(number("planned")));
@@ -113,7 +113,7 @@ pub fn done_of(job: &Json) -> String {
     }
 }
 
-/// Whether a state is good, bad or in between; most are none of these.
+/// Classifies a state as good, bad or in between; most are none of these.
 pub fn kind(name: &str) -> &'static str {
     match name {
         "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" | "true" => "good",
@@ -123,7 +123,7 @@ pub fn kind(name: &str) -> &'static str {
     }
 }
 
-/// A state as a word with a colour of its own; the word alone says it, too.
+/// Shows a state as a coloured word.
 pub fn state(name: &str) -> Markup {
     html! { span class={ "state " (kind(name)) } { (name.replace('_', " ")) } }
 }

@@ -1,4 +1,4 @@
-//! Tags: what carries them by which definition, and how their evaluation goes on.
+//! Tags with their definitions and evaluations.
 
 use super::layout::{confirmed, csrf};
 use super::shown::{count, items, named, plain, state, text};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_store::access::Role;
 
-/// The tags of all collections that have some.
+/// Shows the tags of all collections that have tags.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = visit.ask("", &[]).await?;
     let tagged: Vec<&str> = items(&overview["collections"]).iter().filter(|own| own["tags"] == true).map(|own| named(own, "name")).collect();
@@ -67,7 +67,7 @@ fn row(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     }
 }
 
-/// How the evaluation of a tag goes on; it asks for itself again until it is over.
+/// Shows the progress of a tag's evaluation; it reloads itself until that has ended.
 fn evaluation(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let own = &tag["evaluation"];
     let number = |name: &str| own[name].as_u64().unwrap_or(0);
@@ -86,7 +86,7 @@ fn evaluation(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     }
 }
 
-/// `?collection=C&name=N`: how the evaluation of a tag goes on. A part of a page.
+/// `?collection=C&name=N`: the progress of a tag's evaluation. A part of a page.
 pub async fn standing(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let (collection, name) = (visit.param("collection").unwrap_or_default(), visit.param("name").unwrap_or_default());
     let percent = crate::api::response::percent;
@@ -94,7 +94,7 @@ pub async fn standing(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::part(evaluation(&visit, collection, &tag)))
 }
 
-/// What forms that change a tag send.
+/// Fields of all forms that change a tag.
 fn of_tag(visit: &PageContext, collection: &str, name: &str) -> Markup {
     html! { (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name); }
 }
@@ -113,7 +113,7 @@ fn delete(visit: &PageContext, collection: &str, name: &str) -> Markup {
     confirmed("delete", name, &visit.to("tags/change", &[]), &fields)
 }
 
-/// A definition that is changed, with its preview.
+/// A form that changes a definition, with its preview.
 fn edit_tag(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     let (name, is_query) = (named(tag, "name"), tag["query"].is_string());
     let id = |part: &str| format!("{part}-{collection}-{name}");
@@ -132,7 +132,7 @@ fn edit_tag(visit: &PageContext, collection: &str, tag: &Json) -> Markup {
     }
 }
 
-/// A query with what it finds.
+/// An input for a query, with its preview.
 fn query_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, label: &str, query: &str) -> Markup {
     html! {
         label for=(id("query")) { (label) }
@@ -142,9 +142,9 @@ fn query_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> Strin
     }
 }
 
-/// An XPath with what it would find.
+/// An input for an XPath, with its preview.
 fn xpath_input(visit: &PageContext, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
-    // names of tags are no selectors: what is typed is shown after its own field
+    // names of tags may not be valid selectors, so the preview is found as the next element
     html! {
         label for=(id("xpath")) { "XPath over the record's document" }
         textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" hx-get=(visit.to("tags/preview", &[("collection", collection)]))
@@ -170,7 +170,7 @@ fn new_tag(visit: &PageContext, collection: &str) -> Markup {
     }
 }
 
-/// `?collection=C&xpath=X` or `&query=Q`: what a definition would find. A part of a page.
+/// `?collection=C&xpath=X` or `&query=Q`: what a definition finds. A part of a page.
 pub async fn preview(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let given = ["xpath", "query"].into_iter().find_map(|kind| Some((kind, visit.param(kind).filter(|text| !text.trim().is_empty())?)));
     let (collection, Some((kind, text))) = (visit.param("collection").unwrap_or_default(), given) else {
@@ -193,7 +193,7 @@ pub async fn preview(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::part(body))
 }
 
-/// Makes a tag, changes it, evaluates it again, or removes it.
+/// Creates, changes, evaluates or removes a tag.
 pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (collection, name) = (form.need("collection")?, form.need("name")?);
     let overview = visit.ask("", &[]).await?;

@@ -1,19 +1,19 @@
-//! Marks along time: lanes under one axis. Every mark is a link.
+//! Draws marks along time: lanes under a common axis. Every mark is a link.
 
 use super::shown::short;
 use maud::{Markup, html};
 use stook_catalogue::value::{FieldType, Value, from_text};
 
-/// Width of a drawing in its own units, which is that of its names and that of its lanes.
+/// Width of a drawing in its own units, and the part of it that names take.
 const WIDTH: f64 = 1_000.0;
 const NAMES: f64 = 190.0;
 /// Height of a lane, and of the axis.
 const LANE: f64 = 24.0;
-/// Characters of a name that fit beside a lane.
+/// Max characters of a name next to a lane.
 const MOST_NAME: usize = 24;
-/// Most ticks of an axis.
+/// Max ticks of an axis.
 const TICKS: f64 = 7.0;
-/// Seconds between ticks: what people count in.
+/// Possible distances of ticks, in seconds.
 const STEPS: [f64; 19] = [
     1.0,
     2.0,
@@ -36,31 +36,31 @@ const STEPS: [f64; 19] = [
     2_592_000.0,
 ];
 
-/// What was from one time to another, in seconds.
+/// An interval, in seconds.
 pub struct TimelineMark {
     pub from: f64,
     pub to: f64,
-    /// How it looks, as a class.
+    /// Its class in the style sheet.
     pub kind: &'static str,
-    /// Where it leads to.
+    /// Its link.
     pub href: String,
-    /// What it says.
+    /// Its label.
     pub label: String,
 }
 
-/// Marks of one thing.
+/// A row of marks.
 pub struct TimelineLane {
     pub name: String,
     pub href: String,
     pub marks: Vec<TimelineMark>,
 }
 
-/// From the first time of spans to their last, if there are any.
+/// Returns the first and last time of spans, if there are any.
 pub fn extent(spans: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
     spans.reduce(|(from, to), (start, stop)| (from.min(start), to.max(stop))).filter(|(from, to)| from <= to)
 }
 
-/// Lanes from the first time of a span to its last.
+/// Draws lanes from one time to another.
 pub fn drawing(lanes: &[TimelineLane], (from, to): (f64, f64), label: &str) -> Markup {
     let length = (to - from).max(1.0);
     let place = |at: f64| NAMES + ((at - from) / length).clamp(0.0, 1.0) * (WIDTH - NAMES);
@@ -92,7 +92,7 @@ pub fn drawing(lanes: &[TimelineLane], (from, to): (f64, f64), label: &str) -> M
     }
 }
 
-/// Times at which an axis is marked, and how: the first of a day with the day.
+/// Returns the ticks of an axis with their labels; the first of a day includes the date.
 fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
     let most = |step: f64| (to - from) / step <= TICKS;
     let longest = STEPS[STEPS.len() - 1];
@@ -120,7 +120,7 @@ fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
     all
 }
 
-/// Seconds of a time as records show it.
+/// Reads a time as seconds since 1970.
 pub fn seconds(text: &str) -> Option<f64> {
     from_text(text, &FieldType::Timestamp, None).ok()?.as_int().map(|micros| micros as f64 / 1e6)
 }

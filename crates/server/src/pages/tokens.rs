@@ -1,4 +1,4 @@
-//! Tokens: who may do what.
+//! Tokens of a tenant.
 
 use super::layout::{confirmed, csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-/// Tokens of the tenant.
+/// Lists the tenant's tokens.
 pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let tokens = visit.ask("/tokens", &[]).await?;
     let body = html! {
@@ -53,14 +53,14 @@ fn revoke(visit: &PageContext, token: &Json) -> Markup {
     confirmed("revoke", &whom, &visit.to("tokens/change", &[]), &html! { (csrf(visit)) input type="hidden" name="revoke" value=(id); })
 }
 
-/// A mark by which a form that is sent twice is known.
+/// Makes a mark by which a form that is submitted twice is recognised.
 fn once() -> HandlerResult<String> {
     let mut mark = [0; 16];
     getrandom::fill(&mut mark).map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
     Ok(hex(&mark))
 }
 
-/// Makes a token, which is shown this once, or revokes one.
+/// Makes a token, which is shown only once, or revokes one.
 pub async fn change(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     if let Some(id) = form.get("revoke") {
         let id = number_of(Some(id), "a token")?;

@@ -1,4 +1,4 @@
-//! A visit: who looks, what they asked for, and the answers of the API that are shown.
+//! A request for a page: the visitor, the parameters, and the responses of the API that the page shows.
 
 use super::{WebPages, layout, session};
 use crate::api::response::percent;
@@ -18,54 +18,54 @@ use std::sync::{Arc, Mutex};
 use stook_store::access::Role;
 use tower_service::Service;
 
-/// Longest answer of the API that is shown.
+/// Max bytes of a response of the API.
 const MOST_ANSWER: usize = 32 << 20;
-/// What is said of a longer one.
+/// The error if a response is longer.
 pub const TOO_LONG: &str = "too long to be shown here; use the API";
-/// Marks of forms that are remembered.
+/// Max remembered marks of submitted forms.
 const MOST_SENT: usize = 1_000;
-/// Longest form.
+/// Max bytes of a form.
 const MOST_FORM: usize = 1 << 20;
 
 /// What a page shows.
 pub struct RenderedPage {
     /// Its title.
     pub title: String,
-    /// What stands in the frame; the frame is left out of what replaces a part of a page.
+    /// Its content; a part of a page is sent without the frame.
     pub body: Markup,
     /// Whether it is a part of a page.
     pub part: bool,
-    /// What became of the question it answers.
+    /// The HTTP status.
     pub status: StatusCode,
 }
 
 impl RenderedPage {
-    /// A page.
+    /// Makes a page.
     pub fn new(title: impl Into<String>, body: Markup) -> Self {
         Self { title: title.into(), body, part: false, status: StatusCode::OK }
     }
 
-    /// What replaces a part of a page.
+    /// Makes a replacement for a part of a page.
     pub fn part(body: Markup) -> Self {
         Self { part: true, ..Self::new("", body) }
     }
 }
 
-/// Who looks at what.
+/// The context of a page.
 pub struct PageContext {
     pages: Arc<WebPages>,
-    /// Who looks.
+    /// The visitor.
     pub caller: Caller,
-    /// Whose records.
+    /// The tenant.
     pub tenant: String,
-    /// The token that is sent with questions, and where the visitor comes from.
+    /// Headers of API calls: the visitor's token, and `Host` and `Origin`.
     own: HeaderMap,
     params: QueryParams,
-    /// The path and what stands after it, without `.json`.
+    /// The path with its parameters, without `.json`.
     pub path: String,
     wants_json: bool,
     is_read: bool,
-    /// What was asked of the API, and its answers.
+    /// Paths called in the API, with their responses.
     answers: Mutex<Vec<(String, Arc<Json>)>>,
 }
 
@@ -97,7 +97,7 @@ impl FromRequestParts<Arc<WebPages>> for PageContext {
     }
 }
 
-/// What a form sent.
+/// The fields of a submitted form.
 pub struct SubmittedForm(pub Vec<(String, String)>);
 
 impl FromRequest<Arc<WebPages>> for SubmittedForm {
@@ -112,12 +112,12 @@ impl FromRequest<Arc<WebPages>> for SubmittedForm {
 }
 
 impl SubmittedForm {
-    /// A value; the empty text is none.
+    /// Returns a value; `None` if it is empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    /// A value that must be there.
+    /// Returns a value that must be given.
     ///
     /// # Errors
     /// 400 when it is not.
@@ -125,7 +125,7 @@ impl SubmittedForm {
         self.get(name).ok_or_else(|| Problem::bad(format!("{name} is missing")))
     }
 
-    /// Whether it comes from a page of ours that was made for who sends these headers.
+    /// Checks that the form comes from a page of this process that was made for the sender of these headers.
     ///
     /// # Errors
     /// 403 when it does not.
@@ -138,27 +138,27 @@ impl SubmittedForm {
 }
 
 impl PageContext {
-    /// A parameter after the question mark; the empty text is none.
+    /// Returns a query parameter; `None` if it is empty.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.first(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether somebody may do what needs this role: what is refused is not offered.
+    /// Whether the visitor has this role; pages offer only what is allowed.
     pub fn may(&self, role: Role) -> bool {
         self.caller.role >= role
     }
 
-    /// The path of a page of this tenant.
+    /// Returns the path of a page of this tenant.
     pub fn to(&self, page: &str, params: &[(&str, &str)]) -> String {
         with_params(&format!("/t/{}/{page}", self.tenant), params)
     }
 
-    /// The path of a record's page.
+    /// Returns the path of a record's page.
     pub fn record(&self, collection: &str, key: &str) -> String {
         self.to("record", &[("collection", collection), ("key", key)])
     }
 
-    /// A path of the API, below what is of this tenant.
+    /// Returns a path of the API for this tenant.
     pub fn api(&self, path: &str, params: &[(&str, &str)]) -> String {
         with_params(&format!("/v1/{}{path}", self.tenant), params)
     }
@@ -168,51 +168,51 @@ impl PageContext {
         &self.pages.app.catalogue.name
     }
 
-    /// Whether there is coverage to be looked at.
+    /// Whether the catalogue defines coverage.
     pub fn measures_coverage(&self) -> bool {
         !self.pages.app.catalogue.coverages.is_empty()
     }
 
-    /// Whether some records carry tags.
+    /// Whether a collection has tags.
     pub fn has_tags(&self) -> bool {
         self.pages.app.catalogue.collections.iter().any(|collection| collection.tags.is_some())
     }
 
-    /// Whether runs of the lab are shown.
+    /// Whether lab runs are shown.
     pub fn has_runs(&self) -> bool {
         self.pages.app.options.runs.is_some()
     }
 
-    /// Whether it changes nothing, so that it can be asked for again.
+    /// Whether the request is a GET, so that it can be repeated.
     pub fn is_read(&self) -> bool {
         self.is_read
     }
 
-    /// The address that the visitor knows this server by.
+    /// The server's address as the visitor knows it.
     pub fn host(&self) -> &str {
         self.own.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
     }
 
-    /// Whether there is something to sign out of.
+    /// Whether the visitor has sent a token.
     pub fn is_signed_in(&self) -> bool {
         self.own.contains_key(header::AUTHORIZATION)
     }
 
-    /// Asks the API for JSON.
+    /// Gets JSON of the tenant from the API.
     ///
     /// # Errors
-    /// What the API says.
+    /// The problem that the API returns.
     pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> HandlerResult<Arc<Json>> {
         self.ask_at(&self.api(path, params)).await
     }
 
-    /// Asks the API for JSON that is not of a tenant.
+    /// Gets JSON from any path of the API.
     ///
     /// # Errors
-    /// What the API says.
+    /// The problem that the API returns.
     pub async fn ask_at(&self, path: &str) -> HandlerResult<Arc<Json>> {
         let answer = json_of(self.get(path).await).await.map(Arc::new);
-        // what is refused is an answer, too
+        // the page's JSON includes refusals
         let said = answer.as_ref().map_or_else(|problem| Arc::new(problem.to_json()), Arc::clone);
         if let Ok(mut answers) = self.answers.lock() {
             answers.push((path.to_owned(), said));
@@ -223,18 +223,18 @@ impl PageContext {
     /// Sends JSON to the API.
     ///
     /// # Errors
-    /// What the API says.
+    /// The problem that the API returns.
     pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> HandlerResult<Json> {
         let sent = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         json_of(self.fetch(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
     }
 
-    /// The answer of a path of the API as it is.
+    /// Gets a response of the API as it is.
     pub async fn get(&self, path: &str) -> Response {
         self.fetch(Method::GET, path, Body::empty(), None).await
     }
 
-    /// The same for any method and body.
+    /// Calls the API with any method and body.
     pub async fn fetch(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
         let mut request = Request::new(body);
         *request.method_mut() = method;
@@ -253,12 +253,12 @@ impl PageContext {
         }
     }
 
-    /// What tells this visitor's forms from those of other pages.
+    /// Returns the CSRF token of this visitor's forms.
     pub fn csrf(&self) -> String {
         csrf(&self.pages, &self.own)
     }
 
-    /// Whether a form with this mark is sent for the first time, as far as this process remembers.
+    /// Whether a form with this mark is submitted for the first time, as far as this process remembers.
     pub fn is_first(&self, mark: &str) -> bool {
         let Ok(mut sent) = self.pages.sent.lock() else { return false };
         let is_first = !sent.iter().any(|known| known == mark);
@@ -271,7 +271,7 @@ impl PageContext {
         is_first
     }
 
-    /// Whether a form comes from a page of ours.
+    /// Checks a form's CSRF token.
     ///
     /// # Errors
     /// 403 when it does not.
@@ -279,7 +279,7 @@ impl PageContext {
         form.check(&self.pages, &self.own)
     }
 
-    /// What was asked for: the page, a part of one, or the answers it shows.
+    /// Makes the response: the page, a part of one, or the API's responses as JSON.
     pub fn answer(&self, view: HandlerResult<RenderedPage>) -> Response {
         match view {
             Ok(view) if self.wants_json => {
@@ -295,10 +295,10 @@ impl PageContext {
     }
 }
 
-/// The bytes of an answer of the API.
+/// Reads the bytes of a response of the API.
 ///
 /// # Errors
-/// What the API says, or that the answer is too long.
+/// The problem that the API returns, or that the response is too long.
 pub async fn bytes_of(response: Response) -> HandlerResult<Bytes> {
     let status = response.status();
     let too_long = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, TOO_LONG);
@@ -306,7 +306,7 @@ pub async fn bytes_of(response: Response) -> HandlerResult<Bytes> {
     if status.is_success() { Ok(bytes) } else { Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default())) }
 }
 
-/// The JSON of an answer of the API; nothing where there is none.
+/// Reads the JSON of a response of the API; null if there is none.
 ///
 /// # Errors
 /// As of [`bytes_of`].
@@ -314,25 +314,25 @@ pub async fn json_of(response: Response) -> HandlerResult<Json> {
     Ok(serde_json::from_slice(&bytes_of(response).await?).unwrap_or_default())
 }
 
-/// A number as a path of the API takes it: digits, nothing that would be another path.
+/// Checks that a text has only digits, so that it cannot change the path it is put into.
 ///
 /// # Errors
-/// 400 with what it is a number of.
+/// 400 with the name of the number.
 pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> HandlerResult<&'t str> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} must be a number")))
 }
 
-/// How many rows are left out at the front; none where nothing is said.
+/// Reads the number of rows to skip; 0 if it is not given.
 ///
 /// # Errors
-/// 400 when it is no number.
+/// 400 when it is not a number.
 pub fn place_of(text: Option<&str>) -> HandlerResult<u64> {
     let wrong = |_| Problem::bad("idx is a number of rows, 0 or more");
     text.map_or(Ok(0), |text| text.parse().map_err(wrong))
 }
 
-/// The mark of forms for who sends these headers.
+/// Computes the CSRF token for the sender of these headers.
 fn csrf(pages: &WebPages, own: &HeaderMap) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
@@ -340,12 +340,12 @@ fn csrf(pages: &WebPages, own: &HeaderMap) -> String {
     hex(&hash.finalize()[..16])
 }
 
-/// Bytes as text.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A path with parameters, encoded.
+/// Appends encoded parameters to a path.
 fn with_params(path: &str, params: &[(&str, &str)]) -> String {
     let mut out = path.to_owned();
     for (place, (name, value)) in params.iter().enumerate() {
@@ -357,5 +357,5 @@ fn with_params(path: &str, params: &[(&str, &str)]) -> String {
     out
 }
 
-/// Headers that are carried from a visitor's request to questions of the API.
+/// Headers that are copied from a visitor's request to API calls.
 pub const CARRIED: [HeaderName; 2] = [header::HOST, header::ORIGIN];

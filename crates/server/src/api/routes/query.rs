@@ -289,7 +289,7 @@ fn compared(condition: &QueryCondition) -> Json {
     }
 }
 
-/// A parsed query in the form that clients of the original service expect.
+/// A parsed query in the form that clients of the original service expect (`examples/datasets/das.md`).
 fn parsed(text: &str, collection: &str) -> Json {
     let Ok(query) = stook_query::parse(text) else { return json!({}) };
     let whole = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };

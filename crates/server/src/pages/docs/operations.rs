@@ -1,4 +1,4 @@
-//! The API of the catalogue at hand, to be read: its description, operation by operation.
+//! The API of the served catalogue as a web page, operation by operation.
 
 use super::super::WebPages;
 use super::super::shown::{items, members, named};
@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// All operations, by what they are about.
+/// All operations, by tag.
 pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response> {
     let app = &pages.app;
     let document: Json =
