@@ -1,12 +1,12 @@
-//! Errors of a definition (or of a query), shown at the place where they are.
+//! Errors in a definition or a query, shown at their positions.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::ops::Range;
 
-/// One problem at one place of a text. `span` is in bytes of that text.
+/// An error at a position in a text. `span` is in bytes of that text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Bytes of the text the problem is about.
+    /// The bytes of the text that are wrong.
     pub span: Range<usize>,
     /// What is wrong, lower case, without a full stop.
     pub message: String,
@@ -15,18 +15,18 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A problem without advice.
+    /// Creates an error without help.
     pub fn new(span: Range<usize>, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), help: None }
     }
 
-    /// The same problem with advice.
+    /// Adds help.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Line and column of the problem in `text`, both counted from 1, the column in characters.
+    /// Returns the line and column in `text`, both counted from 1, the column in characters.
     pub fn position(&self, text: &str) -> (usize, usize) {
         let start = floor_char_boundary(text, self.span.start);
         let before = &text[..start];
@@ -36,7 +36,7 @@ impl Diagnostic {
     }
 }
 
-/// Renders problems of one file: message, `file:line:column`, the line with a caret, advice.
+/// Renders errors of one file: message, `file:line:column`, the line with a caret, help.
 pub fn render(file: &str, text: &str, problems: &[Diagnostic], colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let mut out = String::new();
@@ -62,7 +62,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// The candidate most like `word`, if one is near enough to be what was meant.
+/// Returns the candidate most similar to `word`, if it is similar enough.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()

@@ -1,4 +1,4 @@
-//! The golden values of a record, as expressions see them.
+//! The golden values of a record as a scope of expressions.
 
 use crate::eval::plain::PlainValue;
 use crate::eval::{CelValue, MemberReference, Scope, to_cel};
@@ -13,12 +13,12 @@ pub struct GoldenValues<'v> {
 }
 
 impl<'v> GoldenValues<'v> {
-    /// The values of a record of this collection, one for each field.
+    /// Wraps the values of a record, one for each field of its collection.
     pub fn new(collection: &'v Collection, values: &'v [Value]) -> Self {
         Self { collection, values }
     }
 
-    /// The value of a field, and its type.
+    /// Returns the value of a field with its type.
     pub fn field(&self, name: &str) -> Option<(&'v Value, &'v FieldType)> {
         self.collection.field(name).map(|(index, field)| (&self.values[index], field.golden_type()))
     }

@@ -1,6 +1,6 @@
-//! The numbers by which a definition's parts refer to each other, each of a type of its own, and the lists that only they open.
+//! Ids by which the parts of a definition refer to each other, each kind with its own type, and vectors that only these ids index.
 //!
-//! They hold within one reading of a definition: what is stored refers to names, or to numbers that the store itself gives.
+//! They are valid within one parsed definition: stored data refers to names, or to numbers that the store assigns.
 
 use crate::value::Value;
 use std::fmt;
@@ -14,12 +14,12 @@ macro_rules! id {
         pub struct $name(usize);
 
         impl $name {
-            /// The id of this position in its list.
+            /// Returns the id of a position in its vector.
             pub const fn new(index: usize) -> Self {
                 Self(index)
             }
 
-            /// The position in its list.
+            /// Returns the position in its vector.
             pub const fn index(self) -> usize {
                 self.0
             }
@@ -46,23 +46,23 @@ macro_rules! id {
 }
 
 id! {
-    /// A collection of a definition.
+    /// Identifies a collection of a definition.
     CollectionId
 }
 id! {
-    /// A field of one collection, and its value among the golden values of a record, or among those that a contribution gives.
+    /// Identifies a field of one collection, and its value among a record's golden values or a contribution's values.
     FieldId
 }
 id! {
-    /// A source of a definition.
+    /// Identifies a source of a definition.
     SourceId
 }
 id! {
-    /// A link of a definition.
+    /// Identifies a link of a definition.
     LinkId
 }
 
-/// A list that only ids of its own kind open.
+/// A vector that is indexed by one kind of ids.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdVec<I, T> {
     items: Vec<T>,
@@ -70,53 +70,53 @@ pub struct IdVec<I, T> {
 }
 
 impl<I: From<usize> + Into<usize>, T> IdVec<I, T> {
-    /// An empty list.
+    /// Creates an empty vector.
     pub const fn new() -> Self {
         Self { items: Vec::new(), ids: PhantomData }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The element of this id, if there is one.
+    /// Returns the element with this id, if there is one.
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.into())
     }
 
-    /// Adds an element, and says its id.
+    /// Adds an element and returns its id.
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::from(self.items.len() - 1)
     }
 
-    /// The ids of all elements.
+    /// Iterates over all ids.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
         (0..self.items.len()).map(I::from)
     }
 
-    /// The elements.
+    /// Iterates over the elements.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
 
-    /// The elements, to change them.
+    /// Iterates over the elements mutably.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.items.iter_mut()
     }
 
-    /// The elements with their ids.
+    /// Iterates over the elements with their ids.
     pub fn enumerate(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator + Clone {
         self.items.iter().enumerate().map(|(index, item)| (I::from(index), item))
     }
 
-    /// The first element that satisfies a condition.
+    /// Returns the id of the first element that satisfies a condition.
     pub fn position(&self, condition: impl FnMut(&T) -> bool) -> Option<I> {
         self.items.iter().position(condition).map(I::from)
     }
@@ -193,7 +193,7 @@ impl<'a, I, T> IntoIterator for &'a mut IdVec<I, T> {
     }
 }
 
-// The values of a record, one for each field, are shared as slices between stores, contributions and golden values.
+// Values of a record, one for each field, are shared as slices between stores, contributions and golden values.
 
 impl Index<FieldId> for [Value] {
     type Output = Value;

@@ -3,7 +3,7 @@
 use crate::value::SmolStr;
 use std::fmt;
 
-/// Longest key in bytes; what every store can index.
+/// Max bytes of a key: what every store can index.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// A record's key: 1 to [`MAX_KEY_BYTES`] bytes of UTF-8, ordered by its bytes.
@@ -13,7 +13,7 @@ pub struct Key(SmolStr);
 /// Why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing was given.
+    /// It is empty.
     #[error("the key is empty")]
     Empty,
     /// Longer than [`MAX_KEY_BYTES`].
@@ -43,12 +43,12 @@ impl Key {
         Ok(Self(text))
     }
 
-    /// The key as text that is shared, not copied.
+    /// Returns the key as a shared text.
     pub fn shared(&self) -> SmolStr {
         self.0.clone()
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -63,7 +63,7 @@ impl fmt::Display for Key {
 /// A key template such as `{ref}/{sample}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Literal text and names in turn.
+    /// Literal texts and names, in order.
     pub parts: Vec<TemplatePart>,
 }
 
@@ -72,7 +72,7 @@ pub struct Template {
 pub enum TemplatePart {
     /// Text as written.
     Literal(String),
-    /// The value of this name.
+    /// The value of a name.
     Name(String),
 }
 
@@ -80,7 +80,7 @@ impl Template {
     /// Parses `{name}` placeholders; `{{` is a brace.
     ///
     /// # Errors
-    /// The byte at which the text is wrong, and why.
+    /// The byte position of the error, and what is wrong.
     pub fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -115,7 +115,7 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// The names the template uses.
+    /// Returns the names the template uses.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Name(name) => Some(name.as_str()),
@@ -123,9 +123,9 @@ impl Template {
         })
     }
 
-    /// Fills the template; nothing when a value is absent. Injective: different values never make one text, because where there are
-    /// several, `%` and the first character of the separator that follows are written as `%XX` inside them. One alone stays as it is, so
-    /// that a link leads to records whose key is a field.
+    /// Fills the template; `None` if a value is absent. Injective: different values never give the same text, because in a template with several
+    /// names, `%` and the first character of the following separator are written as `%XX` inside values. A single value is not escaped, so that a
+    /// link by key leads to records whose key is that field.
     pub fn fill<'v>(&self, mut value: impl FnMut(&str) -> Option<std::borrow::Cow<'v, str>>) -> Option<String> {
         let mut out = String::new();
         let escapes = self.names().nth(1).is_some();

@@ -1,4 +1,4 @@
-//! What a definition and a record are, once both are read. Nothing here reads a definition.
+//! Definitions and records after parsing. Nothing here parses a definition.
 
 pub mod definition;
 pub mod golden;

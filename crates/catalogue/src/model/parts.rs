@@ -1,8 +1,8 @@
-//! What a source says in part: asked for the elements of a list that satisfy a condition, a service answers with those, not the others.
+//! Partial answers: a service that is called with a condition on the elements of a list returns only the elements that satisfy it.
 //!
-//! Such a statement's contributor is `source:list.member=pattern`, with `*` for any text. Of what one source says, a newer statement takes
-//! the place of older ones as far as it goes: of the elements that satisfy its condition, or of everything where it has none. So what the
-//! source says is a function of its statements, whatever order they came in.
+//! The contributor of a partial contribution is `source:list.member=pattern`, with `*` for any text. A newer contribution of a source replaces older
+//! ones as far as it reaches: the elements that satisfy its condition, or everything if it has none. So the combined contribution of the source does
+//! not depend on the order in which the parts arrive.
 
 use crate::model::definition::{Catalogue, Collection, Survivorship};
 use crate::model::ids::FieldId;
@@ -11,20 +11,20 @@ use crate::model::union::{union, union_by};
 use crate::value::{StructMember, Value, member_of};
 use std::borrow::Cow;
 
-/// Longest value of a condition, in bytes: contributors have names that people read.
+/// Max bytes of a condition's value, because it becomes part of the contributor's name.
 pub const LONGEST: usize = 200;
 
-/// Which elements of which list a statement has.
+/// The part of a list that a partial contribution covers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartialList<'c> {
-    /// The list's index.
+    /// The list.
     pub list: FieldId,
     member: &'c StructMember,
     pieces: Vec<&'c str>,
 }
 
 impl<'c> PartialList<'c> {
-    /// The part of a contributor's name; nothing for one that says everything.
+    /// Parses a contributor's name; `None` if the contribution is not partial.
     pub fn of(collection: &'c Collection, contributor: &'c str) -> Option<Self> {
         let (_, part) = contributor.split_once(':')?;
         let (name, pattern) = part.split_once('=')?;
@@ -33,7 +33,7 @@ impl<'c> PartialList<'c> {
         Some(Self { list, member, pieces: pattern.split('*').collect() })
     }
 
-    /// Whether an element is one of those that the statement has.
+    /// Whether the partial contribution covers an element.
     pub fn holds(&self, element: &Value) -> bool {
         let Value::Json(json) = element else { return false };
         match member_of(json, self.member) {
@@ -44,12 +44,12 @@ impl<'c> PartialList<'c> {
     }
 }
 
-/// The part of a contributor's name for elements whose member, a field by index, is as `pattern` says.
+/// Returns the part of a contributor's name for elements whose member (a field) matches `pattern`.
 pub fn name(collection: &Collection, field: FieldId, pattern: &str) -> String {
     format!("{}={pattern}", collection.fields[field].name)
 }
 
-/// Whether a text has these pieces in this order, any text between two of them.
+/// Whether a text consists of these pieces in this order, with any text between two of them.
 pub fn matches(pieces: &[impl AsRef<str>], text: &str) -> bool {
     let Some((first, rest)) = pieces.split_first() else { return false };
     let Some(mut text) = text.strip_prefix(first.as_ref()) else { return false };
@@ -61,7 +61,7 @@ pub fn matches(pieces: &[impl AsRef<str>], text: &str) -> bool {
     text.ends_with(last.as_ref())
 }
 
-/// Contributions with one for each source that says things in part: what it says altogether. Retired ones are left out of it.
+/// Combines the partial contributions of each source into one. Retired ones do not count.
 pub fn joined<'a>(catalogue: &Catalogue, collection: &Collection, contributions: &'a [Contribution]) -> Cow<'a, [Contribution]> {
     let mut parted: Vec<&str> = contributions.iter().filter(|own| is_part(catalogue, own)).map(Contribution::source).collect();
     if parted.is_empty() {
@@ -76,7 +76,7 @@ fn is_part(catalogue: &Catalogue, own: &Contribution) -> bool {
     own.contributor.contains(':') && catalogue.source(own.source()).is_some_and(|(_, source)| source.asks.is_some())
 }
 
-/// Leaves out parts that a newer statement of everything has taken the place of.
+/// Removes partial contributions that a newer complete contribution of the same source replaces.
 pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
     let all = contributions.clone();
     contributions.retain(|own| {
@@ -85,17 +85,17 @@ pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
     });
 }
 
-/// A contribution, and the part that it has if that is not everything.
+/// A contribution, and the part it covers unless it is complete.
 type Statement<'a> = (&'a Contribution, Option<PartialList<'a>>);
 
-/// What the statements of one source say altogether.
+/// Combines the contributions of one source.
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
     let own = contributions.iter().filter(|own| own.source() == source && own.counts());
     let mut counted: Vec<Statement<'_>> = own.map(|own| (own, PartialList::of(collection, &own.contributor))).collect();
-    // a part of a list that the definition has no more says nothing
+    // a part of a list that the definition no longer has is ignored
     counted.retain(|(own, part)| part.is_some() || *own.contributor == *source);
     counted.sort_by_key(|(own, _)| own.order());
-    // everything before a statement of everything is over
+    // everything before the newest complete contribution is replaced by it
     let begin = counted.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
     let counted = &counted[begin..];
     let newest = counted.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.content, ContributionContent::Values(_)));
@@ -113,7 +113,7 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
     Some(Contribution { contributor: newest.source().into(), content: said, raw: None, unreadable: Vec::new(), ..newest.clone() })
 }
 
-/// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.
+/// Returns the elements of a list that no newer contribution replaces; the contributions are ordered by age.
 fn elements(collection: &Collection, list: FieldId, counted: &[Statement<'_>]) -> Value {
     let left = counted.iter().enumerate().filter_map(|(place, (own, _))| {
         let is_over = |element: &Value| {

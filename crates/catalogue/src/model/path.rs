@@ -1,4 +1,4 @@
-//! Paths into documents, each in the standard language of its format.
+//! Paths into documents, in the standard language of each format.
 
 use crate::marcspec::MarcSpec;
 use crate::xpath::XPath;
@@ -18,7 +18,7 @@ pub enum PathLanguage {
 }
 
 impl PathLanguage {
-    /// The language's name for messages.
+    /// Returns the language's name for messages.
     pub fn name(self) -> &'static str {
         match self {
             PathLanguage::Marc => "MARCspec",
@@ -34,20 +34,20 @@ impl PathLanguage {
 pub enum Path {
     /// Into a MARC record.
     Marc(MarcSpec),
-    /// Into a JSON value, following member names only: `$.a.b`.
+    /// Into a JSON value, with member names only: `$.a.b`.
     JsonMembers(Vec<String>),
     /// Into a JSON value, any other path.
     Json(JsonPath),
-    /// Into an XML element; an expression that gives no nodes gives one value.
+    /// Into an XML element; an expression whose result is not a node set gives one value.
     Xml(XPath),
     /// A column of a CSV row.
     Column(String),
 }
 
-/// Where and why a text is not a path.
+/// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathError {
-    /// Byte of the text.
+    /// The byte position of the error.
     pub at: usize,
     /// What is wrong.
     pub message: String,
@@ -71,7 +71,7 @@ impl Path {
     }
 }
 
-/// The names of a JSONPath that is nothing but member names; most are, and need no general evaluator.
+/// Returns the names of a JSONPath that has member names only; most have, and need no general evaluator.
 fn member_names(path: &str) -> Option<Vec<String>> {
     let names = path.strip_prefix("$.")?;
     let plain = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

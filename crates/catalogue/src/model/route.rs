@@ -1,7 +1,7 @@
-//! Declared routes: aliases of look-ups and transitions under paths of their own.
+//! Declared routes: lookups, transitions and queries under paths of their own.
 //!
-//! A look-up names a collection and equal fields, includes what other collections have with equal fields, and projects what it
-//! found. Everything is looked up in bulk: one look-up for each include, however many records it is for.
+//! A lookup names a collection and conditions, includes records of other collections by equal fields, and projects the result. Each include is looked
+//! up once for all records.
 
 use crate::eval::Expression;
 use crate::model::ids::{CollectionId, FieldId};
@@ -19,16 +19,16 @@ pub struct Route {
     pub params: Vec<Param>,
     /// What it does.
     pub action: RouteAction,
-    /// What is said where there is no record.
+    /// The message if there is no record.
     pub missing: Option<String>,
 }
 
-/// Methods of declared routes.
+/// HTTP methods of declared routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Asks.
+    /// Reads.
     Get,
-    /// Asks with a body, or changes.
+    /// Reads with a body, or changes.
     Post,
     /// Changes.
     Put,
@@ -38,12 +38,12 @@ pub enum Method {
     Delete,
 }
 
-/// Every method with its word.
+/// All methods with their keywords.
 pub const METHODS: [(Method, &str); 5] =
     [(Method::Get, "get"), (Method::Post, "post"), (Method::Put, "put"), (Method::Patch, "patch"), (Method::Delete, "delete")];
 
 impl Method {
-    /// Its word in definitions.
+    /// Returns its keyword.
     pub fn name(self) -> &'static str {
         METHODS.iter().find(|(method, _)| *method == self).map_or("?", |(_, name)| name)
     }
@@ -56,11 +56,11 @@ pub struct Param {
     pub name: String,
     /// Its type; a list takes the parameter repeated.
     pub ty: FieldType,
-    /// Where it stands.
+    /// Where it is sent.
     pub place: ParamLocation,
-    /// What is said when it is missing; nothing when it may be.
+    /// The message if it is missing; `None` if it is optional.
     pub required: Option<String>,
-    /// Its value when it is not given, as text of its type.
+    /// Its default value.
     pub default: Option<crate::value::Value>,
     /// Allowed values; empty for any.
     pub one_of: Vec<crate::value::Value>,
@@ -70,12 +70,12 @@ pub struct Param {
     pub max: Option<f64>,
 }
 
-/// Where a parameter stands.
+/// Where a parameter is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamLocation {
     /// In the path.
     Path,
-    /// Behind the question mark.
+    /// In the query string.
     Query,
     /// A member of the JSON object that is the body.
     Body,
@@ -84,72 +84,72 @@ pub enum ParamLocation {
 /// What a route does.
 #[derive(Debug, Clone)]
 pub enum RouteAction {
-    /// Looks up.
+    /// Looks up records.
     Lookup(Box<LookupRoute>),
-    /// Does a transition.
+    /// Applies a transition.
     Transition {
-        /// The collection's index.
+        /// The collection.
         collection: CollectionId,
-        /// The transition's index.
+        /// The transition's position in the collection.
         transition: usize,
         /// The record's key, from parameters.
         key: Template,
-        /// Arguments of the transition and the parameters (index) that give them.
+        /// The transition's arguments, each with the position of the parameter that gives its value.
         args: Vec<(String, usize)>,
     },
-    /// Asks a query of the language; where services are still asked the answer is a ticket to come back with.
+    /// Runs a query; while services are running the response is a ticket to ask for the result again.
     Query(QueryRoute),
 }
 
-/// A query by a route. Parameters are given by their indexes.
+/// A query of a route. Parameters are given by their positions.
 #[derive(Debug, Clone)]
 pub struct QueryRoute {
     /// The parameter with the query.
     pub query: usize,
-    /// The parameter with how many rows are left out.
+    /// The parameter with the number of rows to skip.
     pub offset: Option<usize>,
-    /// The parameter with how many rows are answered; 0 for as many as there may be.
+    /// The parameter with the max number of rows; 0 for all.
     pub limit: Option<usize>,
     /// The parameter with the ticket.
     pub ticket: usize,
-    /// Whether a row says what each source says of its record.
+    /// Whether a row lists what each source contributes to its record.
     pub by_source: bool,
-    /// Whether the complete answer of one source of a collection is enough, whatever the others lack.
+    /// Whether a complete answer of one source of a collection is enough, even if others fail.
     pub one_is_enough: bool,
-    /// Whether a query with a mistake is answered like one that failed, with the reason.
+    /// Whether an invalid query is answered like a failed one, with the reason.
     pub answers_mistakes: bool,
-    /// Members of the answer.
+    /// The members of the response.
     pub answer: Vec<(String, QueryPart)>,
 }
 
-/// A part of the answer to a query.
+/// A part of a query's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryPart {
     /// The rows.
     Rows,
-    /// Their number, the page aside.
+    /// The total number of rows, over all pages.
     Total,
-    /// ok, partial or fail.
+    /// `ok`, `partial` or `fail`.
     Status,
     /// Seconds since 1970.
     At,
-    /// Seconds that the services took.
+    /// Seconds that the slowest service took.
     Seconds,
-    /// The query as it was asked.
+    /// The text of the query.
     Query,
-    /// The query in its parts: fields, spec, filters, aggregators.
+    /// The parsed query: fields, spec, filters, aggregators.
     Parsed,
-    /// Whether nobody had to be asked.
+    /// Whether all answers of services were fresh, so that nothing was fetched.
     Cached,
-    /// The sources that were asked.
+    /// The sources that the query needs.
     Services,
-    /// Why it is not ok.
+    /// Why the status is not `ok`.
     Reason,
-    /// What was missing although it is ok.
+    /// What is missing although the status is `ok`.
     Warning,
 }
 
-/// All of these with their words.
+/// All parts with their keywords.
 pub const ASK_PARTS: [(&str, QueryPart); 11] = [
     ("rows", QueryPart::Rows),
     ("total", QueryPart::Total),
@@ -164,60 +164,60 @@ pub const ASK_PARTS: [(&str, QueryPart); 11] = [
     ("warning", QueryPart::Warning),
 ];
 
-/// A look-up of a route.
+/// A lookup of a route.
 #[derive(Debug, Clone)]
 pub struct LookupRoute {
     /// What is looked up and shown.
     pub lookup: Lookup,
-    /// Equal rows once.
+    /// Whether equal rows are returned once.
     pub distinct: bool,
-    /// The part of the rows that is answered.
+    /// How the response is paged.
     pub page: Option<PageParams>,
-    /// Members of the answer; none for the rows alone.
+    /// The members of the response; empty if it is the rows alone.
     pub answer: Vec<(String, LookupPart)>,
 }
 
-/// A part of an answer.
+/// A part of a lookup's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupPart {
     /// The rows, or the one record.
     Rows,
-    /// Their number, the page aside.
+    /// The total number of rows, over all pages.
     Total,
 }
 
-/// A page by number. The indexes are parameters.
+/// Pages by number; these are positions of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageParams {
-    /// From 1.
+    /// The page's number, from 1.
     pub number: usize,
     /// Rows of a page.
     pub size: usize,
-    /// When there are more rows than this, none are answered, but their number is.
+    /// If there are more rows than this, none are returned, only their number.
     pub max_rows: Option<usize>,
 }
 
 /// Records of one collection, what is included with them, and what is shown of them.
 #[derive(Debug, Clone)]
 pub struct Lookup {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
-    /// One record, the first by `sort`, rather than a list.
+    /// Whether it returns one record, the first by `sort`, instead of a list.
     pub single: bool,
-    /// What must hold; the first equality finds the records.
+    /// The conditions; the first equality finds the records.
     pub conditions: Vec<LookupCondition>,
-    /// Order; the key decides between equals.
+    /// The order, with true for descending; the key decides between equal records.
     pub sort: Vec<(RecordColumn, bool)>,
-    /// A record for which it finds nothing is left out, or the route is refused with a status and a sentence.
+    /// What happens to the record it is included with if it finds nothing.
     pub required: IncludeRequirement,
-    /// Other collections, by the name under which what is found is known.
+    /// Includes of other collections, by the name of their result.
     pub includes: Vec<(String, Lookup)>,
-    /// What is shown: name and value. Nothing for all fields.
+    /// What is shown, by name; empty for all fields.
     pub projection: Vec<(String, Projection)>,
 }
 
 impl Lookup {
-    /// Leaves out of included records what nothing shows: an include that names no fields is whole only where it is shown whole.
+    /// Removes from included records what is not shown: an include without a projection is needed completely only if it is shown as a whole.
     pub(crate) fn trim(&mut self) {
         for (name, include) in &mut self.includes {
             if !self.projection.is_empty() && include.projection.is_empty() {
@@ -235,7 +235,7 @@ impl Lookup {
                     }
                 }
                 if !whole {
-                    // something must say that a record was found
+                    // one member must show that a record was found
                     members = if members.is_empty() { vec!["key".into()] } else { members };
                     include.projection = members.into_iter().map(|member| (member.clone(), Projection::Path(vec![member]))).collect();
                 }
@@ -250,24 +250,24 @@ impl Lookup {
 pub enum IncludeRequirement {
     /// It is null, or an empty list.
     Optional,
-    /// The record it is for is left out.
+    /// The record it is included with is left out.
     DropRecord,
     /// The route is refused.
     Refuse(u16, String),
 }
 
-/// A part of a record that is compared.
+/// A column of a record that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordColumn {
     /// Its key.
     Key,
-    /// A field, by index.
+    /// A field.
     Field(FieldId),
-    /// A state field, by index.
+    /// A state field, by position.
     State(usize),
 }
 
-/// A condition of a look-up.
+/// A condition of a lookup.
 #[derive(Debug, Clone)]
 pub struct LookupCondition {
     /// What is compared.
@@ -281,29 +281,29 @@ pub struct LookupCondition {
 /// How a field is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchKind {
-    /// Equal to it, or to one of them.
+    /// Equal to the operand, or to one of its elements.
     Equal,
-    /// Text that begins so.
+    /// Text that begins with the operand.
     Prefix,
-    /// Text that has it inside.
+    /// Text that contains the operand.
     Contains,
 }
 
-/// Where a value comes from.
+/// Where the operand of a condition comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperandSource {
-    /// A parameter, by index. One that is not given is no condition.
+    /// A parameter, by position. If it was not sent there is no condition.
     Param(usize),
-    /// The record that this is included with.
+    /// A column of the record that this is included with.
     Parent(RecordColumn),
 }
 
 /// What is shown of a record.
 #[derive(Debug, Clone)]
 pub enum Projection {
-    /// A field, an include, or something inside: null where there is nothing.
+    /// A field, an include, or a member of one; null if there is none.
     Path(Vec<String>),
-    /// A text that is always the same.
+    /// A constant text.
     Text(String),
     /// CEL over fields, includes, `key` and `params`.
     Expression(Expression),

@@ -1,4 +1,4 @@
-//! Golden fields: a pure function of the set of contributions.
+//! Golden values: a pure function of the set of contributions.
 //!
 //! Contributions are compared by `(as_of, received, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`Consolidator::golden_record`] is the only place where golden values are made.
@@ -15,29 +15,29 @@ use crate::value::{FieldType, StructMember, Value, among, member_of};
 
 use std::sync::Arc;
 
-/// What the contributions of a record add up to.
+/// The result of consolidating a record's contributions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GoldenRecord {
     /// A value per field.
     pub values: Arc<[Value]>,
     /// Whether the record exists.
     pub alive: bool,
-    /// Fields, by index, on which contributors disagree.
+    /// Fields with a conflict.
     pub conflicts: Vec<FieldId>,
 }
 
-/// Derives the golden fields of a collection's records. One per thread; it owns the expression evaluator.
+/// Computes golden values for a collection's records. One per thread; it uses the thread's evaluator.
 pub struct Consolidator<'c> {
     catalogue: &'c Catalogue,
     collection: &'c Collection,
     evaluator: &'c Evaluator,
-    /// Derived fields, each after those it reads.
+    /// Derived fields, each after the fields it reads.
     derived: Vec<FieldId>,
-    /// Whether a lone contribution's values are the golden ones.
+    /// Whether the values of a single contribution are the golden values.
     plain: bool,
-    /// Rules by which fields choose among contributions, each once: whose contributions count, and in which order.
+    /// The distinct rules of fields: whose contributions count, and in which order.
     rules: Vec<(Option<&'c [SourceRef]>, &'c Survivorship)>,
-    /// By field, its rule.
+    /// The position in `rules`, by field.
     rule_of: IdVec<FieldId, usize>,
 }
 
@@ -45,7 +45,7 @@ impl<'c> Consolidator<'c> {
     /// Orders derived fields so that each comes after those it reads.
     pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
         let mut derived: Vec<FieldId> = Vec::new();
-        // members that no index asks for are only found in their structs
+        // members without an index are only read in their structs
         let is_asked = |field: &Field| !field.is_member() || field.index.ordered;
         let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_asked(field);
         let reads = |field: &'c Field| -> Vec<&'c str> {
@@ -59,7 +59,7 @@ impl<'c> Consolidator<'c> {
             }
         };
         let mut waiting: Vec<FieldId> = collection.fields.ids().filter(|index| own(&collection.fields[*index])).collect();
-        // parsing refused cycles, so every round places at least one
+        // parsing refuses cycles, so every round places at least one
         while !waiting.is_empty() {
             let before = waiting.len();
             waiting.retain(|index| {
@@ -89,7 +89,7 @@ impl<'c> Consolidator<'c> {
         Self { catalogue, collection, evaluator, derived, plain, rules, rule_of }
     }
 
-    /// The golden fields of `contributions`; derived fields whose expression fails are null, and the evaluator notes it.
+    /// Returns the golden record of `contributions`. A derived field whose expression fails is null, and the evaluator notes the failure.
     pub fn golden_record(&self, contributions: &[Contribution]) -> GoldenRecord {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
@@ -101,7 +101,7 @@ impl<'c> Consolidator<'c> {
         }
         let live = self.live(contributions);
         let fields = || self.collection.fields.enumerate();
-        // what could not be read has an order of its own, by when it could be; that is rare
+        // contributions with an unreadable value of a field are ordered by the age of the value that counts instead, which is rare
         let is_unread = |field: FieldId| contributions.iter().any(|own| own.unreadable.iter().any(|unread| unread.field == field));
         let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.by_rule(*from, rule, &live, None)).collect();
         let choose = |(index, field): (FieldId, &Field)| {
@@ -118,7 +118,7 @@ impl<'c> Consolidator<'c> {
         GoldenRecord { values, alive, conflicts }
     }
 
-    /// The common case: nothing to compare, and mostly nothing to change either.
+    /// The common case of a single contribution: nothing to compare, and mostly nothing to change.
     fn survive_alone(&self, only: &Contribution, values: &Arc<[Value]>) -> Arc<[Value]> {
         let as_said = self.plain && !values.contains(&Value::Cleared);
         if as_said {
@@ -152,7 +152,7 @@ impl<'c> Consolidator<'c> {
         }
     }
 
-    /// The names of the sources that say something.
+    /// Returns the names of the sources whose contributions count.
     fn sources(&self, contributions: &[Contribution]) -> Value {
         let counted = contributions.iter().filter(|own| own.counts() && matches!(own.content, ContributionContent::Values(_)));
         let mut names: Vec<&str> = counted.filter_map(|own| self.catalogue.shown_source_name(own.source())).collect();
@@ -172,15 +172,14 @@ impl<'c> Consolidator<'c> {
         }
     }
 
-    /// The source of a contribution, as definitions refer to it; nothing for a source that the definition does not have any more, and for
-    /// records that exist because others name them.
+    /// Returns the source of a contribution; `None` if the definition no longer has it, or if a link with `create` made the contribution.
     fn source_of(&self, contribution: &Contribution) -> Option<SourceRef> {
         let name = contribution.source();
         let known = self.catalogue.sources.position(|source| source.name == name);
         known.map(SourceRef::Source).or((name == API_NAME).then_some(SourceRef::Api))
     }
 
-    /// Contributions that count, with what they say.
+    /// Returns the contributions that count and are not deletions.
     fn live<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
         let counted = contributions.iter().filter(|contribution| contribution.counts());
         let own = |contribution: &'a Contribution| match &contribution.content {
@@ -190,7 +189,7 @@ impl<'c> Consolidator<'c> {
         counted.filter_map(own).collect()
     }
 
-    /// Those that say something of a field, with what they say.
+    /// Returns the contributions that have a value for a field and count for it, with their values.
     fn said_of<'a>(&self, index: FieldId, field: &Field, live: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
         live.iter().filter_map(move |own| {
             let (value, _) = own.contribution.value(index)?;
@@ -199,7 +198,7 @@ impl<'c> Consolidator<'c> {
         })
     }
 
-    /// Those that count for a rule, in the order in which it takes them: by the age of their statements, or of what they say of a field.
+    /// Returns the contributions that count for a rule, in the order of the rule: by the age of the contributions, or of their values of `field`.
     fn by_rule<'a, 'v>(
         &self,
         from: Option<&[SourceRef]>,
@@ -215,7 +214,7 @@ impl<'c> Consolidator<'c> {
         if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
             counted.reverse();
         }
-        // equals stay as they are
+        // stable sort: equal ones keep their order
         match rule {
             Survivorship::Prefer { sources, .. } => {
                 let rank = |source| sources.iter().position(|own| Some(*own) == source).unwrap_or(sources.len());
@@ -251,7 +250,7 @@ impl<'c> Consolidator<'c> {
         }
     }
 
-    /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
+    /// Explains each field: which contributions gave its golden value, and which were overruled. Both are empty for derived fields.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
         let live = self.live(contributions);
         let explain_field = |(index, field): (FieldId, &'a Field)| {
@@ -279,15 +278,15 @@ fn is_among(source: Option<SourceRef>, allowed: &[SourceRef]) -> bool {
 /// Why a golden field has its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation<'a> {
-    /// The field's index.
+    /// The field.
     pub field: FieldId,
-    /// Contributions that say the golden value, or all that were combined.
+    /// Contributions with the golden value, or all that were combined.
     pub won: Vec<(&'a Contribution, &'a Value)>,
-    /// Contributions that say something else.
+    /// Contributions with another value.
     pub lost: Vec<(&'a Contribution, &'a Value)>,
 }
 
-/// The golden value of a field, of contributions that count for it, in the order of its rule.
+/// Chooses the golden value of a field from contributions in the order of its rule.
 fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
     let mut said = counted.iter().filter_map(|own| Some((own.contribution, own.contribution.value(index)?.0)));
     match field.survivorship {
@@ -301,13 +300,13 @@ fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]
     }
 }
 
-/// The order of what statements say of a field, which is older than they are where they could not be read.
+/// Orders contributions by the age of their value of a field, which is older than the contribution if that value was unreadable.
 fn order_of(contribution: &Contribution, field: FieldId) -> (ContributionAge, &str) {
     let age = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
     (age, &contribution.contributor)
 }
 
-/// The values of one member of the structs in a list; of ranges all of them, one after the other.
+/// Returns the values of one member of the structs in a list; for ranges, all ranges concatenated.
 pub fn members_of(list: &Value, member: &StructMember) -> Value {
     let structs = list.elements().iter().filter_map(|element| if let Value::Json(json) = element { Some(json) } else { None });
     if member.ty == FieldType::Ranges {

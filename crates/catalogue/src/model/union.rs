@@ -1,11 +1,11 @@
-//! The union of lists: what several contributions say of one field, each element once.
+//! The union of lists that contributions give for one field, each element once.
 
 use super::record::put_value;
 use crate::value::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The elements of all values, in their order, each once.
+/// Returns the elements of all values, in their order, each once.
 pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
     let mut known = SeenElements::default();
@@ -17,12 +17,12 @@ pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     if all.is_empty() { Value::Null } else { Value::List(all) }
 }
 
-/// Tells which elements are new to a list. A short one is searched, of a long one the packed elements are remembered.
+/// Recognises elements that are new to a list. A short list is searched; for a long one, the packed elements are kept in a set.
 #[derive(Default)]
 struct SeenElements(HashSet<Vec<u8>>);
 
 impl SeenElements {
-    /// Elements up to which a list is searched.
+    /// Max length of a list that is searched.
     const FEW: usize = 32;
 
     fn is_new(&mut self, element: &Value, all: &[Value]) -> bool {
@@ -41,8 +41,8 @@ impl SeenElements {
     }
 }
 
-/// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it
-/// are as in [`union`].
+/// Merges structs with the same value of the member `name`: later members replace earlier ones. Structs without that member are treated as in
+/// [`union`].
 pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();

@@ -1,24 +1,24 @@
-//! Words that queries may use for fields of several collections.
+//! Aliases: words that queries may use for fields of several collections.
 
 use crate::model::ids::CollectionId;
 use regex::Regex;
 
-/// A word of queries: what it selects, and what a condition on it tests.
+/// An alias: the collection it selects, and the fields a condition on it tests.
 #[derive(Debug, Clone)]
 pub struct QueryAlias {
     /// The word.
     pub name: String,
-    /// The collection that is asked for by it.
+    /// The collection it selects.
     pub select: Option<CollectionId>,
-    /// What it tests, by what a value looks like: the first that accepts it.
+    /// What a condition on it tests: the first target that accepts the value.
     pub tests: Vec<AliasTarget>,
 }
 
-/// What a word tests.
+/// Fields that an alias tests.
 #[derive(Debug, Clone)]
 pub struct AliasTarget {
-    /// What a value must look like.
+    /// The regular expression that a value must match.
     pub matches: Option<Regex>,
-    /// The fields, by collection; `key` is a record's key.
+    /// The fields, by collection; `key` is the record's key.
     pub fields: Vec<(CollectionId, String)>,
 }

@@ -16,13 +16,13 @@ pub struct Collection {
     pub name: String,
     /// How keys are made.
     pub key: KeyDefinition,
-    /// The key rule as written, for comparison with what a store was prepared with.
+    /// The key rule as written, to compare it with the definition that a store was prepared with.
     pub key_text: String,
     /// Whether contributions keep their documents.
     pub keep_raw: bool,
     /// What decides whether a record exists.
     pub exists: ExistenceRule,
-    /// How many changes of a record's golden fields are kept in its log.
+    /// How many changes of a record's golden values its change log keeps.
     pub history: Option<u32>,
     /// Contributed and derived fields.
     pub fields: IdVec<FieldId, Field>,
@@ -32,12 +32,12 @@ pub struct Collection {
     pub transitions: Vec<Transition>,
     /// Whether, and how, records carry tags.
     pub tags: Option<TagSettings>,
-    /// The coverage, by index, whose rows these records are.
+    /// The coverage, by position, whose rows these records are.
     pub rows_of: Option<usize>,
 }
 
 impl Collection {
-    /// The field that is the key, if the key is one.
+    /// Returns the field that is the key, if the key is one field.
     pub fn key_field(&self) -> Option<FieldId> {
         match self.key {
             KeyDefinition::Field(field) => Some(field),
@@ -45,18 +45,18 @@ impl Collection {
         }
     }
 
-    /// What the XPath of a tag is asked of.
+    /// Returns the document that XPath tags are evaluated on.
     pub fn tag_document(&self) -> Option<&TagDocument> {
         self.tags.as_ref()?.document.as_ref()
     }
 
-    /// The fields that a store keeps. Members come after all others, and are found in their structs.
+    /// Iterates over the fields that a store keeps. Members of structs come after them, and are read from their structs.
     pub fn stored_fields(&self) -> impl ExactSizeIterator<Item = (FieldId, &Field)> {
         let members = self.fields.position(Field::is_member);
         self.fields.enumerate().take(members.map_or(self.fields.len(), FieldId::index))
     }
 
-    /// The member, and the list whose structs have it, if the field with this index is one.
+    /// If the field is a member of structs, returns the list and the member.
     pub fn member(&self, field: FieldId) -> Option<(FieldId, &StructMember)> {
         match self.fields.get(field)?.derive {
             Some(Derivation::Member(list, member)) => Some((list, &self.fields[list].ty.members()[member])),
@@ -64,27 +64,27 @@ impl Collection {
         }
     }
 
-    /// The fields that a record is shown with: all but members, which stand in their structs.
+    /// Iterates over the fields that a record is shown with: all except members, which are shown in their structs.
     pub fn shown_fields(&self) -> impl Iterator<Item = (FieldId, &Field)> {
         self.fields.enumerate().filter(|(_, field)| !field.is_member())
     }
 
-    /// The field called `name` and its index.
+    /// Returns the field called `name` with its id.
     pub fn field(&self, name: &str) -> Option<(FieldId, &Field)> {
         self.fields.enumerate().find(|(_, field)| field.name == name)
     }
 
-    /// The state field called `name` and its index.
+    /// Returns the state field called `name` with its position.
     pub fn state(&self, name: &str) -> Option<(usize, &StateField)> {
         self.states.iter().enumerate().find(|(_, state)| state.name == name)
     }
 
-    /// Whether the settle machine gives any field its value.
+    /// Whether settling computes any of its fields.
     pub fn settles(&self) -> bool {
         self.fields.iter().any(Field::is_settled)
     }
 
-    /// Whether any field is flagged when contributors disagree.
+    /// Whether conflicts are detected for any of its fields.
     pub fn compares(&self) -> bool {
         self.fields.iter().any(|field| field.compare)
     }
@@ -104,7 +104,7 @@ pub enum KeyDefinition {
 /// What decides whether a record exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistenceRule {
-    /// The newest contribution: a tombstone that is newer than everything else deletes.
+    /// The newest contribution: a tombstone newer than all other contributions deletes the record.
     Latest,
     /// Any living contribution.
     Any,

@@ -4,52 +4,52 @@ use crate::model::ids::SourceId;
 use crate::model::links::derivation::Derivation;
 use crate::value::{FieldType, Value};
 
-/// Who has a say in a field: a source, or edits through the API, which have no entry among the sources.
+/// A contributor without its part: a source, or edits through the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SourceRef {
-    /// The source with this index.
+    /// A source.
     Source(SourceId),
     /// Edits through the API.
     Api,
 }
 
-/// The name that edits through the API go by, where sources have theirs.
+/// The contributor name of edits through the API.
 pub const API_NAME: &str = "api";
 
-/// A golden field.
+/// A field of a collection.
 #[derive(Debug, Clone)]
 pub struct Field {
     /// Its name.
     pub name: String,
     /// Type of contributed values.
     pub ty: FieldType,
-    /// A document that feeds this collection must give a value.
+    /// Whether a document that feeds this collection fails without a value.
     pub required: bool,
-    /// Questions answered by index.
+    /// Conditions that indexes answer.
     pub index: FieldIndexes,
-    /// One record per value.
+    /// Whether no two records may have the same value.
     pub unique: bool,
-    /// Compared by [`crate::value::fold::fold`].
+    /// Whether values are compared after [`crate::value::fold::fold`].
     pub fold: bool,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
-    /// How it follows from other fields, instead of being contributed.
+    /// How it is derived from other fields, instead of being contributed.
     pub derive: Option<Derivation>,
-    /// Which contribution wins.
+    /// How its golden value is chosen.
     pub survivorship: Survivorship,
-    /// Sources that may say it; `None` for all.
+    /// Sources that may contribute to it; `None` for all.
     pub from: Option<Vec<SourceRef>>,
-    /// Disagreement is a conflict.
+    /// Whether different contributed values are a conflict.
     pub compare: bool,
 }
 
 impl Field {
-    /// Whether it is a member of the structs in another field: it can be asked for, and is shown with them.
+    /// Whether it is a member of the structs in another field: queries can use it, and it is shown in the structs.
     pub fn is_member(&self) -> bool {
         matches!(self.derive, Some(Derivation::Member(..)))
     }
 
-    /// Whether the settle machine gives the value.
+    /// Whether settling computes its value.
     pub fn is_settled(&self) -> bool {
         self.derive.as_ref().is_some_and(Derivation::is_settled)
     }
@@ -59,7 +59,7 @@ impl Field {
         matches!(self.derive, Some(Derivation::Pending | Derivation::LinkKeys(_) | Derivation::TargetKey(..)))
     }
 
-    /// Type of golden values: JSON for fields kept by contributor. Nobody contributes what is derived, whatever the collection's rule is.
+    /// Returns the type of golden values, which is JSON for contributed fields kept by contributor.
     pub fn golden_type(&self) -> &FieldType {
         match (&self.survivorship, &self.derive) {
             (Survivorship::ByContributor, None) => &FieldType::Json,
@@ -68,45 +68,45 @@ impl Field {
     }
 }
 
-/// Questions a store answers without reading every record.
+/// Conditions that a store answers without reading every record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FieldIndexes {
-    /// Equality, ranges, order and prefixes: one ordered index.
+    /// Equality, ranges, order and prefixes, by one ordered index.
     pub ordered: bool,
-    /// Text anywhere inside.
+    /// Text that contains another text.
     pub contains: bool,
-    /// How geometries lie: boxes around them.
+    /// Relations of geometries, by the boxes around them.
     pub intersects: bool,
-    /// Equality, for settling alone: the children of a link that is [only read](crate::model::links::Link::is_only_read), if it is not ordered.
+    /// Equality, only for settling: finds the children of a link that is [only read](crate::model::links::Link::is_only_read), if there is no ordered
+    /// index.
     pub by_link: bool,
 }
 
-/// Which contribution's value becomes golden. Ties on `as_of` are broken by reception, where sources say so,
-/// then content hash, then contributor.
+/// How a golden value is chosen from contributions. Contributions with equal `as_of` are ordered by reception if the source says so, then by content
+/// hash, then by contributor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Survivorship {
-    /// The newest contribution that says something.
+    /// The newest contribution with a value.
     Latest,
-    /// The oldest contribution that says something.
+    /// The oldest contribution with a value.
     Earliest,
-    /// By trust, then by time.
+    /// By the order of sources, then by time.
     Prefer {
         /// Sources, most trusted first.
         sources: Vec<SourceRef>,
-        /// Whether the oldest instead of the newest decides among equals.
+        /// Whether the oldest, not the newest, contribution of equally trusted sources wins.
         then_earliest: bool,
     },
     /// All values of all contributions, oldest first, each once.
     Union,
-    /// The structs of all contributions; those that have the same value of this member are one, and its other members have their newest
-    /// values.
+    /// The structs of all contributions. Structs with the same value of this member are merged; their other members have the newest values.
     UnionBy(usize),
-    /// A mapping from contributor to its value.
+    /// An object with the value of each contributor.
     ByContributor,
 }
 
 impl Survivorship {
-    /// Whether several contributors' values become one.
+    /// Whether values of several contributors are combined.
     pub fn combines(&self) -> bool {
         matches!(self, Survivorship::Union | Survivorship::UnionBy(_) | Survivorship::ByContributor)
     }

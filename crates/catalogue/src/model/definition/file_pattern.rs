@@ -1,11 +1,11 @@
-//! Patterns for names of files: which files are a source's own.
+//! Patterns for file names, by which files are assigned to a source.
 
 use regex::Regex;
 
-/// Suffixes of compressed files, which names are compared without.
+/// Suffixes of compressed files, which are ignored when names are compared.
 const COMPRESSED: [&str; 2] = [".gz", ".zst"];
 
-/// A pattern for the name of a file: `*` is any number of characters, `?` is one, `[a-z]` is one of those listed, `[!a-z]` one of all others.
+/// A pattern for a file name: `*` is any number of characters, `?` is one, `[a-z]` is one of those listed, `[!a-z]` is one not listed.
 #[derive(Debug, Clone)]
 pub struct FilePattern {
     text: String,
@@ -13,10 +13,10 @@ pub struct FilePattern {
 }
 
 impl FilePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// When it fits no name; the message says why.
+    /// When it cannot match any name; the message says why.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("an empty pattern fits no file".into());
@@ -31,24 +31,24 @@ impl FilePattern {
         Ok(Self { text: text.to_owned(), regex })
     }
 
-    /// Whether the file at `path` has a name that fits, see [`file_name`].
+    /// Whether the name of the file at `path` matches, see [`file_name`].
     pub fn fits(&self, path: &str) -> bool {
         let name = file_name(path);
         self.regex.is_match(COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name))
     }
 
-    /// The pattern as written.
+    /// Returns the pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// The name of the file at `path`, without its folders.
+/// Returns the name of the file at `path`, without its folders.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The regular expression that a pattern stands for.
+/// Translates a pattern to a regular expression.
 fn translated(text: &str) -> Result<String, String> {
     let mut regex = String::new();
     let mut rest = text.chars();
@@ -57,7 +57,7 @@ fn translated(text: &str) -> Result<String, String> {
             '*' => regex.push_str(".*"),
             '?' => regex.push('.'),
             '[' => {
-                // a bracket that closes is one of those listed if it is the first
+                // a closing bracket in the first position is one of the listed characters
                 let listed = rest.as_str();
                 let from = usize::from(listed.starts_with('!'));
                 let first = listed[from..].chars().next().map_or(0, char::len_utf8);
@@ -71,7 +71,7 @@ fn translated(text: &str) -> Result<String, String> {
     Ok(regex)
 }
 
-/// One of the characters and ranges that are listed, or none of them.
+/// Translates a list of characters and ranges to a character class.
 fn class(listed: &str, negated: bool) -> Result<String, String> {
     let characters: Vec<char> = listed.chars().collect();
     let mut class = String::from(if negated { "[^" } else { "[" });

@@ -35,27 +35,27 @@ use crate::model::route::Route;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A file of named areas beside a definition.
+/// A file of named areas that belongs to a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AreaFile {
-    /// The name that expressions give it.
+    /// The name by which expressions refer to it.
     pub name: String,
-    /// Its path from the folder of the definition.
+    /// Its path relative to the definition's folder.
     pub file: String,
-    /// BLAKE3 of what is read of it; nothing if it is not there.
+    /// BLAKE3 of its contents; `None` if the file does not exist.
     pub hash: Option<String>,
     /// What was repaired in its geometries, with the place.
     pub repairs: Vec<String>,
 }
 
-/// Everything Stook knows of a domain. Indexes into its vectors are the ids used everywhere.
+/// A checked definition.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     /// Its name.
     pub name: String,
     /// BLAKE3 of the definition, without comments and layout.
     pub hash: String,
-    /// BLAKE3 of everything by which records are settled, and after it the collections whose records exist because links name them.
+    /// BLAKE3 of everything that decides how records are settled, followed by the collections whose records links create.
     pub settling: String,
     /// Constant tables.
     pub tables: Arc<ConstantTables>,
@@ -67,26 +67,26 @@ pub struct Catalogue {
     pub collections: IdVec<CollectionId, Collection>,
     /// Links of all collections.
     pub links: IdVec<LinkId, Link>,
-    /// Coverages of all collections, each after those it sums up.
+    /// Coverages of all collections, each after those whose rows it sums.
     pub coverages: Vec<Coverage>,
-    /// Services that are asked when a query needs them, in the order written.
+    /// Services from which documents are fetched, in the order written.
     pub services: Vec<Service>,
     /// Sources, in the order written.
     pub sources: IdVec<SourceId, Source>,
-    /// Words of queries, in the order written.
+    /// Aliases, in the order written.
     pub words: Vec<QueryAlias>,
     /// Profiles, in the order written.
     pub profiles: Vec<Profile>,
-    /// Shares of the workers, by tenant; `else` is everybody else's.
+    /// Shares of the workers, by tenant; `else` is for all other tenants.
     pub tenants: BTreeMap<String, TenantShare>,
     /// Declared routes, in the order written.
     pub routes: Vec<Route>,
-    /// The member of an error's JSON object that holds the sentence, for declared routes; nothing for problem details.
+    /// The member of a JSON object with the message of an error, for declared routes; `None` for problem details.
     pub error_member: Option<String>,
 }
 
 impl Catalogue {
-    /// A definition of nothing: for what needs none.
+    /// Creates an empty definition, for callers that need none.
     pub fn empty() -> Self {
         Self {
             name: String::new(),
@@ -108,7 +108,7 @@ impl Catalogue {
         }
     }
 
-    /// The name of a source, or of edits through the API.
+    /// Returns the name of a source, or that of edits through the API.
     pub fn contributor_name(&self, speaker: SourceRef) -> &str {
         match speaker {
             SourceRef::Source(index) => &self.sources[index].name,
@@ -116,39 +116,39 @@ impl Catalogue {
         }
     }
 
-    /// The collection called `name` and its index.
+    /// Returns the collection called `name` with its id.
     pub fn collection(&self, name: &str) -> Option<(CollectionId, &Collection)> {
         self.collections.enumerate().find(|(_, collection)| collection.name == name)
     }
 
-    /// The collections whose records carry tags, with their indexes.
+    /// Iterates over the collections whose records have tags.
     pub fn with_tags(&self) -> impl Iterator<Item = (CollectionId, &Collection)> {
         self.collections.enumerate().filter(|(_, collection)| collection.tags.is_some())
     }
 
-    /// The link with this number, if its children are found by their field, see [`Link::is_only_read`].
+    /// Returns the link with this number if its children are found by their field, see [`Link::is_only_read`].
     pub fn link_by_field(&self, id: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.edges() == id && link.is_only_read())
     }
 
-    /// A tenant's share of the workers.
+    /// Returns a tenant's share of the workers.
     pub fn share(&self, tenant: &str) -> TenantShare {
         self.tenants.get(tenant).or_else(|| self.tenants.get("else")).copied().unwrap_or_default()
     }
 
-    /// The source called `name` and its index.
+    /// Returns the source called `name` with its id.
     pub fn source(&self, name: &str) -> Option<(SourceId, &Source)> {
         self.sources.enumerate().find(|(_, source)| source.name == name)
     }
 
-    /// Whether documents of a source stand inside those of another one.
+    /// Whether documents of a source are embedded in those of another source.
     pub fn is_embedded(&self, source: &str) -> bool {
         let embeds = self.sources.iter().flat_map(|own| &own.embeds);
         self.source(source).is_some_and(|(index, _)| embeds.into_iter().any(|embed| embed.source == index))
     }
 
-    /// What the source of a contribution is called by who asks: of one that is asked, its service's name. Nothing for records that exist
-    /// because others name them.
+    /// Returns the name that users see for a contribution's source: for a source of a service, the service's name. `None` for contributions of links,
+    /// and for unknown sources.
     pub fn shown_source_name<'a>(&'a self, source: &'a str) -> Option<&'a str> {
         match self.source(source) {
             Some((_, Source { asks: Some(asks), .. })) => Some(&self.services[asks.service].name),
@@ -157,7 +157,7 @@ impl Catalogue {
         }
     }
 
-    /// The profile called `name`.
+    /// Returns the profile called `name`.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)
     }

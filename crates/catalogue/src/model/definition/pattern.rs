@@ -1,11 +1,11 @@
-//! Pattern sets: regular expressions with named groups, tried in order on a text.
+//! Pattern sets: regular expressions with named groups that are tried in order on a text.
 
 use crate::value::SmolStr;
 use regex::{CaptureLocations, Regex};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
 
-/// Regular expressions tried in order.
+/// A set of regular expressions that are tried in order.
 #[derive(Debug, Clone)]
 pub struct PatternSet {
     /// Its name.
@@ -18,9 +18,9 @@ pub struct PatternSet {
 #[derive(Debug, Clone)]
 pub struct NamedRegex {
     expression: Regex,
-    /// Of its groups, where they have one.
+    /// The names of its groups, if they have one.
     names: Vec<Option<String>>,
-    /// How each text that matches begins, where that is known.
+    /// The possible beginnings of texts that match, if known.
     beginnings: Option<Vec<Box<[u8]>>>,
 }
 
@@ -28,7 +28,7 @@ impl NamedRegex {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// When it is not valid.
     pub fn new(text: &str) -> Result<Self, regex::Error> {
         let expression = regex::RegexBuilder::new(text).size_limit(1 << 20).build()?;
         let parsed = regex_syntax::parse(text).ok().filter(|parsed| parsed.properties().look_set_prefix().contains(Look::Start));
@@ -38,19 +38,19 @@ impl NamedRegex {
         Ok(Self { expression, names, beginnings })
     }
 
-    /// The names of its groups.
+    /// Iterates over the names of its groups.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.names.iter().flatten().map(String::as_str)
     }
 
-    /// Whether a text may match: most are refused by how they begin.
+    /// Whether a text may match; most texts are rejected by how they begin.
     fn may_match(&self, text: &str) -> bool {
         self.beginnings.as_ref().is_none_or(|beginnings| beginnings.iter().any(|beginning| text.as_bytes().starts_with(beginning)))
     }
 }
 
 impl PatternSet {
-    /// The first expression that matches, and where its groups are.
+    /// Matches a text with the first expression that matches.
     pub fn groups(&self, text: &SmolStr) -> Option<Captures<'_>> {
         let mut possible = self.expressions.iter().filter(|own| own.may_match(text));
         possible.find_map(|own| {
@@ -61,7 +61,7 @@ impl PatternSet {
     }
 }
 
-/// The named groups of a text.
+/// The named groups of a match.
 #[derive(Debug, Clone)]
 pub struct Captures<'p> {
     names: &'p [Option<String>],
@@ -70,14 +70,14 @@ pub struct Captures<'p> {
 }
 
 impl Captures<'_> {
-    /// The text of a group, if it is part of the match.
+    /// Returns the text of a group, if it is part of the match.
     pub fn get(&self, name: &str) -> Option<&str> {
         let index = self.names.iter().position(|own| own.as_deref() == Some(name))?;
         let (start, end) = self.locations.get(index)?;
         self.text.get(start..end)
     }
 
-    /// All of them as an object.
+    /// Returns all groups as an object.
     pub fn to_json(&self) -> serde_json::Value {
         let named = self.names.iter().flatten().filter_map(|name| Some((name.clone(), self.get(name)?.into())));
         serde_json::Value::Object(named.collect())

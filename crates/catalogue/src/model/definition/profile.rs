@@ -1,17 +1,17 @@
-//! What imports do: profiles, and the shares of the workers that tenants have.
+//! Profiles of imports, and tenants' shares of the workers.
 
 use crate::model::ids::SourceId;
 
-/// What an import does.
+/// A profile: what an import does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// The source's index.
+    /// The source.
     pub source: SourceId,
-    /// For documents whose record existed before the job.
+    /// What happens to documents whose record existed before the job.
     pub matched: OnMatched,
-    /// For the others.
+    /// What happens to other documents.
     pub unmatched: OnUnmatched,
 }
 
@@ -20,7 +20,7 @@ pub struct Profile {
 pub enum OnMatched {
     /// It contributes.
     Update,
-    /// It is left out.
+    /// It is skipped.
     Skip,
     /// It fails.
     Fail,
@@ -33,7 +33,7 @@ pub enum OnMatched {
 pub enum OnUnmatched {
     /// It contributes.
     Create,
-    /// It is left out.
+    /// It is skipped.
     Skip,
     /// It fails.
     Fail,
@@ -42,9 +42,9 @@ pub enum OnUnmatched {
 /// A tenant's share of the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantShare {
-    /// Work it gets beside a tenant of weight 1 while both have some.
+    /// The share of work relative to a tenant of weight 1, while both have work.
     pub weight: u32,
-    /// Most chunks in work at a time.
+    /// Max chunks in progress at a time.
     pub max_running: Option<u32>,
 }
 

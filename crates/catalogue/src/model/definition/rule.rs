@@ -1,30 +1,30 @@
-//! Rules: how one value is taken from a document.
+//! Rules by which one value is taken from a document.
 
 use crate::eval::Expression;
 use crate::eval::functions::Cleaner;
 use crate::model::path::Path;
 use crate::value::FieldType;
 
-/// How a value is taken from a document.
+/// A rule by which a value is taken from a document.
 #[derive(Debug, Clone)]
 pub struct ValueRule {
     /// Type of the result.
     pub ty: FieldType,
     /// Where it comes from.
     pub origin: ValueOrigin,
-    /// One value per field instead of per subfield.
+    /// Whether there is one value per MARC field instead of per subfield.
     pub each_field: bool,
-    /// Separator that joins what was found.
+    /// A separator; if given, all values found are joined to one.
     pub join: Option<String>,
-    /// What each text that is found is cleaned by, one after the other.
+    /// Functions that clean each text found, applied in order.
     pub clean: Vec<&'static Cleaner>,
-    /// Pattern or unit of times.
+    /// The format of times: a pattern or a unit.
     pub format: Option<String>,
-    /// Constant table that replaces the value.
+    /// A constant table that replaces the value.
     pub lookup: Option<String>,
-    /// Conversion trouble fails the document.
+    /// Whether a value that cannot be converted fails the document.
     pub strict: bool,
-    /// Depends on the envelope and so is left out of the content hash.
+    /// Whether it depends on the delivery rather than the document; it is then left out of the content hash.
     pub reads_meta: bool,
 }
 
@@ -33,15 +33,15 @@ pub struct ValueRule {
 pub enum ValueOrigin {
     /// The first of these paths that finds something.
     Paths(Vec<Path>),
-    /// The constant beside the first path that finds something.
+    /// The constant of the first path that finds something.
     Cases(Vec<(Path, String)>),
-    /// A struct for each place that the path finds: of its members, by index, by rules on paths from there.
+    /// A struct for each node that the path finds: its members, by position, are taken by rules relative to that node.
     Elements(Path, Vec<(usize, ValueRule)>),
     /// CEL.
     Expression(Expression),
-    /// Groups of a pattern (index) matched against a `let` or field by name.
+    /// The groups of a pattern set matched against a `let` value or a field.
     Match {
-        /// The pattern's index.
+        /// The position of the pattern set.
         pattern: usize,
         /// The value's name.
         of: String,

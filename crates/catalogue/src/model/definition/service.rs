@@ -1,68 +1,68 @@
-//! Services: those that are asked when a query needs what they know, and those from which new documents are collected.
+//! Services: those from which documents are fetched when a query needs them, and those from which new documents are collected.
 
 use crate::model::ids::FieldId;
 use regex::Regex;
 
-/// OData services that are asked for what they have published in a window of time.
+/// OData services from which the documents published in a time window are collected.
 #[derive(Debug, Clone)]
 pub struct Collect {
-    /// The number of their journals in a store.
+    /// The number of their watermarks in a store.
     pub id: u32,
-    /// Each with its name, and the URL of its entities.
+    /// Each service's name and the URL of its entities.
     pub services: Vec<(String, String)>,
-    /// The member that says when a document was published.
+    /// The member with the time of publication.
     pub window: String,
-    /// Documents of a page.
+    /// Documents per page.
     pub page: usize,
-    /// How long documents may take to be seen, in microseconds: what is younger is not asked for.
+    /// How long it may take until documents are visible, in microseconds: documents younger than this are not collected yet.
     pub lag: i64,
-    /// Where to begin, in microseconds.
+    /// The publication time at which to begin, in microseconds.
     pub since: Option<i64>,
-    /// A condition of its own, in the service's language.
+    /// An additional condition, in the service's language.
     pub filter: Option<String>,
-    /// How the names of credentials begin in the environment.
+    /// The prefix of the environment variables that hold credentials.
     pub credentials: Option<String>,
 }
 
-/// A service that is asked when a query needs what it knows. Times are in microseconds.
+/// A service from which documents are fetched when a query needs them. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// The URL to which the paths of its calls are added; `${NAME}` is taken from the environment.
+    /// The base URL of its calls; `${NAME}` is taken from the environment.
     pub url: String,
     /// Time for one request.
     pub timeout: i64,
     /// Time for all requests of an answer.
     pub deadline: i64,
-    /// Requests at a time.
+    /// Max concurrent requests.
     pub parallel: usize,
-    /// Requests a second.
+    /// Max requests per second.
     pub rate: Option<u32>,
-    /// How often a request is tried.
+    /// Max attempts of a request.
     pub attempts: u32,
-    /// Most bytes of one response.
+    /// Max bytes of one response.
     pub most_bytes: u64,
-    /// How long an answer is fresh, where the response does not say.
+    /// How long an answer is fresh, if the response does not say.
     pub ttl: i64,
     /// The same for answers without any document.
     pub ttl_empty: i64,
-    /// How long it is not asked the same again after it has failed.
+    /// How long a failed call is not repeated.
     pub ttl_failed: i64,
-    /// How long before they are no longer fresh answers are asked for again that queries go on needing.
+    /// How long before answers expire they are fetched again, if queries keep needing them.
     pub ahead: Option<i64>,
-    /// What stands for any text in an argument.
+    /// The service's wildcard for any text in an argument.
     pub wildcard: String,
-    /// How the names of credentials begin in the environment.
+    /// The prefix of the environment variables that hold credentials.
     pub credentials: Option<String>,
 }
 
-/// How a source's service is asked. All of its calls give documents of one kind, chosen by their arguments.
+/// How a source's documents are fetched from a service. All of its calls return documents of one kind, chosen by their arguments.
 #[derive(Debug, Clone)]
 pub struct ServiceBinding {
     /// The number of its answers in a store.
     pub id: u32,
-    /// The service's index.
+    /// The service's position.
     pub service: usize,
     /// Its calls, in the order written.
     pub calls: Vec<ServiceCall>,
@@ -73,43 +73,43 @@ pub struct ServiceBinding {
 pub struct ServiceCall {
     /// Its name.
     pub name: String,
-    /// Path and constant parameters, after the service's URL.
+    /// Path and constant parameters, appended to the service's URL.
     pub get: String,
     /// Its arguments.
     pub args: Vec<CallArgument>,
-    /// How it cuts long answers.
+    /// How it splits long answers into pages.
     pub page: Option<Pagination>,
-    /// Among calls with as many arguments the cheapest is made.
+    /// Of calls with the same number of arguments, the cheapest is made.
     pub cost: u32,
 }
 
-/// An argument of a call: a condition of a query that is sent to the service. Every document of the answer satisfies it.
+/// An argument of a call: a condition of a query that is passed to the service. Every document of the answer satisfies it.
 #[derive(Debug, Clone)]
 pub struct CallArgument {
     /// Its name.
     pub name: String,
-    /// The field, by index, of the collection that is fed.
+    /// The field that the condition is on.
     pub field: FieldId,
-    /// What of the condition it takes.
+    /// Which form of condition it takes.
     pub takes: ArgumentForm,
-    /// What a value must look like.
+    /// The regular expression that a value must match.
     pub matches: Option<Regex>,
     /// Whether the call cannot be made without it.
     pub required: bool,
-    /// What is said where the query says nothing.
+    /// The value if the query has no condition on the field.
     pub default: Option<String>,
-    /// Times as seconds since 1970.
+    /// Whether times are passed as seconds since 1970.
     pub epoch: bool,
 }
 
-/// What an argument takes of a condition.
+/// The form of condition that an argument takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentForm {
     /// One value.
     Value,
     /// One value, or a pattern.
     Pattern,
-    /// One value, or several: the argument is repeated.
+    /// One or several values: the argument is repeated.
     List,
     /// The lower bound.
     From,
@@ -117,20 +117,20 @@ pub enum ArgumentForm {
     To,
 }
 
-/// How long answers are cut.
+/// How long answers are split into pages.
 #[derive(Debug, Clone)]
 pub enum Pagination {
-    /// By number: documents to leave out, and documents of a page.
+    /// By the number of documents to skip, and documents per page.
     Offset {
-        /// The argument with how many documents are left out.
+        /// The argument with the number of documents to skip.
         offset: String,
-        /// The argument with how many documents there are on a page.
+        /// The argument with the number of documents per page.
         limit: String,
-        /// How many are asked for.
+        /// The number of documents per page.
         size: u64,
     },
-    /// The top object's member that holds the URL of what follows.
+    /// The member of the top-level object that holds the URL of the next page.
     Next(String),
-    /// The element that holds a token, and the argument that takes it (OAI-PMH).
+    /// The element that holds a resumption token, and the argument that takes it (OAI-PMH).
     Token(String, String),
 }

@@ -1,4 +1,4 @@
-//! Sources and their feeds: where documents come from, and to which collections they contribute.
+//! Sources and their feeds: where documents come from, and which collections they contribute to.
 
 use super::file_pattern::FilePattern;
 use super::rule::ValueRule;
@@ -16,14 +16,14 @@ pub enum FormatFamily {
     Marc,
     /// XML split at an element.
     Xml,
-    /// JSON array, single value, NDJSON.
+    /// JSON array, single value or NDJSON.
     Json,
     /// CSV with a header.
     Csv,
 }
 
 impl FormatFamily {
-    /// Its path language.
+    /// Returns its path language.
     pub fn language(self) -> PathLanguage {
         match self {
             FormatFamily::Marc => PathLanguage::Marc,
@@ -33,7 +33,7 @@ impl FormatFamily {
         }
     }
 
-    /// Its name in definitions.
+    /// Returns its name in definitions.
     pub fn name(self) -> &'static str {
         match self {
             FormatFamily::Marc => "marc",
@@ -44,41 +44,41 @@ impl FormatFamily {
     }
 }
 
-/// How the bytes of documents are read, where their format leaves a choice.
+/// How documents are parsed, where their format leaves a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DocumentOptions {
-    /// How records of MARC are read.
+    /// How MARC records are read.
     pub marc: stook_marc::ReadOptions,
-    /// Whether rows of csv that are shorter than the header have absent values at their end; else they fail.
+    /// Whether CSV rows shorter than the header have absent values at their end; otherwise they fail.
     pub short_rows: bool,
 }
 
 impl DocumentOptions {
-    /// MARC is repaired, and short rows fail.
+    /// Repairs MARC records and fails short rows.
     pub const DEFAULT: Self = Self::of_marc(stook_marc::ReadOptions::REPAIR);
 
-    /// Records of MARC are read so.
+    /// Sets how MARC records are read.
     pub const fn of_marc(marc: stook_marc::ReadOptions) -> Self {
         Self { marc, short_rows: false }
     }
 }
 
-/// Where documents come from.
+/// A source of documents.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// Its name.
     pub name: String,
     /// Its format.
     pub family: FormatFamily,
-    /// The element (xml; after the one around it) or member (json) that holds the documents.
+    /// The element (XML) or member (JSON) that contains the documents; for XML after the element around it.
     pub records: Option<String>,
-    /// How the bytes of its documents are read.
+    /// How its documents are parsed.
     pub reading: DocumentOptions,
-    /// What says that a file without documents is empty.
+    /// Matches the content of a file without documents that is correctly empty.
     pub empty: Option<Regex>,
-    /// Names of the files that are its own; none where names say nothing.
+    /// Patterns for the names of its files; empty if names do not matter.
     pub files: Vec<FilePattern>,
-    /// What the first document of a file that is its own has.
+    /// A path that must find something in the first document of a file of this source.
     pub has: Option<Path>,
     /// Prefixes used in XPath.
     pub namespaces: Vec<(String, String)>,
@@ -86,30 +86,30 @@ pub struct Source {
     pub lets: Vec<LetValue>,
     /// Conditions a document must meet.
     pub accept: Vec<AcceptRule>,
-    /// True for a document that deletes.
+    /// An expression that is true for a document that deletes.
     pub gone: Option<Expression>,
-    /// When the document was true, and the order of documents of one time.
+    /// How as-of times are determined, and documents with the same time are ordered.
     pub as_of: DocumentOrder,
-    /// What a whole file of it takes the place of.
+    /// What a complete delivery replaces.
     pub replaces: Option<CompleteDelivery>,
-    /// Services that are asked for documents.
+    /// Services from which documents are collected.
     pub collect: Option<Collect>,
-    /// How a service is asked for documents that a query needs.
+    /// How documents that a query needs are fetched.
     pub asks: Option<ServiceBinding>,
-    /// Collections fed.
+    /// The collections it feeds.
     pub feeds: Vec<Feed>,
-    /// Documents of other sources inside its own.
+    /// Documents of other sources embedded in its own.
     pub embeds: Vec<EmbeddedDocument>,
 }
 
-/// A document inside a document.
+/// An embedded document.
 #[derive(Debug, Clone)]
 pub struct EmbeddedDocument {
-    /// The source whose document it is.
+    /// The source of the embedded document.
     pub source: SourceId,
-    /// Where it stands, as text.
+    /// The path of its text.
     pub path: Path,
-    /// What its file would be called, a template over `let` values.
+    /// The file name it is given, a template over `let` values.
     pub name: Template,
 }
 
@@ -127,38 +127,38 @@ pub struct LetValue {
 pub struct AcceptRule {
     /// What must hold.
     pub unless: Expression,
-    /// Skip instead of fail.
+    /// Whether other documents are skipped instead of failing.
     pub skip: bool,
-    /// What the journal says.
+    /// The reason in the journal.
     pub reason: Option<Expression>,
 }
 
-/// `as_of:`. In which order documents replace each other.
+/// `as_of:`. The order in which documents replace each other.
 #[derive(Debug, Clone)]
 pub struct DocumentOrder {
-    /// Where a document may say when it was true: the first that does, else the delivery's time.
+    /// Where a document's as-of time may be: the first that gives one, else the delivery's time.
     pub times: Vec<AsOfRule>,
-    /// Whether documents of one time are ordered by their reception, as a list says. Else their content decides.
+    /// Whether documents with the same time are ordered by their reception, because `as_of` is a list; otherwise by their content.
     pub by_reception: bool,
 }
 
 impl DocumentOrder {
-    /// Whether the delivery's time counts, whatever documents say.
+    /// Whether the delivery's time counts, not the documents'.
     pub fn is_received(&self) -> bool {
         matches!(self.times[..], [AsOfRule::Received])
     }
 }
 
-/// When a document was true.
+/// Where an as-of time comes from.
 #[derive(Debug, Clone)]
 pub enum AsOfRule {
-    /// When it was received: the delivery's time.
+    /// The time of the delivery.
     Received,
-    /// The `let` with this index.
+    /// The `let` value at this position.
     Let(usize),
-    /// The field with this index of the only feed.
+    /// A field of the only feed.
     Field(FieldId),
-    /// CEL giving a timestamp.
+    /// CEL that gives a timestamp.
     Expression(Expression),
 }
 
@@ -167,13 +167,13 @@ pub enum AsOfRule {
 pub struct Feed {
     /// The collection's index.
     pub collection: CollectionId,
-    /// Only documents for which this holds.
+    /// Only documents for which this holds contribute.
     pub when: Option<Expression>,
-    /// Names the part of the source that contributes.
+    /// The name of the part of the source that contributes.
     pub contributor: Option<Template>,
     /// How fields get their values: rules on paths first, then expressions in the order written.
     pub map: Vec<FieldMapping>,
-    /// Hash of everything that decides what a document becomes here.
+    /// Hash of everything that decides what a document contributes here.
     pub generation: [u8; 16],
 }
 
@@ -186,45 +186,45 @@ pub struct FieldMapping {
     pub rule: ValueRule,
 }
 
-/// `replaces:`. A complete delivery without failed documents retires older contributions of its source in the same scope, from its first
-/// time in the scope on, unless too many keys are missing.
+/// `replaces:`. A complete delivery without failed documents retires older contributions of its source in the same scope that it does not repeat,
+/// from its earliest `at` on, unless it lacks too many keys.
 #[derive(Debug, Clone)]
 pub struct CompleteDelivery {
-    /// Its number in a store; the last two bits are free.
+    /// Its number in a store; the last two bits are zero.
     pub id: u32,
     /// The scope a document is in.
     pub scope: Expression,
-    /// Where a document stands in it, a time; without one a file takes the place of all.
+    /// The time of a document within the scope; without it a file replaces everything in the scope.
     pub at: Option<Expression>,
-    /// Of the keys of the whole file before it, the largest share that a file may lack and still retire them, in percent.
+    /// The max share, in percent, of the previous complete delivery's keys that a file may lack and still retire them.
     pub max_missing: f64,
 }
 
-/// The share of keys that a file may lack where the definition does not say one, in percent.
+/// The default of that share, in percent.
 pub const MOST_LACKING: f64 = 20.0;
 
 impl CompleteDelivery {
-    /// The link of the ledger's edges: scope, from when on, and how old the delivery is.
+    /// Returns the number of the ledger's edges: scope, start, and age of the delivery.
     pub fn ledger(&self) -> u32 {
         self.id
     }
 
-    /// The link of edges from a file to its chunks that are done.
+    /// Returns the number of edges from a file to its chunks that are done.
     pub fn parts(&self) -> u32 {
         self.id | 1
     }
 
-    /// The link of edges from a scope to what was said in it.
+    /// Returns the number of edges from a scope to the contributions in it.
     pub fn statements(&self) -> u32 {
         self.id | 2
     }
 
-    /// The link of edges that say what became of files, and what was retired.
+    /// Returns the number of edges that record what became of files, and what was retired.
     pub fn history(&self) -> u32 {
         self.id | 3
     }
 
-    /// The links of all its edges.
+    /// Returns the numbers of all its edges.
     pub fn links(&self) -> [u32; 4] {
         [self.ledger(), self.parts(), self.statements(), self.history()]
     }

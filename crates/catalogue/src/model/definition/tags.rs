@@ -1,4 +1,4 @@
-//! Whether and how records carry tags, and the document that the XPath of a tag is asked of.
+//! How records carry tags, and the document that XPath tags are evaluated on.
 
 use crate::model::ids::SourceId;
 use crate::value::FieldType;
@@ -8,30 +8,29 @@ use crate::value::FieldType;
 pub struct TagSettings {
     /// The number of the collection's tags in a store.
     pub id: u32,
-    /// What the XPath of a tag is asked of; without it tags are manual or queries.
+    /// The document of XPath tags; without it tags are manual or queries.
     pub document: Option<TagDocument>,
-    /// Most steps of an XPath on one document.
+    /// Max steps of an XPath on one document.
     pub steps: u64,
-    /// What tags have beside a definition and a comment.
+    /// Attributes of tags, in addition to a definition and a comment.
     pub attributes: Vec<(String, FieldType)>,
 }
 
-/// The document of a record: one source's own, and in its element what other sources say, each in a namespace called as its
-/// prefix.
+/// The document of a record: that of one source, and inside its element those of other sources, each in a namespace named like its prefix.
 #[derive(Debug, Clone)]
 pub struct TagDocument {
-    /// The source whose document it is.
+    /// The source of the outer document.
     pub root: SourceId,
-    /// The name of the empty element where that source says nothing.
+    /// The name of the empty element that is used if that source has no document.
     pub placeholder: String,
-    /// Prefixes, each with the source whose document is in that namespace, by prefix.
+    /// Prefixes with the source whose document is in that namespace, in the order of prefixes.
     pub embedded: Vec<(String, SourceId)>,
-    /// Prefixes of expressions.
+    /// Namespaces of prefixes in XPath expressions.
     pub namespaces: Vec<(String, String)>,
 }
 
 impl TagDocument {
-    /// The sources it is made of, each once.
+    /// Returns the sources it is made of, each once.
     pub fn sources(&self) -> Vec<SourceId> {
         let mut sources: Vec<SourceId> = self.embedded.iter().map(|(_, source)| *source).chain([self.root]).collect();
         sources.sort_unstable();

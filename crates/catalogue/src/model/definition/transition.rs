@@ -13,7 +13,7 @@ pub struct StateField {
     pub ty: FieldType,
     /// The value until a transition sets one.
     pub initial: Option<Expression>,
-    /// Questions answered by index.
+    /// Conditions that indexes answer.
     pub index: FieldIndexes,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
@@ -28,7 +28,7 @@ pub struct Transition {
     pub args: Vec<TransitionArgument>,
     /// Conditions under which it is refused.
     pub refuse: Vec<Refusal>,
-    /// State fields by index, and their new values; `None` sets null.
+    /// State fields, by position, with their new values; `None` sets null.
     pub set: Vec<(usize, Option<Expression>)>,
 }
 
@@ -39,9 +39,9 @@ pub struct TransitionArgument {
     pub name: String,
     /// Its type.
     pub ty: FieldType,
-    /// A call without it is refused.
+    /// Whether a call without it is refused.
     pub required: bool,
-    /// The value of a call that gives none.
+    /// The value if it is not given.
     pub default: Option<Expression>,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
@@ -56,7 +56,7 @@ pub struct TransitionArgument {
 pub struct Refusal {
     /// The condition.
     pub when: Expression,
-    /// What is answered to the caller.
+    /// The message to the caller.
     pub reason: Expression,
     /// HTTP status.
     pub code: u16,

@@ -5,7 +5,7 @@ use crate::model::ids::{CollectionId, LinkId};
 use crate::value::FieldType;
 use regex::Regex;
 
-/// How much of a record its children cover.
+/// A coverage: how much of what is expected of a record its children provide.
 #[derive(Debug, Clone)]
 pub struct Coverage {
     /// Its name.
@@ -25,15 +25,15 @@ pub struct Coverage {
 pub enum CoverageKind {
     /// Children by group.
     Children(GroupedChildren),
-    /// Runs of a value: a row for each.
+    /// Runs of values: a row for each run.
     Runs {
-        /// The link, by index.
+        /// The link.
         link: LinkId,
-        /// Only children that meet the link's condition with this number.
+        /// Only children that satisfy the link's condition at this position.
         condition: usize,
-        /// Which of the fields that edges carry.
+        /// The position of the field among those that edges carry.
         told: usize,
-        /// Longest gap inside a run, in microseconds.
+        /// Max gap within a run, in microseconds.
         max_gap: i64,
     },
     /// Sums over the rows of another coverage.
@@ -43,28 +43,28 @@ pub enum CoverageKind {
 /// Children measured by group.
 #[derive(Debug, Clone)]
 pub struct GroupedChildren {
-    /// The link, by index.
+    /// The link.
     pub link: LinkId,
-    /// Only children that meet the link's condition with this number.
+    /// Only children that satisfy the link's condition at this position.
     pub condition: usize,
-    /// Groups that have a row without children, too: a list of texts. Others have no expected value then.
+    /// Groups that have a row even without children: a list of texts. Other groups then have no expected value.
     pub groups: Option<Expression>,
-    /// By group, the first that matches.
+    /// Measures by group; the first that matches applies.
     pub cases: Vec<MeasureCase>,
 }
 
 /// How children of some groups are measured.
 #[derive(Debug, Clone)]
 pub struct MeasureCase {
-    /// Matches the group's beginning; nothing for all.
+    /// Matches the beginning of the group; `None` for all groups.
     pub pattern: Option<Regex>,
-    /// How.
+    /// The measure.
     pub measure: Measure,
-    /// What becomes of the measure: CEL over `value`, `group` and the parent's fields.
+    /// The adjusted measure: CEL over `value`, `group` and the parent's fields.
     pub value: Option<Expression>,
-    /// What it should be: CEL over `group` and the parent's fields.
+    /// The expected value: CEL over `group` and the parent's fields.
     pub expected: Option<Expression>,
-    /// What is missing.
+    /// How gaps are measured.
     pub gaps: Option<GapRule>,
 }
 
@@ -77,15 +77,15 @@ pub enum Measure {
     Count,
     /// The number of different values.
     Distinct {
-        /// Of which of the fields that edges carry.
+        /// Positions of the fields among those that edges carry.
         edge_fields: Vec<usize>,
-        /// Starts no farther apart than this, in microseconds, count as one; nothing where starts do not matter.
+        /// Starts within this time of each other count as one, in microseconds; `None` if starts do not matter.
         tolerance: Option<i64>,
     },
 }
 
 impl Measure {
-    /// The type of values.
+    /// Returns the type of the measure.
     pub fn ty(&self) -> FieldType {
         if *self == Measure::Union { FieldType::Duration } else { FieldType::Integer }
     }
@@ -94,29 +94,30 @@ impl Measure {
 /// Intervals that no child covers.
 #[derive(Debug, Clone)]
 pub struct GapRule {
-    /// Inside which interval: CEL over `group` and the parent's fields.
+    /// The interval to cover: CEL over `group` and the parent's fields.
     pub within: (Expression, Expression),
-    /// Where there are children the interval ends here instead.
+    /// If there are children, the interval ends here instead.
     pub until: Option<Expression>,
-    /// A first child that comes no later than this after the beginning, or before it, moves the end along, and leaves no gap.
+    /// A first child that starts at most this long after the beginning of the interval, or before it, leaves no gap and moves the end by the same
+    /// time.
     pub start_tolerance: Option<i64>,
 }
 
-/// Sums over the rows of another coverage that expect something.
+/// Sums over the rows of another coverage that have an expected value.
 #[derive(Debug, Clone)]
 pub struct CoverageTotal {
-    /// The other coverage of the same parent, by index.
+    /// The position of the other coverage of the same parent.
     pub of: usize,
     /// The group a row is summed into: CEL over `group`.
     pub by: Expression,
-    /// What of a row is summed: CEL over `group`, `by`, `value`, `expected`, `adjusted` and `rows` by group; default `adjusted`.
+    /// The summed value of a row: CEL over `group`, `by`, `value`, `expected`, `adjusted` and `rows` by group; default `adjusted`.
     pub value: Option<Expression>,
-    /// The same for what is expected; default `expected`.
+    /// The summed expected value of a row; default `expected`.
     pub expected: Option<Expression>,
 }
 
-/// The names of fields that every coverage has, in their order after the parent's key.
+/// The fields of every coverage, in their order after the parent's key.
 pub const COVERAGE_FIELDS: [&str; 7] = ["group", "value", "expected", "adjusted", "percentage", "status", "gaps"];
 
-/// The names of fields of runs, in their order after the parent's key.
+/// The fields of runs, in their order after the parent's key.
 pub const RUN_FIELDS: [&str; 4] = ["value", "start", "stop", "duration"];

@@ -5,34 +5,34 @@ use crate::model::ids::{FieldId, LinkId};
 use crate::model::key::Template;
 use regex::Regex;
 
-/// How a field gets its value from other fields.
+/// The rule by which a field's value is derived.
 #[derive(Debug, Clone)]
 pub enum Derivation {
     /// From golden values of the same record.
     SameRecord(Expression),
-    /// The key of a link's target, or keys, from golden values of the same record: index of the link, condition, key.
+    /// The key of a link's target, or the keys, from golden values of the same record: link, condition, key.
     TargetKey(LinkId, Option<Expression>, Template),
-    /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
+    /// A member of the structs in a list of the same record, one value for each struct that has one: the list, and the member's position.
     Member(FieldId, usize),
-    /// The names of the sources that say something of the record: of one that is asked, its service's.
+    /// The names of the sources that contribute to the record; for a source of a service, the service's name.
     Sources,
-    /// Settled, by a link or a rollup that has not been read yet. No field of a definition has it.
+    /// Settled, by a link or a rollup that has not been parsed yet. No field of a parsed definition has it.
     Pending,
-    /// Settled: the key of the target of the link with this index, or the keys.
+    /// Settled: the key of the target of the link, or the keys.
     LinkKeys(LinkId),
-    /// Settled: from golden values, some of them settled or of linked records.
+    /// Settled: from golden values, some of which are settled or belong to linked records.
     ThroughLinks(Expression),
-    /// Settled: from the record's children.
+    /// Settled: an aggregate of the record's children.
     Rollup(Rollup),
 }
 
 impl Derivation {
-    /// Whether the settle machine gives the value, not the record's own contributions.
+    /// Whether settling computes the value, not the record's own contributions alone.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Derivation::SameRecord(_) | Derivation::TargetKey(..) | Derivation::Member(..) | Derivation::Sources)
     }
 
-    /// The expression, where there is one.
+    /// Returns the expression, if there is one.
     pub fn expression(&self) -> Option<&Expression> {
         match self {
             Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression) => Some(expression),
@@ -41,18 +41,18 @@ impl Derivation {
     }
 }
 
-/// A number about a record's children.
+/// An aggregate of a record's children.
 #[derive(Debug, Clone)]
 pub struct Rollup {
-    /// The link, by index.
+    /// The link.
     pub link: LinkId,
-    /// Only children of these groups.
+    /// Only children whose group matches.
     pub groups: Option<Regex>,
-    /// Only children that meet the link's condition with this number.
+    /// Only children that satisfy the link's condition at this position.
     pub condition: usize,
-    /// How.
+    /// The function.
     pub function: RollupFunction,
-    /// Of which of the fields that edges carry; nothing for `count`.
+    /// The position of its field among those that edges carry; `None` for `count`.
     pub edge_field: Option<usize>,
 }
 
@@ -67,6 +67,6 @@ pub enum RollupFunction {
     Min,
     /// Largest.
     Max,
-    /// Number of different values; elements of lists one by one.
+    /// Number of different values; the elements of lists count individually.
     Distinct,
 }

@@ -10,7 +10,7 @@ use crate::value::{SmolStr, Value};
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The name edges have in a store; the three numbers after it are the link's, too.
+    /// The number of its edges in a store; the three numbers after it belong to the link, too.
     pub id: u32,
     /// The child's collection.
     pub child_collection: CollectionId,
@@ -18,61 +18,60 @@ pub struct Link {
     pub target_collection: CollectionId,
     /// The child's field that holds the target's key, or the keys of all targets.
     pub field: FieldId,
-    /// Whether a child has all records as targets that the rule finds; else one.
+    /// Whether all records that the rule finds are targets; otherwise one is.
     pub many: bool,
     /// Only children for which this holds have a target.
     pub when: Option<Expression>,
-    /// Which record is the target.
+    /// The rule by which the target is found.
     pub target_rule: TargetRule,
-    /// A target exists because a child names it.
+    /// Whether a target exists as soon as a child names it.
     pub create: bool,
-    /// Groups a target's children.
+    /// The group of a child.
     pub group: Option<Expression>,
     /// The child's interval: fields of type timestamp.
     pub span: Option<(FieldId, FieldId)>,
-    /// Conditions on children that the target's rules ask about, in the order of their bits in edges.
+    /// Conditions on children that rollups and coverages use, in the order of their bits in edges.
     pub conditions: Vec<Expression>,
     /// The child's fields that edges carry.
     pub edge_fields: Vec<FieldId>,
     /// The target's fields that the child's fields read.
     pub read_fields: Vec<FieldId>,
-    /// Whether the child's fields read if the target exists.
+    /// Whether the child's fields read whether the target exists.
     pub reads_existence: bool,
 }
 
 impl Link {
-    /// The name under which edges to targets are stored, by target, group and start.
+    /// Returns the number of the edges to targets, ordered by target, group and start.
     pub fn edges(&self) -> u32 {
         self.id
     }
 
-    /// The name under which children wait for targets, by what must be equal, and start.
+    /// Returns the number of the entries under which children wait for targets, by the values that must be equal, and start.
     pub fn children(&self) -> u32 {
         self.id | 1
     }
 
-    /// The name under which targets can be found, by what must be equal, and start.
+    /// Returns the number of the entries by which targets are found, by the values that must be equal, and start.
     pub fn targets(&self) -> u32 {
         self.id | 2
     }
 
-    /// Whether the target has rules about its children.
+    /// Whether the target is created or measured by its children.
     pub fn is_measured(&self) -> bool {
         self.create || !self.conditions.is_empty()
     }
 
-    /// Whether children read anything of the target.
+    /// Whether children read the target.
     pub fn is_read(&self) -> bool {
         self.reads_existence || !self.read_fields.is_empty()
     }
 
-    /// Whether children read the target, which asks nothing of them: then edges would say no more than the children's field, which
-    /// is indexed instead.
+    /// Whether children read the target, which does not depend on them: edges would then repeat the children's field, which is indexed instead.
     pub fn is_only_read(&self) -> bool {
         !self.is_measured() && self.is_read()
     }
 
-    /// The keys of a child's targets.
+    /// Returns the keys of a child's targets.
     pub fn leads_to<'v>(&self, values: &'v [Value]) -> impl Iterator<Item = &'v SmolStr> {
         values[self.field].elements().iter().filter_map(|value| match value {
             Value::Text(key) => Some(key),
@@ -81,40 +80,40 @@ impl Link {
     }
 }
 
-/// Which record is the target.
+/// The rule by which the target is found.
 #[derive(Debug, Clone)]
 pub enum TargetRule {
-    /// The one with this key.
+    /// The record with this key.
     Key(Template),
-    /// One with equal fields.
+    /// Records with equal fields.
     Same {
-        /// The child's and the target's fields; of a list any element.
+        /// Pairs of the child's and the target's field; any element of a list may be equal.
         fields: Vec<(FieldId, FieldId)>,
         /// Intervals that must overlap.
         overlap: Option<IntervalOverlap>,
     },
 }
 
-/// Intervals of child and target that must overlap. Of several targets the nearest to the middle of the child's interval is
-/// chosen, then the earliest, then the one with the smallest key.
+/// Intervals of child and target that must overlap. Of several targets, the one nearest to the middle of the child's interval is chosen, then the
+/// earliest, then the one with the smallest key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalOverlap {
     /// The child's fields: from, to.
     pub mine: (FieldId, FieldId),
     /// The target's fields: from, to.
     pub theirs: (FieldId, FieldId),
-    /// How far apart they may be, in microseconds.
+    /// How far apart they may be and still overlap, in microseconds.
     pub tolerance: i64,
-    /// The usual length of an interval, in microseconds: longer ones cost a row for each.
+    /// The usual length of an interval, in microseconds: a longer one takes a row for each part of this length.
     pub reach: i64,
 }
 
-/// The members of links that an expression reads.
+/// Returns the members of a link that an expression reads.
 pub fn members_of<'e>(expression: &'e Expression, name: &'e str) -> impl Iterator<Item = &'e MemberReference> {
     expression.members().iter().filter(move |member| member.of == name)
 }
 
-/// The number of a name in a store: it must not change when others are added beside it. The last two bits are free.
+/// Returns the number of a name in a store. It depends on nothing else, so it does not change when other names are added. The last two bits are zero.
 pub fn id_of(name: &str) -> u32 {
     let hash = blake3::hash(name.as_bytes());
     let mut first = [0; 4];

@@ -1,9 +1,9 @@
-//! What records say about each other: links, what is read through them, rollups, coverage.
+//! Relations between records: links, values read through them, rollups, coverage.
 //!
-//! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection, or to several. The child's
-//! field of the link's name holds the target's key, or a list of keys. An *edge* from the child carries what the target's rules need; so a
-//! target is settled from its edges alone. Where targets have no rules about children, there are no edges, only the field. Edges carry what
-//! documents say of a child, never what was read through a link: so settling ends.
+//! A link belongs to the collection of the *child* and leads to one or several records of the *target*'s collection. The child's field with the
+//! link's name holds the target's key, or a list of keys. An *edge* from the child carries what the target's rules need, so a target is settled from
+//! its edges alone. If targets have no rules about children there are no edges, only the field. Edges carry only values that documents give a child,
+//! never values read through a link, so that settling ends.
 
 pub(super) mod coverage;
 pub(super) mod derivation;

@@ -1,4 +1,4 @@
-//! What a field reads of other records, and which services those records are asked of.
+//! Which other records a field reads, and which services these are fetched from.
 
 use super::derivation::Derivation;
 use super::link::{Link, TargetRule};
@@ -12,23 +12,23 @@ use std::collections::HashSet;
 pub enum LinkEnd {
     /// The child reads its targets.
     Targets,
-    /// The target is measured by its children, or exists because of them.
+    /// The target is measured or created by its children.
     Children,
 }
 
-/// Records at the other end of a link that are read, and which of their fields.
+/// Records at one end of a link that are read, with the fields that are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkedRead {
     /// The link.
     pub link: LinkId,
     /// The end that is read.
     pub end: LinkEnd,
-    /// Fields of the records there; none where only their keys or their number are read.
+    /// The fields of these records; empty if only their keys or their number are read.
     pub fields: Vec<FieldId>,
 }
 
 impl LinkedRead {
-    /// The collection whose records are read.
+    /// Returns the collection whose records are read.
     pub fn collection(&self, catalogue: &Catalogue) -> CollectionId {
         let link = &catalogue.links[self.link];
         match self.end {
@@ -39,12 +39,12 @@ impl LinkedRead {
 }
 
 impl Catalogue {
-    /// Whether services are asked for records of a collection when a query needs them.
+    /// Whether records of a collection are fetched from services.
     pub fn is_asked(&self, collection: CollectionId) -> bool {
         self.sources.iter().any(|source| source.asks.is_some() && source.feeds.first().is_some_and(|feed| feed.collection == collection))
     }
 
-    /// What a field reads of linked records.
+    /// Returns what a field reads from linked records.
     pub fn linked_reads(&self, collection: CollectionId, field: FieldId) -> Vec<LinkedRead> {
         let mut reads = Vec::new();
         self.collect_reads(collection, field, &mut reads);
@@ -83,25 +83,24 @@ impl Catalogue {
         }
     }
 
-    /// The link of a collection with this name.
+    /// Returns the link of a collection with this name.
     pub fn link_of(&self, child: CollectionId, name: &str) -> Option<(LinkId, &Link)> {
         self.links.enumerate().find(|(_, link)| link.child_collection == child && link.name == name)
     }
 
-    /// Links whose children are why records of a collection exist that no service is asked for.
+    /// Iterates over the links that create records of a collection, unless services are fetched for that collection itself.
     pub fn creating_links(&self, collection: CollectionId) -> impl Iterator<Item = LinkId> {
         let is_asked = self.is_asked(collection);
         let creates = move |link: &Link| link.create && link.target_collection == collection && !is_asked;
         self.links.enumerate().filter(move |(_, link)| creates(link)).map(|(index, _)| index)
     }
 
-    /// Whether what a linked read reads is asked of services, there or further along.
+    /// Whether the records of a linked read, or those that they read in turn, are fetched from services.
     pub fn asks_for(&self, read: &LinkedRead) -> bool {
         self.asks_services() && self.asks_beyond(read, &mut HashSet::new())
     }
 
-    /// Fields may read each other in a circle: each is looked at once.
-    /// Whether any source asks services.
+    /// Whether any source fetches from services.
     fn asks_services(&self) -> bool {
         self.sources.iter().any(|source| source.asks.is_some())
     }
@@ -115,13 +114,13 @@ impl Catalogue {
         read.fields.iter().any(|field| further(*field))
     }
 
-    /// Whether a field says what services are asked of linked records, other than those because of which its own record exists.
+    /// Whether a field depends on linked records that are fetched from services, other than the children that create its own record.
     pub fn is_asked_elsewhere(&self, collection: CollectionId, field: FieldId) -> bool {
         let is_own = |read: &LinkedRead| read.end == LinkEnd::Children && self.creating_links(collection).any(|link| link == read.link);
         self.asks_services() && self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.asks_for(read))
     }
 
-    /// The contributed fields that a field follows from, in the same record.
+    /// Returns the contributed fields of the same record that a field is derived from.
     pub fn contributed(&self, index: CollectionId, field: FieldId) -> Vec<FieldId> {
         let collection = &self.collections[index];
         match &collection.fields[field].derive {
@@ -145,7 +144,7 @@ impl Catalogue {
     }
 }
 
-/// The fields of a collection that an expression reads.
+/// Returns the fields of a collection that an expression reads.
 fn read_by(collection: &Collection, expression: &Expression) -> Vec<FieldId> {
     expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect()
 }

@@ -8,22 +8,22 @@ use crate::model::ids::{CollectionId, FieldId, IdVec};
 use crate::model::key::{Key, KeyError, Template};
 use crate::value::{SmolStr, Value};
 
-/// Most targets of a record by one link.
+/// Max targets of a record by one link.
 pub const MOST_TARGETS: usize = 10_000;
 
-/// Most combinations of elements where several lists must be equal, and most elements where intervals overlap: each is registered once
-/// for every part of a long interval.
+/// Max combinations of elements if several lists must be equal, and max elements if intervals overlap, because each is stored once for every part of
+/// a long interval.
 pub const MOST_COMBINED: usize = 64;
 
 impl Link {
-    /// Whether lists take part in finding the target.
+    /// Whether lists are involved in finding the target.
     pub fn speaks_of_lists(&self, collections: &IdVec<CollectionId, Collection>) -> bool {
         let is_list = |collection: CollectionId, field: FieldId| collections[collection].fields[field].golden_type().is_list();
         self.many
             || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.child_collection, *own) || is_list(self.target_collection, *other)))
     }
 
-    /// How many elements of a list, or combinations of elements of several, are looked for, or found, by equal fields.
+    /// Returns the max number of elements of a list, or combinations of elements of several lists, that are stored or searched for equal fields.
     pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = FieldId>) -> usize {
         let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
         let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
@@ -36,14 +36,14 @@ impl Link {
 pub struct KeyedLink<'l> {
     /// Its name.
     pub name: &'l str,
-    /// Where it leads somewhere.
+    /// The condition under which there is a target.
     pub when: Option<&'l Expression>,
     /// The key of a target.
     pub key: &'l Template,
 }
 
-/// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
-/// their order. A key that no record can have leads nowhere; one that is too long for that, or has a NUL character, is noted.
+/// Computes the field of a link by key: the key of the target or, if the key template uses a list, the sorted keys of all targets. An empty key is no
+/// target; a key that is too long or has a NUL character is no target either, and is noted.
 pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_>, values: &[Value]) -> Value {
     let KeyedLink { name: link, when, key } = *link;
     let what = || format!("`when` of link `{link}`");
@@ -75,12 +75,12 @@ pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_
     }
 }
 
-/// The list whose elements a key has, one for each target.
+/// Returns the list that a key template uses, which gives a target for each element.
 pub fn listed(collection: &Collection, key: &Template) -> Option<FieldId> {
     key.names().filter_map(|name| collection.field(name)).find(|(_, field)| field.golden_type().is_list()).map(|(index, _)| index)
 }
 
-/// Keys of targets as a link's field holds them: each once, in their order, as many as there may be.
+/// Sorts and deduplicates the keys of targets for a link's field, and keeps at most [`MOST_TARGETS`].
 pub fn in_order(mut keys: Vec<SmolStr>) -> Value {
     keys.sort_unstable();
     keys.dedup();
