@@ -1,4 +1,4 @@
-//! Converts texts and JSON, as documents and requests have them, to values of a type.
+//! Converts texts and JSON of documents and requests to values of a type.
 
 use super::field_type::FieldType;
 use super::time::timestamp_from_text;
@@ -10,10 +10,10 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 use stook_geometry::{Geometry, Limits, Reading};
 
-/// Deepest JSON a field of type `json` may hold.
+/// Max levels of a value of type `json`.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// A value that does not fit its field's type.
+/// The error for a value that does not fit a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{value} is not {expected}")]
 pub struct ConvertError {
@@ -43,7 +43,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
     without_repairs(value, &repairs, || ConvertError::new(text, NEEDS_REPAIR))
 }
 
-/// What a geometry is not that documents may have, and callers may not.
+/// The expected value if a geometry needs repairs, which only documents may.
 const NEEDS_REPAIR: &str = "a valid geometry";
 
 fn without_repairs(value: Value, repairs: &[String], wrong: impl FnOnce() -> ConvertError) -> Result<Value, ConvertError> {
@@ -56,8 +56,8 @@ fn without_repairs(value: Value, repairs: &[String], wrong: impl FnOnce() -> Con
     }
 }
 
-/// Converts text to a scalar type, and says what was repaired in it. `format` is a strftime pattern for timestamps and dates, or one of `epoch`, `epoch_ms`,
-/// `epoch_us` (timestamps) and `d`, `h`, `m`, `s`, `ms`, `us` (durations written as a bare number).
+/// Converts text to a scalar type, and adds the repairs that were needed to `repairs`. `format` is a strftime pattern for timestamps and dates, or
+/// one of `epoch`, `epoch_ms`, `epoch_us` (timestamps) and `d`, `h`, `m`, `s`, `ms`, `us` (durations written as a bare number).
 ///
 /// # Errors
 /// When the text is not a value of the type; a blank text is only a value of type text.
@@ -102,17 +102,17 @@ pub fn repaired_from_text(text: &str, ty: &FieldType, format: Option<&str>, repa
     }
 }
 
-/// A geometry as a value, with what was repaired; or what it is not, and why.
+/// Converts the result of reading a geometry.
 fn geometry(reading: Result<Reading, stook_geometry::Error>, repairs: &mut Vec<String>) -> Result<Value, String> {
     let Reading { geometry, warnings } = reading.map_err(|error| format!("a geometry: {error}"))?;
     repairs.extend(warnings.iter().map(ToString::to_string));
     Ok(Value::Geometry(Arc::new(geometry)))
 }
 
-/// The value, if it is one of those that are allowed, and each of its elements is; no choices allow all.
+/// Returns the value if it, or each of its elements, is one of the allowed values; without allowed values, any is.
 ///
 /// # Errors
-/// What is allowed.
+/// A message with the allowed values.
 pub fn among(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, String> {
     if one_of.is_empty() || value.elements().iter().all(|element| one_of.contains(element)) {
         return Ok(value);
@@ -131,7 +131,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
     without_repairs(value, &repairs, || ConvertError::new(&json.to_string(), NEEDS_REPAIR))
 }
 
-/// Converts a JSON value to a type, and says what was repaired in it; a scalar becomes a list of one where a list is asked for.
+/// Converts a JSON value to a type, and adds the repairs that were needed to `repairs`; for a list type, a scalar becomes a list of one.
 ///
 /// # Errors
 /// When the value is not one of the type.
@@ -177,7 +177,7 @@ pub fn repaired_from_json(json: &Json, ty: &FieldType, format: Option<&str>, rep
     }
 }
 
-/// Levels of nesting: 1 for a scalar.
+/// Returns the levels of nesting: 1 for a scalar.
 fn depth(json: &Json) -> usize {
     match json {
         Json::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -195,7 +195,7 @@ fn date_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     Some(i64::from(days))
 }
 
-/// Microseconds of a duration such as `1h30m`, `PT90M`, `-2s` or, with a unit as `format`, a bare number.
+/// Parses a duration such as `1h30m`, `PT90M`, `-2s` or, with a unit as `format`, a bare number. Returns microseconds.
 pub fn duration_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     let unit = match format {
         None => {
@@ -222,7 +222,7 @@ fn decimal_times(text: &str, unit: i64) -> Option<i64> {
     (scaled.abs() < 9.0e18).then_some(scaled as i64)
 }
 
-/// Bytes of a size such as `1234`, `10 kB` (decimal) or `1.5 GiB` (binary).
+/// Parses a size such as `1234`, `10 kB` (decimal) or `1.5 GiB` (binary). Returns bytes.
 pub fn size_from_text(text: &str) -> Option<i64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = (text[..split].trim(), text[split..].trim());

@@ -45,7 +45,7 @@ pub struct StructMember {
     pub ty: FieldType,
 }
 
-/// The names of the scalar types, as the definition writes them.
+/// The names of the scalar types in definitions.
 pub const TYPE_NAMES: [(&str, FieldType); 12] = [
     ("text", FieldType::Text),
     ("integer", FieldType::Integer),
@@ -62,12 +62,12 @@ pub const TYPE_NAMES: [(&str, FieldType); 12] = [
 ];
 
 impl FieldType {
-    /// The scalar type called `name`.
+    /// Returns the scalar type called `name`.
     pub fn named(name: &str) -> Option<Self> {
         TYPE_NAMES.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone())
     }
 
-    /// The type of the elements of a list, else the type itself.
+    /// Returns the type of a list's elements, or the type itself if it is not a list.
     pub fn element(&self) -> &FieldType {
         match self {
             FieldType::List(element) => element,
@@ -80,7 +80,7 @@ impl FieldType {
         matches!(self, FieldType::List(_))
     }
 
-    /// The members of a list's structs; none for other types.
+    /// Returns the members of a list's structs; none for other types.
     pub fn members(&self) -> &[StructMember] {
         match self.element() {
             FieldType::Struct(members) => members,
@@ -88,7 +88,7 @@ impl FieldType {
         }
     }
 
-    /// Whether values can be compared and put in order.
+    /// Whether values can be compared and sorted.
     pub fn is_ordered(&self) -> bool {
         !matches!(self, FieldType::Json | FieldType::Ranges | FieldType::Geometry | FieldType::Struct(_) | FieldType::List(_))
     }

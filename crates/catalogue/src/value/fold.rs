@@ -1,10 +1,10 @@
-//! Case folding and cleaning of text, done once, at map time, so that all stores agree.
+//! Case folding and cleaning of text, done once, when documents are mapped, so that all stores agree.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Text for comparison: compatibility-normalised, lower case, white space squashed.
+/// Returns text for comparison: compatibility-normalised, in lower case, with white space squashed.
 ///
-/// Unicode lower case after NFKC; `ß` stays, dotted capital I becomes `i` and a combining dot.
+/// Unicode lower case after NFKC; `ß` is kept, dotted capital I becomes `i` and a combining dot.
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
         return squash(&text.to_ascii_lowercase());
@@ -13,7 +13,7 @@ pub fn fold(text: &str) -> String {
     squash(&lowered)
 }
 
-/// Leading and trailing white space removed, inner white space single blanks.
+/// Removes leading and trailing white space, and replaces inner white space by single spaces.
 pub fn squash(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {

@@ -1,13 +1,13 @@
-//! JSON as documents and requests send it.
+//! Parses JSON of documents and requests.
 
 use serde_json::Value as Json;
 use std::borrow::Cow;
 
-/// Fewest digits of a number that may not fit 64 bits.
+/// Min digits of a number that may not fit 64 bits.
 const LONG: usize = 19;
 
-/// Reads a JSON value. A whole number that does not fit 64 bits becomes a text with all its digits: as a number it would lose some, and
-/// two ids would be one.
+/// Parses a JSON value. An integer that does not fit 64 bits becomes a text with all its digits: as a number it would lose some, and different ids
+/// could become equal.
 ///
 /// # Errors
 /// When it is not JSON.
@@ -15,7 +15,7 @@ pub fn parse(bytes: &[u8]) -> Result<Json, serde_json::Error> {
     serde_json::from_slice(&with_long_numbers_quoted(bytes))
 }
 
-/// Whether there are as many digits in a row as only long numbers have.
+/// Whether there are so many digits in a row that a number may be too long.
 fn has_long_digits(bytes: &[u8]) -> bool {
     // a run of that many digits covers every LONGth byte
     let mut at = LONG - 1;
@@ -58,7 +58,7 @@ fn with_long_numbers_quoted(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// Bytes of the string that begins here, with its quotes.
+/// Returns the length in bytes of the string that begins here, including its quotes.
 pub(super) fn string_length(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -71,7 +71,7 @@ pub(super) fn string_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Whether it is a whole number that does not fit 64 bits.
+/// Whether it is an integer that does not fit 64 bits.
 fn is_too_long(token: &[u8]) -> bool {
     let digits = token.strip_prefix(b"-").unwrap_or(token);
     if digits.len() < LONG || digits[0] == b'0' || !digits.iter().all(u8::is_ascii_digit) {

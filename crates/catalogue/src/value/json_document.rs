@@ -1,36 +1,35 @@
-//! JSON documents as systems deliver them: deeper than the library reads, and with texts in them that nobody can read.
+//! JSON documents as systems deliver them: nested more deeply than serde_json reads, and with texts that cannot be read.
 //!
-//! A document is one value that paths are asked of, so one bad byte in it need not take the rest away: a text that is not UTF-8, or that
-//! has an escape which is no character, is known as such, and only who asks for it is refused. Nothing here calls itself for each
-//! level, so that a document's depth costs no stack.
+//! One bad byte need not make the rest of a document useless: a text that is not UTF-8, or has an invalid escape, is recorded as unreadable, and only
+//! paths that find it fail. Nothing here is recursive, so that deep documents do not overflow the stack.
 
 use super::json;
 use serde_json::{Map, Value as Json};
 
-/// Most levels of lists and objects in a document.
+/// Max levels of lists and objects in a document.
 pub const MAX_DOCUMENT_DEPTH: usize = 4_096;
 
-/// Most levels of a value that is taken out of a document as a whole.
+/// Max levels of a value that is taken from a document as a whole.
 const MAX_VALUE_DEPTH: usize = super::MAX_JSON_DEPTH;
 
-/// A JSON value with what is known of it beside its values.
+/// A JSON value with its unreadable texts.
 #[derive(Debug, Default, PartialEq)]
 pub struct JsonDocument {
     value: Json,
-    /// Texts that cannot be read; the value has them with replacement characters.
+    /// Unreadable texts; the value has them with replacement characters.
     unreadable: Vec<UnreadableText>,
-    /// Whether it has more levels than functions that call themselves for each may see.
+    /// Whether it has too many levels for recursive functions.
     is_deep: bool,
 }
 
-/// A text that cannot be read, or a member with such a name.
+/// An unreadable text or member name.
 #[derive(Debug, Clone, PartialEq)]
 struct UnreadableText {
     place: Vec<Step>,
     reason: String,
 }
 
-/// A step towards a value inside a value.
+/// A step of a path to a value.
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
     Member(String),
@@ -38,29 +37,29 @@ enum Step {
 }
 
 impl JsonDocument {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// When it is not JSON, in words; or has more than [`MAX_DOCUMENT_DEPTH`] levels.
+    /// When it is not JSON, or has more than [`MAX_DOCUMENT_DEPTH`] levels.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         match json::parse(bytes) {
             Ok(value) => Ok(value.into()),
-            // the library stops at the first text that it cannot read, and at the level beyond which it does not count
+            // serde_json fails at the first unreadable text, and at its limit of levels
             Err(error) => Reader::new(bytes).read().map_err(|own| own.unwrap_or_else(|| error.to_string())),
         }
     }
 
-    /// The value, texts that cannot be read with replacement characters.
+    /// Returns the value; unreadable texts have replacement characters.
     pub fn value(&self) -> &Json {
         &self.value
     }
 
-    /// Whether the value has more levels than functions that call themselves for each may see.
+    /// Whether the value has too many levels for recursive functions.
     pub fn is_deep(&self) -> bool {
         self.is_deep
     }
 
-    /// Why a value that was found in this document cannot be taken; nothing where it can.
+    /// Returns why a value found in this document cannot be taken; `None` if it can.
     pub fn problem(&self, found: &Json) -> Option<String> {
         let has = |text: &&UnreadableText| self.leads_through(&text.place, found);
         if let Some(text) = self.unreadable.iter().find(has) {
@@ -70,12 +69,12 @@ impl JsonDocument {
         too_deep.then(|| format!("it is nested deeper than {MAX_VALUE_DEPTH} levels; name what is wanted of it by a longer path"))
     }
 
-    /// Whether a value is one of those on the way to a place.
+    /// Whether a value is on the way to a position.
     fn leads_through(&self, place: &[Step], found: &Json) -> bool {
         let mut at = Some(&self.value);
         let mut steps = place.iter();
         while let Some(value) = at {
-            // the very same one, not one that is equal
+            // the same value in memory, not an equal one
             if std::ptr::eq(value, found) {
                 return true;
             }
@@ -103,7 +102,7 @@ impl Drop for JsonDocument {
     }
 }
 
-/// How many levels of lists and objects a value has.
+/// Returns the number of levels of lists and objects.
 fn depth(value: &Json) -> usize {
     let (mut deepest, mut waiting) = (0, vec![(value, 0)]);
     while let Some((value, depth)) = waiting.pop() {
@@ -120,7 +119,7 @@ fn depth(value: &Json) -> usize {
     deepest
 }
 
-/// Gives up a value level by level: left to itself, it would call itself for each.
+/// Drops a value level by level, because the default drop is recursive.
 fn dismantle(value: Json) {
     let mut waiting = vec![value];
     while let Some(value) = waiting.pop() {
@@ -132,14 +131,14 @@ fn dismantle(value: Json) {
     }
 }
 
-/// A list or an object that has begun and not ended.
+/// A list or an object whose end has not been read.
 enum Open {
     List(Vec<Json>),
-    /// Members, and the name of the one whose value comes next.
+    /// Members, and the name of the next value.
     Object(Map<String, Json>, String),
 }
 
-/// Reads one value of bytes. Errors are what is wrong in words, or nothing where the library says it better.
+/// Parses one value. An error is a message, or `None` if serde_json's own message is better.
 struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -179,7 +178,7 @@ impl<'b> Reader<'b> {
                 Some(_) => self.scalar()?,
                 None => return Err(None),
             };
-            // it has ended, and so may those around it
+            // the value is complete, and the values around it may be, too
             loop {
                 match self.open.last_mut() {
                     None => return self.end(value),
@@ -209,14 +208,14 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The document, if nothing follows its value.
+    /// Returns the document, if nothing follows its value.
     fn end(mut self, value: Json) -> Read<JsonDocument> {
         let is_deep = self.deepest > MAX_VALUE_DEPTH;
         let document = JsonDocument { value, unreadable: std::mem::take(&mut self.unreadable), is_deep };
         if self.next().is_some() { Err(None) } else { Ok(document) }
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     fn next(&mut self) -> Option<u8> {
         let rest = self.bytes.get(self.at..)?;
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count();
@@ -247,7 +246,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The name of the next member, and the colon after it.
+    /// Reads the name of the next member, and the colon.
     fn name(&mut self) -> Read<()> {
         if self.next() != Some(b'"') {
             return Err(None);
@@ -266,7 +265,7 @@ impl<'b> Reader<'b> {
         Ok(text)
     }
 
-    /// The text that begins here; what is wrong with it, if it cannot be read.
+    /// Reads the text that begins here; also returns why it is unreadable, if it is.
     fn token(&mut self) -> Read<(String, Option<String>)> {
         let start = self.at;
         let token = self.bytes.get(start..start + json::string_length(&self.bytes[start..])).ok_or(None)?;
@@ -289,7 +288,7 @@ impl<'b> Reader<'b> {
         Ok((String::from_utf8_lossy(&token[1..token.len() - 1]).into_owned(), Some(reason)))
     }
 
-    /// Where the value that is being read stands.
+    /// Returns the path to the value that is being read.
     fn place(&self) -> Vec<Step> {
         let step = |around: &Open| match around {
             Open::List(items) => Step::Element(items.len()),
@@ -298,7 +297,7 @@ impl<'b> Reader<'b> {
         self.open.iter().map(step).collect()
     }
 
-    /// A number, true, false or null.
+    /// Reads a number, true, false or null.
     fn scalar(&mut self) -> Read<Json> {
         let rest = &self.bytes[self.at..];
         let is_own = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');

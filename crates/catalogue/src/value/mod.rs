@@ -1,4 +1,4 @@
-//! The values of fields: their types, and the conversions from what documents hold.
+//! The values of fields: their types, and conversions from documents.
 
 mod convert;
 mod field_type;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// A value of a field. Times, dates, durations and sizes are integers in the unit of their [`FieldType`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
-    /// Nothing is said.
+    /// No value.
     #[default]
     Null,
     /// Of type boolean.
@@ -34,32 +34,32 @@ pub enum Value {
     Int(i64),
     /// Of type float; never NaN or infinite.
     Float(f64),
-    /// Of type text; its clones allocate nothing.
+    /// Of type text; clones do not allocate.
     Text(SmolStr),
     /// Of type uuid.
     Uuid(u128),
-    /// Of type json; ranges as `[[low, high]]`; of a struct the members that have a value, each as [`stored_json`] makes it.
+    /// Of type json; of type ranges, as `[[low, high]]`; of a struct type, its members that have a value, each as [`stored_json`] makes it.
     Json(Arc<Json>),
-    /// Of type geometry; equal areas are equal, however they were written. Its clones share it.
+    /// Of type geometry; equal areas are equal, however they were written. Clones share it.
     Geometry(Arc<Geometry>),
     /// Of a list type.
     List(Vec<Value>),
-    /// Only in contributions: the contributor says that the field has no value, whatever others say.
+    /// Only in contributions: the contributor states that the field has no value, whatever others contribute.
     Cleared,
 }
 
 impl Value {
-    /// Text; short ones (23 bytes) lie in the value, longer ones are shared.
+    /// Makes a text; up to 23 bytes are stored inline, longer ones are shared.
     pub fn text(text: impl Into<SmolStr>) -> Self {
         Value::Text(text.into())
     }
 
-    /// Whether the contributor says nothing.
+    /// Whether there is no value.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -67,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(*number),
@@ -75,12 +75,12 @@ impl Value {
         }
     }
 
-    /// A number as it is kept: there is one zero, because databases know no other, and equal numbers are one value.
+    /// Makes a float, with -0 replaced by 0, because databases do not distinguish them and equal numbers must be equal values.
     pub fn float(number: f64) -> Self {
         Value::Float(number + 0.0)
     }
 
-    /// The number, whole or not, if it is one.
+    /// Returns the number as a float, if it is one.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Value::Int(number) => Some(*number as f64),
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// The elements: those of a list, the value itself otherwise, none for null.
+    /// Returns the elements of a list, none for null, and otherwise the value itself.
     pub fn elements(&self) -> &[Value] {
         match self {
             Value::Null | Value::Cleared => &[],
@@ -98,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The total order of values of one type: bytes for text, numeric for numbers, null before everything.
+    /// The total order of values of one type: bytes for text, numeric for numbers, null first.
     pub fn compare(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// The value as JSON, times in RFC 3339, durations in ISO 8601, sizes in bytes, geometries as GeoJSON.
+    /// Returns the value as JSON: times in RFC 3339, durations in ISO 8601, sizes in bytes, geometries as GeoJSON.
     pub fn to_json(&self, ty: &FieldType) -> Json {
         match self {
             Value::Null | Value::Cleared => Json::Null,
@@ -151,7 +151,7 @@ impl Value {
         }
     }
 
-    /// The value as a person reads it in a table; geometries as WKT.
+    /// Returns the value as text for tables; geometries as WKT.
     pub fn show(&self, ty: &FieldType) -> String {
         match self {
             Value::Null | Value::Cleared => String::new(),
@@ -172,7 +172,7 @@ impl Value {
     }
 }
 
-/// A value of a scalar type or of ranges as it stands in a struct: numbers in the unit of their type, UUIDs as 32 digits.
+/// Returns a value of a scalar type or of ranges as it is stored in a struct: numbers in the unit of their type, UUIDs as 32 digits.
 pub fn stored_json(value: &Value) -> Json {
     match value {
         Value::Null | Value::Cleared | Value::List(_) => Json::Null,
@@ -186,7 +186,7 @@ pub fn stored_json(value: &Value) -> Json {
     }
 }
 
-/// A member of a struct as a value; null where it has none.
+/// Returns a member of a struct as a value; null if it is missing.
 pub fn member_of(json: &Json, member: &StructMember) -> Value {
     match json.get(&member.name) {
         None | Some(Json::Null) => Value::Null,
@@ -199,7 +199,7 @@ pub fn member_of(json: &Json, member: &StructMember) -> Value {
     }
 }
 
-/// A struct of these members; nothing where no member has a value.
+/// Makes a struct of these members; null if no member has a value.
 pub fn struct_of(members: &[StructMember], values: impl IntoIterator<Item = Value>) -> Value {
     let said = members.iter().zip(values).filter(|(_, value)| !value.is_null());
     let said: serde_json::Map<String, Json> = said.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
@@ -211,12 +211,12 @@ fn struct_to_json(json: &Json, members: &[StructMember]) -> Json {
     Json::Object(shown.filter(|(_, value)| !value.is_null()).collect())
 }
 
-/// The ranges of a value of type ranges.
+/// Iterates over the ranges of a value of type ranges.
 pub fn ranges(json: &Json) -> impl Iterator<Item = (i64, i64)> + '_ {
     json.as_array().into_iter().flatten().filter_map(|pair| Some((pair.get(0)?.as_i64()?, pair.get(1)?.as_i64()?)))
 }
 
-/// A set of integers as ranges that neither overlap nor touch, lowest first; nothing for none.
+/// Makes a set of integers: ranges that neither overlap nor touch, lowest first; null if there are none.
 pub fn ranges_of(mut pairs: Vec<(i64, i64)>) -> Value {
     pairs.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();
@@ -234,12 +234,12 @@ fn show_ranges(json: &Json) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// `1-5, 8`.
+/// Parses `1-5, 8`.
 fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
     let number = |text: &str| text.trim().parse::<i64>().ok();
     let range = |part: &str| match number(part) {
         Some(one) => Some((one, one)),
-        // the sign of the first number is not the line between the two
+        // the sign of the first number is not the dash between the two
         None => {
             let part = part.trim();
             let (at, _) = part.char_indices().skip(1).find(|(_, character)| *character == '-')?;
@@ -249,7 +249,7 @@ fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
     text.split(',').map(|part| range(part).filter(|(low, high)| low <= high)).collect()
 }
 
-/// Integers and pairs of integers.
+/// Reads integers and pairs of integers.
 fn ranges_from_json(json: &Json) -> Option<Vec<(i64, i64)>> {
     let whole = Json::as_i64;
     match json {
@@ -286,7 +286,7 @@ fn show_date(days: i64) -> String {
     date.map_or_else(|| days.to_string(), |date| date.to_string())
 }
 
-/// JSON text with sorted object keys: equal values, equal bytes.
+/// Returns JSON text with sorted object keys, so that equal values have equal bytes.
 pub fn canonical_json(value: &Json) -> String {
     fn write(value: &Json, out: &mut String) {
         match value {

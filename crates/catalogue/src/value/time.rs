@@ -1,4 +1,4 @@
-//! Points of time: microseconds since 1970 in UTC, in the years -9999 to 9999.
+//! Points in time: microseconds since 1970 in UTC, in the years -9999 to 9999.
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -11,27 +11,27 @@ pub const EARLIEST: i64 = -377_705_116_800_000_000;
 /// The last microsecond of the year 9999.
 pub const LATEST: i64 = 253_402_300_799_999_999;
 
-/// A point of time that can be kept; nothing for what is outside of the years -9999 to 9999.
+/// Returns the time if it is within the years -9999 to 9999.
 pub fn in_range(micros: i64) -> Option<i64> {
     (EARLIEST..=LATEST).contains(&micros).then_some(micros)
 }
 
-/// Date and time in UTC as microseconds.
+/// Converts date and time in UTC to microseconds.
 fn micros_of(moment: DateTime) -> i64 {
-    // ten thousand years are 3e17 microseconds
+    // ten thousand years are 3e17 microseconds, which fit
     moment.duration_since(EPOCH).as_micros() as i64
 }
 
-/// RFC 3339 in UTC with as many fractional digits as the value needs.
+/// Formats a time as RFC 3339 in UTC, with as many fractional digits as needed.
 pub fn show_timestamp(micros: i64) -> String {
     if let Ok(time) = Timestamp::from_microsecond(micros) {
         return time.to_string();
     }
-    // the library's time ends a day before the year does, so that every time zone can show it
+    // jiff's `Timestamp` ends before the year does, so that every time zone can show it
     EPOCH.checked_add(SignedDuration::from_micros(micros)).map_or_else(|_| micros.to_string(), |moment| format!("{moment}Z"))
 }
 
-/// Reads a point of time: RFC 3339, or date and time in UTC; in another form if `format` says so.
+/// Parses a time: RFC 3339, or date and time in UTC, or the form given by `format`.
 pub fn timestamp_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     let micros = match format {
         Some("epoch") => scaled_decimal(text, 1_000_000),
@@ -41,7 +41,7 @@ pub fn timestamp_from_text(text: &str, format: Option<&str>) -> Option<i64> {
             let parsed = BrokenDownTime::parse(pattern, text).ok()?;
             let moment = parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok();
             match parsed.offset() {
-                // seconds since 1970 have no date
+                // a pattern for seconds since 1970 gives no date
                 Some(offset) => moment
                     .map(|moment| micros_of(moment) - i64::from(offset.seconds()) * 1_000_000)
                     .or_else(|| Some(parsed.to_timestamp().ok()?.as_microsecond())),
@@ -56,7 +56,7 @@ pub fn timestamp_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     in_range(micros?)
 }
 
-/// Reads RFC 3339 of the last day, which the library's points of time do not have.
+/// Parses RFC 3339 for the last day, which jiff's `Timestamp` does not cover.
 fn last_day_from_text(text: &str) -> Option<i64> {
     let pieces = Pieces::parse(text).ok()?;
     let offset = pieces.to_numeric_offset()?;
@@ -64,7 +64,7 @@ fn last_day_from_text(text: &str) -> Option<i64> {
     Some(micros_of(moment) - i64::from(offset.seconds()) * 1_000_000)
 }
 
-/// A decimal number times `scale`, cut to an integer, without passing through a float.
+/// Multiplies a decimal number by `scale` and truncates, without converting to a float.
 fn scaled_decimal(text: &str, scale: i64) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let negative = whole.starts_with('-');

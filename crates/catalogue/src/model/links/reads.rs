@@ -110,6 +110,7 @@ impl Catalogue {
         if self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) {
             return true;
         }
+        // fields may read each other in a cycle: each is visited once
         let mut further = |field: FieldId| seen.insert((to, field)) && self.linked_reads(to, field).iter().any(|read| self.asks_beyond(read, seen));
         read.fields.iter().any(|field| further(*field))
     }

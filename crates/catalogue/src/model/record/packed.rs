@@ -1,4 +1,4 @@
-//! Packs the contributions of a record into its row, and reads them again.
+//! Packs the contributions of a record into a column of its row, and unpacks them.
 //!
 //! A packed list of contributions is: version byte, count, then for each contribution in the order of its contributor:
 //!
@@ -28,11 +28,11 @@
 //! fields       u32 LE  sum of the names of the fields whose golden values are summed
 //! golden       u32 LE  sum of the golden values that documents give
 //! ```
-//! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row. Contributors
-//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Sums are CRC-32: they
-//! find a byte that is not what was written. Where the definition has other fields now, golden values are not compared.
+//! Texts are a varint length and bytes. Names are used instead of positions, so that fields can be added without changing rows. Contributions mostly
+//! agree with the golden values, which the row also has, so only differences are written. Sums are CRC-32: they detect bytes that differ from what
+//! was written. If the definition's fields have changed since, golden values are not compared.
 //!
-//! Versions 1 to 4 are still read: they have neither `more` nor what it announces, nor the byte in `unread`; 1 to 3 have no sums, 1 and 2
+//! Versions 1 to 4 can still be read: they have neither `more` nor the parts it announces, nor the byte in `unread`; 1 to 3 have no sums, 1 and 2
 //! have no `unread`, and 1 has no flag 128.
 
 use super::{
@@ -45,14 +45,14 @@ use crate::value::{Geometry, Value};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// A packed list of contributions that cannot be read.
+/// The error for a packed list that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a stored record is damaged: {0}")]
 pub struct DecodeError(pub &'static str);
 
-/// The version of the list that is written.
+/// The version that is written.
 const VERSION: u8 = 5;
-/// The first version with fields that could not be read.
+/// The first version with unreadable fields.
 const WITH_UNREAD: u8 = 3;
 /// The first version with sums.
 const WITH_SUMS: u8 = 4;
@@ -61,7 +61,7 @@ const WITH_RECEPTION: u8 = 5;
 /// Bytes of the sums at the end of a list.
 const SUMS: usize = 8;
 
-/// Packs contributions. `golden` are the record's golden values: what is equal to them is not written twice.
+/// Packs contributions. Values equal to the record's `golden` values are not written again.
 pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 * contributions.len() + 2);
     out.push(VERSION);
@@ -138,21 +138,21 @@ fn put_sum(out: &mut Vec<u8>, sum: u32) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The sums at the end of a list.
+/// Returns the sums at the end of a list.
 fn golden_sums(collection: &Collection, golden: &[Value]) -> [u8; SUMS] {
     let mut fields = crc32fast::Hasher::new();
     let mut values = Vec::with_capacity(256);
-    // what follows from other records is written without the list
+    // values settled from other records are written without the list
     let said = collection.stored_fields().map(|(_, field)| field).zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
     for (field, value) in said {
         fields.update(field.name.as_bytes());
         fields.update(b" ");
-        // what a list of structs is read as depends on its members
+        // how a list of structs is read depends on its members
         if !field.golden_type().members().is_empty() {
             fields.update(field.golden_type().to_string().as_bytes());
         }
         match value {
-            // databases know one zero
+            // databases do not distinguish -0 from 0
             Value::Float(0.0) => put_value(&mut values, &Value::Float(0.0)),
             other => put_value(&mut values, other),
         }
@@ -179,14 +179,14 @@ fn put_values(out: &mut Vec<u8>, values: &[Value], written: &EncodedValues, coll
     }
 }
 
-/// Which values of a contribution are written.
+/// How the values of a contribution are written.
 #[derive(PartialEq)]
 enum EncodedValues {
-    /// All are the golden ones.
+    /// None: all are equal to the golden values.
     SameAsGolden,
-    /// As many as are not the golden ones.
+    /// This many, which differ from the golden values.
     Differences(u64),
-    /// As many as there are.
+    /// This many: all.
     All(u64),
 }
 
@@ -209,7 +209,7 @@ impl EncodedValues {
     }
 }
 
-/// Whether a contributed value is the golden one; nothing, of a derived field.
+/// Whether a contributed value equals the golden value; for a derived field, whether there is none.
 fn is_golden(value: &Value, golden: &Value, field: &Field) -> bool {
     match field.derive {
         Some(_) => value.is_null(),
@@ -217,7 +217,7 @@ fn is_golden(value: &Value, golden: &Value, field: &Field) -> bool {
     }
 }
 
-/// The raw column of a row: the documents of `contributions`, one after the other.
+/// Returns the raw column of a row: the documents of `contributions`, concatenated.
 pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
     let mut kept = contributions.iter().filter_map(|contribution| contribution.raw.as_ref());
     let first = kept.next()?;
@@ -227,22 +227,22 @@ pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
     Some(all.into())
 }
 
-/// A packed list as it is found.
+/// A packed list that may be damaged.
 #[derive(Debug, Default)]
 pub struct UnpackedContributions {
     /// The contributions.
     pub contributions: Vec<Contribution>,
-    /// Places of contributions that are not what was written, or whose documents are not.
+    /// Positions of contributions that fail their checksum, or whose documents do.
     pub damaged: Vec<usize>,
-    /// Whether the golden values beside the list are not what was written.
+    /// Whether the golden values of the row fail their checksum.
     pub golden_is_damaged: bool,
 }
 
-/// Reads the packed list of a row that is what was written. Values that equal the golden ones are taken from `golden`; without `raw`,
-/// documents are left empty.
+/// Unpacks the list of a row and verifies the checksums. Values that equal golden ones are taken from `golden`; without `raw`, documents are left
+/// empty.
 ///
 /// # Errors
-/// When the bytes are not a packed list, or something of the row is not what was written.
+/// When the bytes are not a packed list, or a checksum is wrong.
 pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, DecodeError> {
     let found = find(packed, collection, golden, raw)?;
     match (found.damaged.is_empty(), found.golden_is_damaged) {
@@ -252,7 +252,7 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
     }
 }
 
-/// As [`unpack`], also where the row is not what was written.
+/// The same as [`unpack`], but reports wrong checksums in the result.
 ///
 /// # Errors
 /// When the bytes are not a packed list.
@@ -269,7 +269,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         return Err(DecodeError("too many contributors"));
     }
     let mut rest = raw;
-    // a contribution has 30 bytes at least
+    // a contribution has at least 30 bytes
     found.contributions.reserve(count.min(packed.len() / 30 + 1));
     for place in 0..count {
         let start = input.bytes;
@@ -318,7 +318,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             for _ in 0..said {
                 let name = input.text()?;
                 let value = input.value(0)?;
-                // fields come in order, so the next one is usually the right one; a field the definition dropped is ignored
+                // fields are in order, so the next one usually matches; a field that the definition no longer has is ignored
                 let found = (next..values.len()).chain(0..next).find(|index| collection.fields[FieldId::from(*index)].name == name);
                 if let Some(index) = found {
                     Arc::make_mut(&mut values)[index] = value;
@@ -357,7 +357,7 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
     if has_sums {
         let written: [u8; SUMS] = input.array()?;
         let now = golden_sums(collection, golden);
-        // of a record without contributions all values follow from other records, and are compared with these
+        // values of a record without contributions all follow from other records, and are compared with those
         let is_known = count > 0 && golden.len() == collection.fields.len() && now[..4] == written[..4];
         found.golden_is_damaged = is_known && now != written;
         if !input.bytes.is_empty() || rest.is_some_and(|rest| !rest.is_empty()) {
@@ -375,7 +375,7 @@ fn unread(input: &mut Decoder<'_>, collection: &Collection, with_reception: bool
         let has_reception = with_reception && input.byte()? != 0;
         let received = if has_reception { Some(Reception { at: input.time()?, origin: input.origin()? }) } else { None };
         let value = input.value(0)?;
-        // a field that the definition dropped is ignored
+        // a field that the definition no longer has is ignored
         all.extend(collection.field(name).map(|(field, _)| UnreadableField { field, as_of, received, hash, value }));
     }
     Ok(all)
@@ -383,7 +383,7 @@ fn unread(input: &mut Decoder<'_>, collection: &Collection, with_reception: bool
 
 // --- primitives ---------------------------------------------------------------------------------------------------------
 
-/// Appends an unsigned integer, seven bits a byte, lowest first.
+/// Appends an unsigned integer, seven bits per byte, lowest first.
 pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -436,15 +436,15 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// A reader of the primitives above.
+/// Reads the primitives above.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder<'a> {
-    /// What is left to read.
+    /// The bytes that are left.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    /// The next byte.
+    /// Reads a byte.
     ///
     /// # Errors
     /// At the end.
@@ -454,7 +454,7 @@ impl<'a> Decoder<'a> {
         Ok(*first)
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -464,22 +464,22 @@ impl<'a> Decoder<'a> {
         Ok(*first)
     }
 
-    /// The next sum.
+    /// Reads a sum.
     fn sum(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// The next time, in microseconds.
+    /// Reads a time, in microseconds.
     fn time(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// The next job and document.
+    /// Reads a job and a document.
     fn origin(&mut self) -> Result<ContributionOrigin, DecodeError> {
         Ok(ContributionOrigin { job: self.varint()?, document: self.varint()? })
     }
 
-    /// The next unsigned integer.
+    /// Reads an unsigned integer.
     ///
     /// # Errors
     /// At the end, or when it has more than 64 bits.
@@ -495,7 +495,7 @@ impl<'a> Decoder<'a> {
         Err(DecodeError("a number has too many bytes"))
     }
 
-    /// The next length and bytes.
+    /// Reads a length and that many bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -506,18 +506,18 @@ impl<'a> Decoder<'a> {
         Ok(own)
     }
 
-    /// The next text.
+    /// Reads a text.
     ///
     /// # Errors
-    /// When it is not UTF-8.
+    /// When it is incomplete or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(self.slice()?).map_err(|_| DecodeError("a text is not UTF-8"))
     }
 
-    /// The next value.
+    /// Reads a value. Lists must not be nested: `depth` is 0 outside of one.
     ///
     /// # Errors
-    /// When the bytes are not one.
+    /// When the bytes are not a value.
     pub fn value(&mut self, depth: u8) -> Result<Value, DecodeError> {
         Ok(match self.byte()? {
             0 => Value::Null,
